@@ -1,0 +1,183 @@
+"""The only door from the store to the operating system.
+
+Everything that `storage` does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are two:
+`OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash. Both pass
+the same contract tests. Names are plain file names inside the directory, never paths.
+
+What a caller may rely on after a power cut, and no more: bytes of a file whose `fdatasync` returned; the existence, the
+name and the size of a file once `fsync_dir` returned as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from storage.errors import DiskError, StoreInUse
+
+
+class File(Protocol):
+    """An open file. `pread` and `pwrite` may be called from several threads; the rest by one owner."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only at the end of the file."""
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """All of `data` at `offset`, or `DiskError`."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros to `size` bytes."""
+
+    def fdatasync(self) -> None:
+        """Returns when data and length are durable."""
+
+    def close(self) -> None:
+        """Further use is an error."""
+
+
+class Disk(Protocol):
+    """One directory."""
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """Open for reading and writing. `create` makes a new empty file and fails if there is one."""
+
+    def names(self) -> list[str]:
+        """All names in the directory, in no order."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`."""
+
+    def unlink(self, name: str) -> None:
+        """Remove; the name must exist."""
+
+    def fsync_dir(self) -> None:
+        """Returns when names made, changed or removed so far are durable."""
+
+    def lock(self, name: str) -> None:
+        """Take the directory for this process, or raise `StoreInUse`. Held until `close`."""
+
+    def close(self) -> None:
+        """Give up the lock."""
+
+
+@contextlib.contextmanager
+def _mapped(action: str, path: Path) -> Iterator[None]:
+    """The border at which `OSError` becomes ours, with the action and the path in the text."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(f"cannot {action} {path}: {error.strerror or error}") from error
+
+
+class OsFile:
+    """A file of the operating system. The offset of the descriptor is never used."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    def pread(self, size: int, offset: int) -> bytes:
+        with _mapped("read", self._path):
+            data = os.pread(self._fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            parts = [data]  # a short read in mid-file is legal: a signal, or the kernel's 2 GiB limit
+            have = len(data)
+            while have < size:
+                data = os.pread(self._fd, size - have, offset + have)
+                if not data:
+                    break
+                parts.append(data)
+                have += len(data)
+            return b"".join(parts)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        with _mapped("write", self._path):
+            view = memoryview(data)
+            while view:
+                # A full disk shows as a short write first; the next call then names the reason.
+                done = os.pwrite(self._fd, view, offset)
+                view = view[done:]
+                offset += done
+
+    def size(self) -> int:
+        with _mapped("stat", self._path):
+            return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        with _mapped("truncate", self._path):
+            os.ftruncate(self._fd, size)
+
+    def fdatasync(self) -> None:
+        with _mapped("sync", self._path):
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """A directory of the operating system; made if it is not there.
+
+    Thread contract: the methods may be called from any thread; `lock` and `close` by the owner.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock_fd = -1
+        with _mapped("make directory", directory):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def open(self, name: str, *, create: bool = False) -> OsFile:
+        path = self._directory / name
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        with _mapped("create" if create else "open", path):
+            return OsFile(path, os.open(path, flags, 0o640))
+
+    def names(self) -> list[str]:
+        with _mapped("list", self._directory):
+            return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+
+    def rename(self, old: str, new: str) -> None:
+        with _mapped("rename", self._directory / old):
+            (self._directory / old).replace(self._directory / new)
+
+    def unlink(self, name: str) -> None:
+        with _mapped("remove", self._directory / name):
+            (self._directory / name).unlink()
+
+    def fsync_dir(self) -> None:
+        with _mapped("sync directory", self._directory):
+            fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock(self, name: str) -> None:
+        path = self._directory / name
+        with _mapped("open", path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise StoreInUse(
+                f"the directory {self._directory} is in use by another process; stop it, or give another "
+                "binlog_directory"
+            ) from None
+        self._lock_fd = fd
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)  # closing gives up the flock
+            self._lock_fd = -1

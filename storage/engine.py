@@ -1,0 +1,123 @@
+"""The interface between the server layer and a binlog store: what MariaDB calls the storage engine API.
+
+One implementation per format. `docs/engine-api.md` maps MariaDB's handlerton methods to these, and tests/storage/contract
+holds every implementation to the same promises:
+
+1. `append` orders: groups are read back in the order of the calls, each whole and with the bytes given.
+2. Nothing appended is visible to a reader before a `sync` that began later has returned: sync, move the mark, wake.
+3. After a crash and `open`, the store is a prefix of what was appended and holds everything that was ever durable.
+4. A group's address is its GTID. A `Position` is a token of one open store, for its owner to hand back.
+
+The store is synchronous; every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.ibb.chunk import Position
+
+__all__ = ["BinlogEngine", "BinlogFile", "GroupBatch", "GroupWriter", "Position", "StartPoint"]
+
+
+class BinlogFile(NamedTuple):
+    """One file, as SHOW BINARY LOGS tells it: name without directory, physical size in bytes."""
+
+    name: str
+    size: int
+
+
+class StartPoint(NamedTuple):
+    """Where the groups behind a replica's position are found: read from `position`, skip by GTID.
+
+    `state` is the binlog state there, everything logged before `position`.
+    """
+
+    position: Position
+    state: BinlogState
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBatch:
+    """Consecutive whole groups, in normal form, and start markers. Empty when `start` was the durable end."""
+
+    start: Position
+    end: Position
+    groups: list[bytes]
+
+
+class GroupWriter(Protocol):
+    """A group that is still open; its pieces go to the store as they come. One owner."""
+
+    def spill(self, data: bytes) -> None:
+        """Add `data` behind what was spilled before."""
+
+    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
+        """The group is `gtid_event` and then all that was spilled. Returns its end."""
+
+    def rollback(self) -> None:
+        """The group never was. What was spilled stays as garbage that no reader reaches."""
+
+
+class BinlogEngine(Protocol):
+    """A binlog store that is open."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Groups up to this size are stored in one piece, larger ones are spilled."""
+
+    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+        """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
+
+        Returns the end of the group: it is durable once `durable_end` has reached it. Raises `StoreFailed` after an
+        earlier failure of the disk.
+        """
+
+    def begin(self) -> GroupWriter:
+        """Start a group of unknown size."""
+
+    def sync(self) -> None:
+        """Make everything appended so far durable, move the mark, wake the listeners. Calls at a time share the work."""
+
+    @property
+    def durable_end(self) -> Position:
+        """End of what readers may see."""
+
+    @property
+    def written_end(self) -> Position:
+        """End of what was appended."""
+
+    @property
+    def last_marker(self) -> bytes | None:
+        """The start marker, if that is the last thing appended."""
+
+    def binlog_state(self) -> BinlogState:
+        """A copy of the state after everything appended."""
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""
+
+    def find_start(self, position: SlavePosition) -> StartPoint:
+        """The latest place to start reading for `position`. `PositionPurged` if no file reaches back to it."""
+
+    def read(self, start: Position, bytes_wanted: int) -> GroupBatch:
+        """Groups from `start` up to the durable end: at least one if there is one, then until `bytes_wanted` is passed.
+
+        Batches from the same start are equal as long as neither ends at the durable end: they are cut at fixed places,
+        so that readers which came by different ways meet.
+        """
+
+    def is_recent(self, start: Position) -> bool:
+        """Whether reading from `start` is served from memory, without waiting for a disk."""
+
+    def files(self) -> list[BinlogFile]:
+        """The files, oldest first."""
+
+    def status(self) -> tuple[str, int]:
+        """Name of the file being written and offset of the next write."""
+
+    def close(self) -> None:
+        """Sync, write the last page, give up the directory."""

@@ -1,0 +1,60 @@
+"""What can go wrong in the store, each with its evidence.
+
+One tree, so that a caller can tell three things apart: the data is damaged (`CorruptBinlog`), the request cannot be met
+(`PositionPurged`, `NotAStore`, ...), the disk refused (`DiskError`, which carries the `OSError` as its cause).
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Base of everything that `storage` raises on purpose."""
+
+
+class DiskError(StorageError):
+    """The operating system refused; the `OSError` is the cause."""
+
+
+class NotAStore(StorageError):
+    """The directory holds something else than a binlog store, and is left as it is."""
+
+
+class StoreInUse(StorageError):
+    """Another process has the directory open."""
+
+
+class StoreFailed(StorageError):
+    """An earlier write or sync failed: what is on disk is unknown, so nothing more is accepted."""
+
+
+class PositionPurged(StorageError):
+    """No file reaches back to the position that was asked for."""
+
+
+class CorruptBinlog(StorageError):
+    """Bytes on disk that no writer makes. Never skipped, never guessed at.
+
+    Args:
+        file_no: number of the `.ibb` file.
+        offset: byte offset in that file at which the reader stood.
+        reason: what is wrong, in MariaDB's words where it has some.
+        evidence: the first bytes at that place.
+    """
+
+    PAGE_SIZE = 16384
+
+    def __init__(self, file_no: int, offset: int, reason: str, evidence: bytes = b"") -> None:
+        self.file_no = file_no
+        self.offset = offset
+        self.page_no = offset // self.PAGE_SIZE
+        self.reason = reason
+        self.evidence = bytes(evidence[:16])
+        shown = f", bytes there: {self.evidence.hex(' ')}" if self.evidence else ""
+        super().__init__(
+            f"Corrupt binlog found on page {self.page_no} in binlog number {file_no} "
+            f"(file binlog-{file_no:06d}.ibb, offset {offset}): {reason}{shown}"
+        )
+
+
+class TruncatedRecord(CorruptBinlog):
+    """The data ends inside a record. At the very end of a store this is a torn tail, elsewhere corruption."""
