@@ -1,0 +1,209 @@
+#!/bin/bash
+# Everything the replica tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this
+# machine, a docker engine, and an image of each. What is there already is left alone, so a second run
+# takes about a second. Without root it says what to install and goes on.
+#
+#   BINLOG_TEST_HOME             where the trees go (/var/cache/binlog-test, or ~/.cache/binlog-test)
+#   BINLOG_TEST_BACKENDS         as in docs/testing.md; what is not wanted is not installed
+#   BINLOG_TEST_OFFICIAL_IMAGES  versions of the official image to pull, such as 10.6,12.3
+#
+# A part that fails says why. The tests then skip that backend; with CI=true this exits non-zero.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$(dirname "$here")")
+if [ "$(id -u)" = 0 ]; then default_home=/var/cache/binlog-test; else default_home=${XDG_CACHE_HOME:-$HOME/.cache}/binlog-test; fi
+home=${BINLOG_TEST_HOME:-$default_home}
+backends=${BINLOG_TEST_BACKENDS:-docker,local,official}
+official=${BINLOG_TEST_OFFICIAL_IMAGES:-}
+logs=$home/logs
+mkdir -p "$logs" || exit 1
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+export PATH=$PATH:/usr/sbin:/sbin   # mariadbd and dockerd are there; not on the path of every shell
+
+exec {lock}>"$home/setup.lock"   # two runs at once would trip over each other
+flock "$lock"
+: >"$home/failed"
+
+say() {   # say NAME RESULT START [REASON]
+    awk -v n="$1" -v r="$2" -v a="$3" -v b="$EPOCHREALTIME" -v w="${4:-}" \
+        'BEGIN { printf "setup: %-24s %-8s %5.1f s%s\n", n, r, b - a, w == "" ? "" : "  " w }'
+}
+missing() {   # missing NAME WHAT-TO-DO
+    say "$1" missing "$EPOCHREALTIME" "$2"
+    echo "$1" >>"$home/failed"
+}
+part() {   # part NAME COMMAND...: one line; on failure the end of what it said
+    local name=$1 start=$EPOCHREALTIME log
+    shift
+    log=$logs/${name// /-}.log
+    if "$@" >"$log" 2>&1 </dev/null; then
+        say "$name" ok "$start"
+    else
+        say "$name" FAILED "$start" "see $log"
+        tail -n 8 "$log" | sed 's/^/setup:     | /'
+        echo "$name" >>"$home/failed"
+        return 1
+    fi
+}
+there() { say "$1" there "$EPOCHREALTIME" "${2:-}"; }
+wanted() { case ",$backends," in *,"$1",* | *,"$1":*) true ;; *) false ;; esac; }
+is_root() { [ "$(id -u)" = 0 ]; }
+has_apt() { command -v apt-get >/dev/null; }
+installed() { dpkg-query -W -f '${Status}\n' "$@" 2>/dev/null | grep -c '^install ok installed$' | grep -qx $#; }
+engine_answers() { timeout 10 docker version -f '{{.Server.Version}}' >/dev/null 2>&1; }
+
+apt() { apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-unsafe-io -o Acquire::Languages=none -o Acquire::Retries=3 "$@"; }
+
+install_packages() {
+    # The packages are wanted, not their services: on a machine that starts them by /etc/init.d none
+    # may start. (Where systemd runs, Docker's is wanted and MariaDB's is not in these packages.)
+    local policy=/usr/sbin/policy-rc.d made= status=0
+    if [ ! -e $policy ] && [ ! -d /run/systemd/system ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && made=1
+    fi
+    apt update && apt install -y --no-install-recommends "$@" || status=$?
+    [ -z "$made" ] || rm -f $policy
+    return $status
+}
+
+packages() {   # the ones that are wanted and not there
+    local want=() name
+    if wanted local; then
+        # Ubuntu before 24.04 has the version in the package's name, and mariadb-server draws it in.
+        if apt-cache show mariadb-server-core >/dev/null 2>&1 || ! apt-cache show mariadb-server >/dev/null 2>&1; then
+            want+=(mariadb-server-core mariadb-client-core mariadb-backup)
+        else
+            want+=(mariadb-server mariadb-backup)
+        fi
+    fi
+    if wanted docker || { wanted official && [ -n "$official" ]; }; then
+        if ! engine_answers && ! command -v dockerd >/dev/null; then
+            want+=(docker.io ca-certificates)
+            # a package of its own from Debian 13 on
+            ! apt-cache show docker-cli >/dev/null 2>&1 || want+=(docker-cli)
+        fi
+    fi
+    # For the tree of the other version and for base images. Ubuntu needs Debian's keys.
+    want+=(mmdebstrap debian-archive-keyring)
+    for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
+}
+
+system_version() { mariadbd --no-defaults --version 2>/dev/null | sed -n 's/.*Ver \([0-9]*\.[0-9]*\)\..*/\1/p'; }
+
+# Takes what is wanted out of packages that would draw in Perl, Galera and services:
+# the server's plugins, and the client programs (mariadb-binlog, mariadb-dump, ...).
+extras() {   # extras ROOT, in a directory with the two .deb
+    dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x -C "$1" ./usr/lib/mysql/plugin &&
+        dpkg-deb --fsys-tarfile mariadb-client_*.deb | tar -x -C "$1" ./usr/bin &&
+        rm -f mariadb-server_*.deb mariadb-client_*.deb
+}
+
+system_extras() {   # for the mariadbd that apt installed, of exactly its version
+    local new=$home/system.new version
+    version=$(dpkg-query -W -f '${Version}' mariadb-server-core) || return
+    rm -rf "$new" && mkdir -p "$new" && cd "$new" || return
+    apt download "mariadb-server=$version" "mariadb-client=$version" && extras "$new" || return
+    # A replica looks for the client halves of authentication plugins in its plugin_dir as well.
+    cp -n /usr/lib/*/libmariadb3/plugin/*.so usr/lib/mysql/plugin/
+    echo "$version" >"$new/version"
+    rm -rf "$home/system" && mv "$new" "$home/system"
+}
+
+tree() {   # tree VERSION SUITE: unpacked, nothing of it is installed; it runs by its own ld.so
+    local new=$home/mariadb-$1.new
+    rm -rf "$new"
+    # shellcheck disable=SC2016  # the hook's variables are mmdebstrap's
+    mmdebstrap --variant=extract --aptopt='Acquire::Languages "none"' \
+        --include=mariadb-server-core,mariadb-client-core,mariadb-backup \
+        --extract-hook='cd "$1" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q download mariadb-server mariadb-client' \
+        "$2" "$new" && cd "$new" && extras "$new" || return
+    cp -n "$new"/usr/lib/*/libmariadb3/plugin/*.so "$new/usr/lib/mysql/plugin/"
+    rm -rf "$home/mariadb-$1" && mv "$new" "$home/mariadb-$1"
+}
+
+start_engine() {
+    if [ -d /run/systemd/system ]; then systemctl start docker; else
+        # Its own session: it outlives this script. Published ports are for this machine only.
+        # Not our lock: it would be held as long as the engine runs.
+        setsid dockerd --ip 127.0.0.1 >"$logs/dockerd.log" 2>&1 </dev/null {lock}>&- &
+    fi
+    local i
+    for i in $(seq 300); do
+        if engine_answers; then return; fi
+        sleep 0.1
+    done
+    tail -n 5 "$logs/dockerd.log"
+    return 1
+}
+
+# ---- packages first, everything else needs them ---------------------------------------------
+if has_apt; then
+    read -r -a lacking <<<"$(packages)"
+    if [ ${#lacking[@]} = 0 ]; then
+        there packages
+    elif is_root; then
+        part packages install_packages "${lacking[@]}"
+    else
+        missing packages "as root: apt-get install --no-install-recommends ${lacking[*]}"
+    fi
+else
+    missing packages "no apt-get here: install MariaDB (server, client, mariadb-backup) and Docker by hand"
+fi
+
+# ---- then side by side ------------------------------------------------------------------------
+local_mariadb() {   # local_mariadb VERSION SUITE
+    if [ "$(system_version)" = "$1" ]; then
+        if ! has_apt || ! installed mariadb-server-core; then
+            there "mariadb $1" "not from a package: with the plugins it has"
+        elif [ "$(cat "$home/system/version" 2>/dev/null)" = "$(dpkg-query -W -f '${Version}' mariadb-server-core)" ]; then
+            there "mariadb $1"
+        else
+            part "mariadb $1" system_extras
+        fi
+    elif [ -x "$home/mariadb-$1/usr/sbin/mariadbd" ]; then
+        there "mariadb $1 tree"
+    elif ! is_root || ! command -v mmdebstrap >/dev/null; then
+        missing "mariadb $1 tree" "made as root, with mmdebstrap"
+    else
+        part "mariadb $1 tree" tree "$1" "$2"
+    fi
+}
+
+pull_official() {
+    local version
+    for version in ${official//,/ }; do
+        if docker image inspect "mariadb:$version" >/dev/null 2>&1; then
+            there "image mariadb:$version"
+        else
+            part "image mariadb:$version" docker pull -q "mariadb:$version"
+        fi
+    done
+}
+
+containers() {
+    if engine_answers; then
+        there "docker engine"
+    elif ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
+        missing "docker engine" "install docker.io, or let this user talk to a running engine"
+        return
+    elif ! is_root; then
+        missing "docker engine" "does not answer this user: start it, and put the user into the group docker"
+        return
+    else
+        part "docker engine" start_engine || return
+    fi
+    ! wanted docker || part "docker images" "$root/docker/make-images.sh" mariadb-10.11 mariadb-11.8
+    ! wanted official || pull_official
+}
+
+if wanted local; then
+    local_mariadb 10.11 bookworm &
+    local_mariadb 11.8 trixie &
+fi
+if wanted docker || { wanted official && [ -n "$official" ]; }; then containers & fi
+wait $(jobs -p)
+
+if [ -s "$home/failed" ]; then
+    echo "setup: not all is there; tests that need $(paste -sd, "$home/failed") skip with their reason, or fail where required"
+    [ "${CI:-}" != true ]
+fi
