@@ -1,0 +1,44 @@
+"""Every limit of the protocol layer, with its unit and the reason for its value.
+
+A peer that goes beyond one of these gets an error; no buffer grows past them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Bytes of payload in one wire packet; a longer payload continues in the next packet. The
+# length field of the packet header has three bytes, and its highest value means "more follows".
+PACKET_PAYLOAD_MAX: Final = 0xFFFFFF
+
+# Bytes of the one packet a client may send before it has logged in. A real login has about
+# 200 bytes; connection attributes may legally reach some kilobytes. An unknown peer gets no more.
+LOGIN_PACKET_BYTES_MAX: Final = 16 * 1024
+
+# Bytes of one command after login: MariaDB's default max_allowed_packet.
+COMMAND_PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# Bytes of one replication event: slave_max_allowed_packet of a MariaDB replica.
+EVENT_BYTES_MAX: Final = 1024 * 1024 * 1024
+
+# Bytes of one packet from an upstream: the status byte and an event.
+UPSTREAM_PACKET_BYTES_MAX: Final = EVENT_BYTES_MAX + 1
+
+# Bytes of the events of one group kept in memory by the assembler unless told otherwise.
+GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
+
+# Bytes of error text in an ERR packet: MariaDB's MYSQL_ERRMSG_SIZE; what is longer is cut.
+ERROR_TEXT_BYTES_MAX: Final = 512
+
+# Bytes of report_host, report_user and report_password of COM_REGISTER_SLAVE, as MariaDB keeps
+# them (HOSTNAME_LENGTH, USERNAME_LENGTH, MAX_PASSWORD_LENGTH).
+REPORT_HOST_BYTES_MAX: Final = 60
+REPORT_USER_BYTES_MAX: Final = 80
+REPORT_PASSWORD_BYTES_MAX: Final = 32
+
+# Number of columns in a result set that the client side accepts: a MariaDB table has at most 4096.
+RESULT_COLUMNS_MAX: Final = 4096
+
+# Bytes of all rows of one result set that the client side collects. The statements that a replica
+# sends to its upstream are answered by one short row.
+RESULT_BYTES_MAX: Final = 16 * 1024 * 1024

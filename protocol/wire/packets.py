@@ -1,0 +1,158 @@
+"""The framing of the MariaDB connection: packets with length and sequence number.
+
+======  =====================================================================
+bytes   content
+======  =====================================================================
+0..2    payload length, at most 0xFFFFFF
+3       sequence number, one more than that of the packet before, modulo 256
+4..     payload
+======  =====================================================================
+
+A payload of 0xFFFFFF bytes or more continues in the next packet; the last one is shorter than
+0xFFFFFF, if need be empty. The reader has three outcomes: a packet, None for "need more", a
+`ProtocolError`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError
+from protocol.limits import PACKET_PAYLOAD_MAX
+
+PACKET_HEADER_SIZE: Final = 4
+
+# Consumed bytes at the front of the buffer are dropped when they are this many and at least half
+# of it: each byte is then moved at most once on average.
+_COMPACT_BYTES: Final = 64 * 1024
+
+
+class Packet(NamedTuple):
+    """One whole payload; `seq` is that of its first frame, `next_seq` follows its last one."""
+
+    seq: int
+    payload: bytes
+    next_seq: int
+
+
+class PacketReader:
+    """Cuts a byte stream into packets. Bounded: see `feed`."""
+
+    __slots__ = ("_buffer", "_offset", "_parts", "_parts_bytes", "_seq", "payload_bytes_max")
+
+    def __init__(self, payload_bytes_max: int) -> None:
+        """`payload_bytes_max`: bytes of one payload, continuations together. May be changed."""
+        self.payload_bytes_max = payload_bytes_max
+        self._buffer = bytearray()
+        self._offset = 0
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._seq = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held: not yet cut, and those of a payload whose continuation is awaited."""
+        return len(self._buffer) - self._offset + self._parts_bytes
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the peer.
+
+        Raises `PacketTooLarge` as soon as the header of the packet being received says so, and
+        `ProtocolError` when more than a whole packet lies here untaken: a peer that sends ahead
+        of the answers is read no further. So at most `payload_bytes_max` + 4 bytes and one
+        `data` are held.
+        """
+        if self.buffered > self.payload_bytes_max + PACKET_HEADER_SIZE:
+            raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
+        self._buffer += data
+        if len(self._buffer) - self._offset >= PACKET_HEADER_SIZE:
+            self._payload_length()
+
+    def next_packet(self) -> Packet | None:
+        """The next whole packet, or None while more bytes are needed.
+
+        Raises `PacketTooLarge`, or `ProtocolError` when a continuation is out of order.
+        """
+        buffer = self._buffer
+        while True:
+            start = self._offset + PACKET_HEADER_SIZE
+            if len(buffer) < start:
+                return None
+            length = self._payload_length()
+            end = start + length
+            if len(buffer) < end:
+                return None
+            seq = buffer[start - 1]
+            payload = bytes(memoryview(buffer)[start:end])
+            self._offset = end
+            self._compact()
+            if self._parts:
+                self._check_continuation(seq)
+            if length < PACKET_PAYLOAD_MAX:
+                return self._finish(seq, payload)
+            if not self._parts:
+                self._seq = seq
+            self._parts.append(payload)
+            self._parts_bytes += length
+
+    def discard(self) -> None:
+        """Forget what is buffered."""
+        self._buffer.clear()
+        self._offset = 0
+        self._parts.clear()
+        self._parts_bytes = 0
+
+    def _payload_length(self) -> int:
+        """The length in the header at the offset, checked together with the parts before."""
+        offset = self._offset
+        length = int.from_bytes(self._buffer[offset : offset + 3], "little")
+        if self._parts_bytes + length > self.payload_bytes_max:
+            raise PacketTooLarge(self._parts_bytes + length, self.payload_bytes_max)
+        return length
+
+    def _check_continuation(self, seq: int) -> None:
+        expected = (self._seq + len(self._parts)) & 0xFF
+        if seq != expected:
+            raise ProtocolError(
+                f"continuation packet has sequence number {seq}, not {expected}",
+                PacketsOutOfOrder(),
+            )
+
+    def _finish(self, seq: int, payload: bytes) -> Packet:
+        if not self._parts:
+            return Packet(seq, payload, (seq + 1) & 0xFF)
+        self._parts.append(payload)
+        packet = Packet(self._seq, b"".join(self._parts), (seq + 1) & 0xFF)
+        self._parts.clear()
+        self._parts_bytes = 0
+        return packet
+
+    def _compact(self) -> None:
+        if self._offset == len(self._buffer):
+            self._buffer.clear()
+            self._offset = 0
+        elif self._offset >= _COMPACT_BYTES and 2 * self._offset >= len(self._buffer):
+            del self._buffer[: self._offset]
+            self._offset = 0
+
+
+def frame_packet(payload: bytes, seq: int) -> tuple[bytes, int]:
+    """Frame one payload; returns the bytes and the sequence number that follows."""
+    if len(payload) < PACKET_PAYLOAD_MAX:
+        return len(payload).to_bytes(3, "little") + bytes((seq,)) + payload, (seq + 1) & 0xFF
+    frames: list[bytes] = []
+    # One step past the end on an exact multiple: the empty packet that tells "no more".
+    for start in range(0, len(payload) + 1, PACKET_PAYLOAD_MAX):
+        part = payload[start : start + PACKET_PAYLOAD_MAX]
+        frames += (len(part).to_bytes(3, "little"), bytes((seq,)), part)
+        seq = (seq + 1) & 0xFF
+    return b"".join(frames), seq
+
+
+def frame_packets(payloads: list[bytes], seq: int) -> tuple[bytes, int]:
+    """Frame several payloads in a row, as `frame_packet`."""
+    frames = []
+    for payload in payloads:
+        frame, seq = frame_packet(payload, seq)
+        frames.append(frame)
+    return b"".join(frames), seq
