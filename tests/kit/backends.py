@@ -1,0 +1,118 @@
+"""Which MariaDB servers the tests run on. docs/testing.md has the options in words."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pytest
+
+from tests.kit import containers
+from tests.kit.install import Install, homes
+from tests.kit.mariadb import LocalMariaDB, MariaDB
+
+VERSIONS = ("10.11", "11.8")
+KINDS = ("local", "docker", "official")
+_ORDINARY = tuple(f"{kind}:{version}" for kind in ("local", "docker") for version in VERSIONS)
+
+
+@dataclass(frozen=True)
+class Backend:
+    kind: str
+    """local: mariadbd of this machine. docker: our images. official: the `mariadb` images."""
+    version: str
+    """Such as 11.8."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.version}"
+
+    @staticmethod
+    def parse(text: str) -> Backend:
+        kind, _, version = text.partition(":")
+        if kind not in KINDS or not version:
+            raise pytest.UsageError(f"no such backend: {text!r} (kind:version, kind of {KINDS})")
+        return Backend(kind, version)
+
+    def why_not(self) -> str | None:
+        """None if it can be used, else the reason."""
+        return _why_not(self)
+
+    def require(self) -> None:
+        """Skips the test if the backend is not here, or fails it where it must be."""
+        if reason := self.why_not():
+            _missing(f"{self}: {reason} (make test sets it up)", required=self in required())
+
+    def new(self, name: str, flags: Sequence[str] = (), server_id: int | None = None) -> MariaDB:
+        """A server that is not started yet; `name` is what its log is printed under."""
+        name = f"{self.kind}-{self.version}-{name}"
+        if self.kind == "local":
+            install = _install(self.version)
+            assert install is not None
+            return LocalMariaDB(install, name, server_id, flags)
+        return containers.DockerMariaDB(
+            containers.image(self.kind, self.version), name, server_id, flags
+        )
+
+
+def _missing(reason: str, *, required: bool) -> NoReturn:
+    if required:
+        pytest.fail(f"required, but missing: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@functools.cache
+def _why_not(backend: Backend) -> str | None:
+    if backend.kind == "local":
+        return None if _install(backend.version) else f"no mariadbd {backend.version} here"
+    return containers.why_no_image(containers.image(backend.kind, backend.version))
+
+
+@functools.cache
+def _install(version: str) -> Install | None:
+    candidates = [Install.system(), *(Install.tree(h / f"mariadb-{version}") for h in homes())]
+    return next((i for i in candidates if i and i.version == version), None)
+
+
+def _listed(variable: str) -> list[str]:
+    return [word for word in os.environ.get(variable, "").replace(" ", "").split(",") if word]
+
+
+@functools.cache
+def wanted() -> tuple[Backend, ...]:
+    """What the tests are parametrised over. From the environment alone, so that all workers agree;
+    what is missing is found when a test asks for it."""
+    known = [*_ORDINARY, *(f"official:{v}" for v in _listed("BINLOG_TEST_OFFICIAL_IMAGES"))]
+    chosen = _listed("BINLOG_TEST_BACKENDS") or list(KINDS)
+    names: list[str] = []
+    for word in chosen:
+        names += [n for n in known if word in (n, *n.split(":"))] if ":" not in word else [word]
+    return tuple(Backend.parse(n) for n in dict.fromkeys(names))
+
+
+@functools.cache
+def required() -> frozenset[Backend]:
+    """What must be there: by BINLOG_TEST_REQUIRE, or in CI everything that is wanted."""
+    if "BINLOG_TEST_REQUIRE" in os.environ:
+        return frozenset(Backend.parse(n) for n in _listed("BINLOG_TEST_REQUIRE"))
+    return frozenset(wanted()) if os.environ.get("CI") == "true" else frozenset()
+
+
+def pick(version: str | None = None, like: Backend | None = None) -> Backend:
+    """A usable backend for a test's second server: of that version, and of the same kind as `like`
+    if it can be. Skips (or fails) the test if there is none."""
+    kind = like.kind if like else "local"
+    candidates = sorted(
+        (b for b in wanted() if version in (None, b.version)),
+        key=lambda b: (b.kind != kind, KINDS.index(b.kind)),
+    )
+    for backend in candidates:
+        if backend.why_not() is None:
+            return backend
+    reasons = "; ".join(f"{b}: {b.why_not()}" for b in candidates) or "not among the backends"
+    _missing(
+        f"MariaDB {version or 'of any version'}: {reasons}",
+        required=any(b in required() for b in candidates),
+    )

@@ -1,0 +1,222 @@
+"""What a test can ask for. A test that names `backend` runs on every backend.
+
+    def test_follows(backend, make_upstream, make_replica):
+        upstream = make_upstream()
+        replica = make_replica().follow(upstream)
+
+Whatever a factory made is discarded after the test; if the test failed, its log is in the report,
+and whole in the file that the report names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.kit import backends, containers, rundir
+from tests.kit.backends import Backend
+from tests.kit.chaosproxy import ChaosProxy
+from tests.kit.mariadb import UPSTREAM, MariaDB
+from tests.kit.server import BinlogServer
+
+SEED = "BINLOG_TEST_SEED"
+LOG_LINES = 60
+"""Of each server's log in the report of a failed test."""
+
+
+class Logged(Protocol):
+    @property
+    def name(self) -> str: ...
+    def log(self) -> str: ...
+    def discard(self) -> None: ...
+
+
+class MakeMariaDB(Protocol):
+    def __call__(
+        self,
+        *flags: str,
+        backend: Backend | None = None,
+        version: str | None = None,
+        server_id: int | None = None,
+        start: bool = True,
+    ) -> MariaDB:
+        """A fresh server with these flags. It runs on the test's backend; or on one of that
+        `version`, of the same kind if possible; or, in a test without `backend`, on any."""
+
+
+MakeBinlogServer = Callable[..., BinlogServer]
+MakeProxy = Callable[..., ChaosProxy]
+
+_MADE = pytest.StashKey[list[Logged]]()
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # Set before the workers start, so that they inherit it. Hypothesis reads its option after us.
+    seed = os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1 << 32)))
+    if getattr(config.option, "hypothesis_seed", "absent") is None:
+        config.option.hypothesis_seed = seed
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    names = ", ".join(map(str, backends.wanted()))
+    return [f"seed: {SEED}={os.environ[SEED]}", f"MariaDB backends: {names or 'none'}"]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly:
+        rundir.remove_leftovers()
+        containers.remove_leftovers()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    rundir.remove_own()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", backends.wanted(), ids=str, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    real = {"backend", "make_replica", "make_upstream"}
+    for item in items:
+        if real & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.replica)
+
+
+# -- logs of failed tests --------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.when != "teardown":
+        for made in item.stash.get(_MADE, []):
+            path = _keep_log(item.nodeid, made)
+            tail = "\n".join(made.log().splitlines()[-LOG_LINES:])
+            report.sections.append((f"log of {made.name} (whole: {path})", tail))
+    return report
+
+
+def _keep_log(nodeid: str, made: Logged) -> Path:
+    default = Path(tempfile.gettempdir()) / f"binlog-test-logs-{os.getuid()}"
+    folder = Path(os.environ.get("BINLOG_TEST_LOGS", default)) / re.sub(r"[^\w.-]+", "-", nodeid)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{made.name}.log"
+    path.write_text(made.log())
+    return path
+
+
+@pytest.fixture
+def _made(request: pytest.FixtureRequest) -> Iterator[list[Logged]]:
+    made: list[Logged] = []
+    request.node.stash[_MADE] = made
+    yield made
+    for server in reversed(made):
+        server.discard()
+
+
+# -- for tests -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each of the wanted backends in turn."""
+    chosen: Backend = request.param
+    chosen.require()
+    return chosen
+
+
+def _factory(
+    request: pytest.FixtureRequest, made: list[Logged], role: str, own_flags: tuple[str, ...]
+) -> MakeMariaDB:
+    here: Backend | None = None
+    if "backend" in request.fixturenames:
+        here = request.getfixturevalue("backend")
+
+    def make(
+        *flags: str,
+        backend: Backend | None = None,
+        version: str | None = None,
+        server_id: int | None = None,
+        start: bool = True,
+    ) -> MariaDB:
+        if backend is not None:
+            backend.require()
+        elif here is not None and version in (None, here.version):
+            backend = here
+        else:
+            backend = backends.pick(version, like=here)
+        server = backend.new(f"{role}-{len(made)}", [*own_flags, *flags], server_id)
+        made.append(server)
+        return server.start() if start else server
+
+    return make
+
+
+@pytest.fixture
+def make_replica(request: pytest.FixtureRequest, _made: list[Logged]) -> MakeMariaDB:
+    """make_replica(*flags, backend=None, version=None, server_id=None, start=True) -> MariaDB"""
+    return _factory(request, _made, "replica", ())
+
+
+@pytest.fixture
+def make_upstream(request: pytest.FixtureRequest, _made: list[Logged]) -> MakeMariaDB:
+    """Like make_replica; with a binlog (row format) and, if started, a replication account. Its
+    binlog is empty: the account is not in it."""
+    make = _factory(request, _made, "upstream", UPSTREAM)
+
+    def make_with_account(*flags: str, start: bool = True, **options: Any) -> MariaDB:
+        server = make(*flags, start=start, **options)
+        if start:
+            server.create_account()
+        return server
+
+    return make_with_account
+
+
+@pytest.fixture
+def binlog_server(_made: list[Logged]) -> MakeBinlogServer:
+    """binlog_server(*, upstream=None, users=None, directory=None, start=True, **options) ->
+    BinlogServer, ours, running. Options are lines of its configuration file."""
+
+    def make(*, start: bool = True, **arguments: Any) -> BinlogServer:
+        server = BinlogServer(**arguments)
+        _made.append(server)
+        return server.start() if start else server
+
+    return make
+
+
+@pytest.fixture
+def chaos_proxy(rng: random.Random) -> Iterator[MakeProxy]:
+    """chaos_proxy(source) -> ChaosProxy in front of a MariaDB or of our server, seeded."""
+    made: list[ChaosProxy] = []
+
+    def make(source: MariaDB | BinlogServer) -> ChaosProxy:
+        proxy = ChaosProxy((source.host, source.port), seed=rng.getrandbits(32)).start()
+        made.append(proxy)
+        return proxy
+
+    yield make
+    for proxy in made:
+        proxy.stop()
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Random numbers of this test: the same again under the same BINLOG_TEST_SEED."""
+    return random.Random(f"{os.environ[SEED]} {request.node.nodeid}")

@@ -1,0 +1,437 @@
+"""One real MariaDB server: the same object whether it is a process of this machine or a container."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import pymysql
+import pymysql.cursors
+
+from tests.kit import ports, process, rundir
+from tests.kit.install import LAYOUT, Install
+
+Row = dict[str, Any]
+
+POLL = 0.02
+"""Seconds between two looks at a condition. Tests wait for conditions, never for time to pass."""
+
+# What makes a start take 0.1 s. Each can be overridden by a flag given later.
+QUICK = (
+    "--skip-name-resolve",
+    "--performance-schema=OFF",
+    # 11.4 and later make a key and a certificate at every start otherwise (up to 1 s). It concerns the
+    # server side only: as a replica it still speaks TLS to its master.
+    "--skip-ssl",
+    "--innodb-buffer-pool-load-at-startup=0",
+    "--innodb-buffer-pool-dump-at-shutdown=0",
+    "--innodb-fast-shutdown=2",
+    "--key-buffer-size=1M",
+    "--aria-pagecache-buffer-size=1M",
+    *LAYOUT,
+)
+
+# Everything is written to the operating system at every commit and never synced: the data survive
+# kill -9, though not a power cut.
+SURVIVES_KILL = (
+    "--innodb-flush-log-at-trx-commit=2",
+    "--sync-binlog=0",
+    "--sync-relay-log=0",
+    "--sync-relay-log-info=0",
+    "--sync-master-info=0",
+)
+
+REPLICA = (
+    "--skip-slave-start",
+    "--slave-net-timeout=10",  # the default of 60 s is how long a dead connection goes unnoticed
+)
+
+UPSTREAM = ("--log-bin=upstream-bin", "--binlog-format=ROW")
+
+
+@dataclass(frozen=True)
+class Account:
+    user: str = "repl"
+    password: str = "repl-password"
+
+
+class Source(Protocol):
+    """What a replica can follow: a MariaDB, or our server."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def account(self) -> Account: ...
+
+
+class ReplicationStopped(Exception):
+    """A thread of the replica gave up; the text has its errors."""
+
+
+class MariaDB(ABC):
+    """A server, and the SQL that tests say to it. Use it through the fixtures, which clean up."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, name: str, server_id: int | None, flags: Sequence[str]) -> None:
+        self.name = name
+        self.port = ports.lease()
+        self.server_id = server_id or self.port
+        self.flags = list(flags)
+        """Of the next start: a test may change them before a `restart`."""
+        self.account = Account()
+        """Its replication account, where it has one (`create_account`)."""
+        self.dir = rundir.new_dir("db")
+        """A directory that the server sees at the same path, also from inside a container."""
+        self.dir.chmod(0o755)
+
+    # -- its life ---------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Starts it on the data it has, or on an empty data directory; returns when SQL works."""
+        self._start()
+        self._wait_ready()
+        return self
+
+    def restart(self) -> Self:
+        """Starts it again on its data, after an orderly stop if it still runs."""
+        if self.alive():
+            self.stop()
+        return self.start()
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Orderly (SIGTERM); the data stay."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """kill -9, also when paused; the data stay."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """The process stands still, its connections stay open."""
+
+    @abstractmethod
+    def resume(self) -> None: ...
+
+    @abstractmethod
+    def alive(self) -> bool: ...
+
+    @abstractmethod
+    def log(self) -> str:
+        """Its error log, of all starts."""
+
+    @abstractmethod
+    def run(self, program: str, *arguments: str) -> str:
+        """What a program of this version says (mariadb-backup, mariadb-binlog, ...), run where the
+        server runs. Raises CalledProcessError if it fails."""
+
+    def discard(self) -> None:
+        """Ends it and throws its data away."""
+        self._discard()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        ports.release(self.port)
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+    @abstractmethod
+    def _discard(self) -> None: ...
+
+    def _arguments(self) -> list[str]:
+        return [
+            f"--port={self.port}",
+            f"--bind-address={self.host}",
+            f"--server-id={self.server_id}",
+            *QUICK,
+            *SURVIVES_KILL,
+            *REPLICA,
+            *self.flags,
+        ]
+
+    def _wait_ready(self, timeout: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self.q("select 1")
+            except pymysql.Error:
+                if time.monotonic() > deadline or not self.alive():
+                    raise RuntimeError(f"{self} did not come up:\n{self.log()[-3000:]}") from None
+                time.sleep(POLL)
+            else:
+                return
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on port {self.port}>"
+
+    # -- SQL --------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def connect(self, **options: Any) -> Iterator[Any]:
+        """A pymysql connection as root, autocommit, rows as dictionaries."""
+        defaults = {
+            "host": self.host,
+            "port": self.port,
+            "user": "root",
+            "password": "",
+            "autocommit": True,
+            "connect_timeout": 5,
+            "cursorclass": pymysql.cursors.DictCursor,
+        }
+        connection = pymysql.connect(**{**defaults, **options})
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def q(self, sql: str, *values: Any) -> list[Row]:
+        """One statement on a connection of its own; `%s` in it stand for the values."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    def script(self, *statements: str) -> None:
+        """Several statements on one connection (session variables and transactions hold)."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            for sql in statements:
+                cursor.execute(sql)
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None if there is no row."""
+        rows = self.q(sql, *values)
+        return next(iter(rows[0].values())) if rows else None
+
+    def wait(self, sql: str, ok: Callable[[list[Row]], Any], timeout: float = 20.0) -> list[Row]:
+        """Repeats a query until `ok` likes its rows. A table that is not there yet counts as no rows;
+        a server that does not answer yet is waited for as well."""
+        deadline = time.monotonic() + timeout
+        while True:
+            rows: list[Row] | str
+            try:
+                rows = self.q(sql)
+                if ok(rows):
+                    return rows
+            except (pymysql.ProgrammingError, pymysql.OperationalError) as e:
+                rows = str(e)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self}: {sql}: still {rows}")
+            time.sleep(POLL)
+
+    # -- replication ------------------------------------------------------------------------------
+
+    def create_account(self, account: Account | None = None) -> None:
+        """The account that replicas log in with; not written to the binlog."""
+        self.account = account or self.account
+        user = f"`{self.account.user}`@'%'"
+        self.script(
+            "SET SESSION sql_log_bin = 0",
+            f"CREATE OR REPLACE USER {user} IDENTIFIED BY '{self.account.password}'",
+            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}",
+        )
+
+    def replicate_from(
+        self,
+        host: str,
+        port: int,
+        user: str,
+        password: str,
+        *,
+        gtid: str = "slave_pos",
+        options: str = "MASTER_SSL=0",
+        start: bool = True,
+    ) -> None:
+        """CHANGE MASTER over GTID and START SLAVE. `options` are further clauses; give your own to
+        speak TLS: by default an 11.8 replica refuses a master without it."""
+        self.q("STOP SLAVE")
+        self.q(
+            f"CHANGE MASTER TO MASTER_HOST='{host}', MASTER_PORT={port}, MASTER_USER='{user}',"
+            f" MASTER_PASSWORD='{password}', MASTER_USE_GTID={gtid}, MASTER_CONNECT_RETRY=1"
+            + (f", {options}" if options else "")
+        )
+        if start:
+            self.q("START SLAVE")
+
+    def follow(self, source: Source, *, port: int | None = None, **options: Any) -> Self:
+        """`replicate_from` with the account of `source`, by `port` (a proxy's) if given; returns when
+        both threads run."""
+        account = source.account
+        self.replicate_from(
+            source.host, port or source.port, account.user, account.password, **options
+        )
+        if options.get("start", True):
+            self.wait_running()
+        return self
+
+    def replica_status(self) -> Row:
+        """SHOW SLAVE STATUS; empty if this is no replica."""
+        rows = self.q("SHOW SLAVE STATUS")
+        return rows[0] if rows else {}
+
+    def wait_running(self, timeout: float = 20.0) -> None:
+        """Until both threads run. Raises ReplicationStopped at once if one has given up."""
+        deadline = time.monotonic() + timeout
+        while True:
+            status = self.replica_status()
+            if status and status["Slave_IO_Running"] == status["Slave_SQL_Running"] == "Yes":
+                return
+            self._check_not_stopped(status)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self} does not replicate: {_errors(status)}")
+            time.sleep(POLL)
+
+    def wait_stopped(self, timeout: float = 20.0) -> Row:
+        """Until a thread has given up with an error; returns the status."""
+        deadline = time.monotonic() + timeout
+        while True:
+            status = self.replica_status()
+            try:
+                self._check_not_stopped(status)
+            except ReplicationStopped:
+                return status
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self} goes on: {_errors(status)}")
+            time.sleep(POLL)
+
+    def _check_not_stopped(self, status: Row) -> None:
+        for thread in ("IO", "SQL"):
+            if (
+                status
+                and status[f"Slave_{thread}_Running"] == "No"
+                and status[f"Last_{thread}_Errno"]
+            ):
+                raise ReplicationStopped(f"{self}: {_errors(status)}")
+
+    @property
+    def gtid_slave_pos(self) -> str:
+        return str(self.value("SELECT @@GLOBAL.gtid_slave_pos"))
+
+    @property
+    def gtid_binlog_pos(self) -> str:
+        return str(self.value("SELECT @@GLOBAL.gtid_binlog_pos"))
+
+    @property
+    def gtid_binlog_state(self) -> str:
+        return str(self.value("SELECT @@GLOBAL.gtid_binlog_state"))
+
+    def wait_gtid(self, position: str, timeout: float = 20.0) -> None:
+        """Until this replica has applied everything up to the position."""
+        deadline = time.monotonic() + timeout
+        while True:
+            # In slices: a replica that stopped would otherwise be noticed at the end only.
+            slice_ = max(0.0, min(0.5, deadline - time.monotonic()))
+            if self.value("SELECT MASTER_GTID_WAIT(%s, %s)", position, slice_) == 0:
+                return
+            status = self.replica_status()
+            self._check_not_stopped(status)
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{self} is at {self.gtid_slave_pos!r}, not {position!r}: {_errors(status)}"
+                )
+
+    def tables(self) -> list[str]:
+        """The base tables of users, as `schema.table`."""
+        rows = self.q(
+            "SELECT CONCAT(table_schema, '.', table_name) AS t FROM information_schema.tables"
+            " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN"
+            " ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1"
+        )
+        return [row["t"] for row in rows]
+
+    def checksum(self, tables: Iterable[str] | None = None) -> dict[str, int | None]:
+        """CHECKSUM TABLE of the given (`schema.table`) or of all tables; None where there is none."""
+        names = self.tables() if tables is None else list(tables)
+        if not names:
+            return {}
+        quoted = ", ".join("`{}`.`{}`".format(*name.split(".", 1)) for name in names)
+        return {row["Table"]: row["Checksum"] for row in self.q(f"CHECKSUM TABLE {quoted}")}
+
+
+def _errors(status: Row) -> str:
+    if not status:
+        return "not a replica"
+    return ", ".join(
+        f"{thread}: {status[f'Slave_{thread}_Running']} {status[f'Last_{thread}_Errno'] or ''}"
+        f" {status[f'Last_{thread}_Error']}".rstrip()
+        for thread in ("IO", "SQL")
+    )
+
+
+class LocalMariaDB(MariaDB):
+    """mariadbd as a child of the test process."""
+
+    def __init__(
+        self, install: Install, name: str, server_id: int | None = None, flags: Sequence[str] = ()
+    ) -> None:
+        super().__init__(name, server_id, flags)
+        self.install = install
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def datadir(self) -> Path:
+        return self.dir / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _start(self) -> None:
+        assert not self.alive(), f"{self} runs already"
+        if not self.datadir.exists():
+            shutil.copytree(self.install.template(), self.datadir)
+        argv = [
+            *self.install.mariadbd,
+            f"--datadir={self.datadir}",
+            f"--socket={self.dir / 'socket'}",
+            f"--pid-file={self.dir / 'pid'}",
+            *self._arguments(),
+        ]
+        self._process = process.spawn(argv, self.dir / "error.log")
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        return process.read_log(self.dir / "error.log")
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def run(self, program: str, *arguments: str) -> str:
+        argv = [*self.install.program(program), *arguments]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        output = done.stdout + done.stderr
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, argv, output)
+        return output
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._signal(number)
+            self._process.wait(30)
+
+    def _discard(self) -> None:
+        self.kill()

@@ -1,0 +1,189 @@
+"""Our server as a subprocess, the way a user runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pymysql
+import pymysql.cursors
+
+from tests.kit import ports, process, rundir
+from tests.kit.mariadb import POLL, Account, Row, Source
+
+READY = "ready for connections"
+
+
+class BinlogServer:
+    """`binlog-server serve` on a loopback port. Options are lines of its configuration file:
+
+    BinlogServer(upstream=primary, server_id=7, max_binlog_size=65536)
+    """
+
+    host = "127.0.0.1"
+    command: Sequence[str] = (sys.executable, "-m", "binlog_server")
+
+    def __init__(
+        self,
+        *,
+        upstream: Source | str | None = None,
+        users: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **options: str | int | float | bool | Sequence[str],
+    ) -> None:
+        self.port = ports.lease()
+        self.dir = rundir.new_dir("binlog-server")
+        self.directory = directory or self.dir / "data"
+        """Where the store is. Given from outside it outlives this object."""
+        self.upstream = upstream if upstream is None or isinstance(upstream, str) else url(upstream)
+        self.users = dict(users) if users is not None else {Account().user: Account().password}
+        self.options: dict[str, Any] = dict(options)
+        """Of the next start: a test may change them before a `restart`."""
+        self.environment = dict(environment or {})
+        self.name = f"binlog-server-{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def account(self) -> Account:
+        """The first user: what a replica logs in with."""
+        return Account(*next(iter(self.users.items())))
+
+    @property
+    def url(self) -> str:
+        """As another server's --upstream."""
+        return url(self)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    # -- its life ---------------------------------------------------------------------------------
+
+    def start(self, timeout: float = 20.0) -> Self:
+        """Returns when it accepts logins."""
+        assert not self.alive(), f"{self} runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.dir / "server.toml"
+        config.write_text(toml(self.options, users=self.users))
+        config.chmod(0o600)
+        argv = [
+            *self.command,
+            "serve",
+            f"--directory={self.directory}",
+            f"--listen={self.host}:{self.port}",
+            f"--config={config}",
+        ]
+        if self.upstream:
+            argv.append(f"--upstream={self.upstream}")
+        seen = len(self.log())
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
+        self._process = process.spawn(argv, self.dir / "server.log", env)
+        self._wait_ready(seen, timeout)
+        return self
+
+    def stop(self, timeout: float = 20.0) -> None:
+        """SIGTERM; the server must end by itself, with exit code 0."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(timeout)
+        assert code == 0, f"{self} ended with {code}:\n{self.log()[-3000:]}"
+
+    def kill(self) -> None:
+        """kill -9; the data stay."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> Self:
+        """Starts it again on its data, after a `stop` if it still runs."""
+        if self.alive():
+            self.stop()
+        return self.start()
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """What it wrote, of all starts."""
+        return process.read_log(self.dir / "server.log")
+
+    def discard(self) -> None:
+        self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        ports.release(self.port)
+
+    def _wait_ready(self, seen: int, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while READY not in self.log()[seen:] and not self._accepts_login():
+            if time.monotonic() > deadline or not self.alive():
+                raise RuntimeError(f"{self} did not come up:\n{self.log()[-3000:]}")
+            time.sleep(POLL)
+
+    def _accepts_login(self) -> bool:
+        try:
+            with self.connect(connect_timeout=1):
+                return True
+        except pymysql.Error:
+            return False
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    # -- what a client asks it --------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def connect(self, **options: Any) -> Iterator[Any]:
+        """A pymysql connection as the first user, rows as dictionaries."""
+        defaults = {
+            "host": self.host,
+            "port": self.port,
+            "user": self.account.user,
+            "password": self.account.password,
+            "connect_timeout": 5,
+            "read_timeout": 20,
+            "cursorclass": pymysql.cursors.DictCursor,
+            "autocommit": None,  # says nothing of its own after the login
+        }
+        connection = pymysql.connect(**{**defaults, **options})
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def q(self, sql: str, *values: Any) -> list[Row]:
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+
+def url(source: Source) -> str:
+    account = source.account
+    return f"mariadb://{account.user}:{account.password}@{source.host}:{source.port}"
+
+
+def toml(options: Mapping[str, Any], **tables: Mapping[str, Any]) -> str:
+    """The few kinds of value that a configuration has; JSON writes them the way TOML does."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]"]
+        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
