@@ -1,11 +1,11 @@
 """The only door from the store to the operating system.
 
-Everything that `storage` does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are two:
-`OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash. Both pass
-the same contract tests. Names are plain file names inside the directory, never paths.
+Everything that `storage` does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are
+two: `OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash.
+Both pass the same contract tests. Names are plain file names inside the directory, never paths.
 
-What a caller may rely on after a power cut, and no more: bytes of a file whose `fdatasync` returned; the existence, the
-name and the size of a file once `fsync_dir` returned as well.
+What a caller may rely on after a power cut, and no more: bytes of a file whose `fdatasync` returned; the existence,
+the name and the size of a file once `fsync_dir` returned as well.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class OsFile:
             data = os.pread(self._fd, size, offset)
             if len(data) == size or not data:
                 return data
-            parts = [data]  # a short read in mid-file is legal: a signal, or the kernel's 2 GiB limit
+            parts = [
+                data
+            ]  # a short read in mid-file is legal: a signal, or the kernel's 2 GiB limit
             have = len(data)
             while have < size:
                 data = os.pread(self._fd, size - have, offset + have)

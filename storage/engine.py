@@ -1,7 +1,7 @@
 """The interface between the server layer and a binlog store: what MariaDB calls the storage engine API.
 
-One implementation per format. `docs/engine-api.md` maps MariaDB's handlerton methods to these, and tests/storage/contract
-holds every implementation to the same promises:
+One implementation per format. `docs/engine-api.md` maps MariaDB's handlerton methods to these, and
+tests/storage/contract holds every implementation to the same promises:
 
 1. `append` orders: groups are read back in the order of the calls, each whole and with the bytes given.
 2. Nothing appended is visible to a reader before a `sync` that began later has returned: sync, move the mark, wake.
@@ -52,7 +52,7 @@ class GroupBatch:
 class GroupWriter(Protocol):
     """A group that is still open; its pieces go to the store as they come. One owner."""
 
-    def spill(self, data: bytes) -> None:
+    def spill(self, data: bytes | memoryview) -> None:
         """Add `data` behind what was spilled before."""
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
@@ -80,7 +80,7 @@ class BinlogEngine(Protocol):
         """Start a group of unknown size."""
 
     def sync(self) -> None:
-        """Make everything appended so far durable, move the mark, wake the listeners. Calls at a time share the work."""
+        """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""
 
     @property
     def durable_end(self) -> Position:
@@ -103,8 +103,8 @@ class BinlogEngine(Protocol):
     def find_start(self, position: SlavePosition) -> StartPoint:
         """The latest place to start reading for `position`. `PositionPurged` if no file reaches back to it."""
 
-    def read(self, start: Position, bytes_wanted: int) -> GroupBatch:
-        """Groups from `start` up to the durable end: at least one if there is one, then until `bytes_wanted` is passed.
+    def read(self, start: Position) -> GroupBatch:
+        """Groups from `start` up to the durable end: at least one if there is one, and no more than memory bears.
 
         Batches from the same start are equal as long as neither ends at the durable end: they are cut at fixed places,
         so that readers which came by different ways meet.

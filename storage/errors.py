@@ -1,7 +1,7 @@
 """What can go wrong in the store, each with its evidence.
 
-One tree, so that a caller can tell three things apart: the data is damaged (`CorruptBinlog`), the request cannot be met
-(`PositionPurged`, `NotAStore`, ...), the disk refused (`DiskError`, which carries the `OSError` as its cause).
+One tree, so that a caller can tell three things apart: the data is damaged (`CorruptBinlog`), the request cannot be
+met (`PositionPurged`, `NotAStore`, ...), the disk refused (`DiskError`, which carries the `OSError` as its cause).
 """
 
 from __future__ import annotations

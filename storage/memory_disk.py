@@ -1,8 +1,8 @@
 """A directory in memory that can lose power.
 
 The twin of `OsDisk` for tests and simulations. It keeps two pictures of each file, what a reader sees and what is
-durable, and two of the directory. `crash` makes the durable picture the only one, with a choice of what the kernel may
-have written of the rest: nothing (default), or each unsynced write kept, dropped or torn as a random source says.
+durable, and two of the directory. `crash` makes the durable picture the only one, with a choice of what the kernel
+may have written of the rest: nothing (default), or each unsynced write kept, dropped or torn as a random source says.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class MemoryDisk:
                     names[name] = self._visible[name]
         for content in names.values():
             image = bytearray(content.durable)
-            for operation in content.pending if rng is not None else []:
-                kept = self._survivor(operation, rng)
+            for operation in content.pending:
+                kept = None if rng is None else self._survivor(operation, rng)
                 if kept is not None:
                     _apply(image, kept)
             content.visible = image

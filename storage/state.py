@@ -1,7 +1,8 @@
 """Small durable facts: server uuid, users, leases. One atomic keyed store.
 
-A value is anything JSON can hold. `update` makes all its changes or none durable, whatever happens in between. The body is
-one JSON file, written beside and renamed over; later it may become a table of the store without a change to its users.
+A value is anything JSON can hold. `update` makes all its changes or none durable, whatever happens in between. The
+body is one JSON file, written beside and renamed over; later it may become a table of the store without a change to
+its users.
 
 File `binlog-server.state`:
     line 1   `binlog-server state 1 <crc32c of the rest, 8 hex digits>`
@@ -62,7 +63,7 @@ class StateStore:
         expected = f"{_MAGIC} {google_crc32c.value(body):08x}".encode()
         if head != expected:
             raise NotAStore(
-                f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a backup, or move "
+                f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a copy, or move "
                 "it away: users and the server uuid are then made anew, the binlog is not touched"
             )
         values = json.loads(body)

@@ -5,10 +5,10 @@
     1       2     length of the data, little-endian, 1..16377
     3       n     data
 
-The first chunk of a record has CONT clear, all others have it set; the final one has LAST set. A chunk never crosses a
-page, and a record is cut only where its page is full. With fewer than 4 bytes left a page is filled with 0xFF. A type byte
-0 is the end of the data. Between two chunks of a record whole GTID_STATE and DUMMY chunks may stand, nothing else.
-(MariaDB: `storage/innobase/fsp/fsp_binlog.cc`.)
+The first chunk of a record has CONT clear, all others have it set; the final one has LAST set. A chunk never crosses
+a page, and a record is cut only where its page is full. With fewer than 4 bytes left a page is filled with 0xFF. A
+type byte 0 is the end of the data. Between two chunks of a record whole GTID_STATE and DUMMY chunks may stand,
+nothing else. (MariaDB: `storage/innobase/fsp/fsp_binlog.cc`.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ END_OF_DATA = 0x00
 CHUNK_HEADER = 3
 CHUNK_MIN = CHUNK_HEADER + 1
 CHUNK_DATA_MAX = PAGE_END - CHUNK_HEADER
-LAST_CHUNK_START = PAGE_END - CHUNK_MIN  # a chunk may begin here, with one byte of data, and no later
+LAST_CHUNK_START = (
+    PAGE_END - CHUNK_MIN
+)  # a chunk may begin here, with one byte of data, and no later
 
 assert CHUNK_DATA_MAX == 16377
 assert LAST_CHUNK_START == 16376

@@ -5,8 +5,8 @@
     two lists             the same five for the statement list, then five for the transaction list, payload
 
 n is the number of nodes, first the place of node 0, last the root of the last tree (see `oob.py`). The payload is a
-sequence of replication events without checksums and with end_log_pos 0. With a list the payload is the GTID event alone and
-the rest of the group is in the list. The order of events is payload, first list, second list.
+sequence of replication events without checksums and with end_log_pos 0. With a list the payload is the GTID event
+alone and the rest of the group is in the list. The order of events is payload, first list, second list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compressed integers of the .ibb format.
 
-An unsigned 64-bit value in 1 to 7 or 9 bytes, little-endian. The low 3 bits of the first byte tell the length: n-1 for
-n = 1..7, and 7 for 9 bytes (8 never occurs). The value is the rest, shifted right by 3.
+An unsigned 64-bit value in 1 to 7 or 9 bytes, little-endian. The low 3 bits of the first byte tell the length: n-1
+for n = 1..7, and 7 for 9 bytes (8 never occurs). The value is the rest, shifted right by 3.
 
     bytes  largest value          bytes  largest value
     1      0x1f                   5      0x1fffffffff

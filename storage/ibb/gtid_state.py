@@ -4,8 +4,9 @@
     ci xa_ref + 1   lowest file with an XA transaction pending; 0 for none
     count times     ci domain_id, ci server_id, ci seq_no
 
-A *binlog state*: one GTID per (domain, server) ever logged; inside a domain the one logged last comes last. Page 1 of a file
-holds the full state; pages that are multiples of the state interval hold what was logged since page 1 of the same file.
+A *binlog state*: one GTID per (domain, server) ever logged; inside a domain the one logged last comes last. Page 1 of
+a file holds the full state; pages that are multiples of the state interval hold what was logged since page 1 of the
+same file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import NamedTuple
 
 from protocol.gtid import Gtid
 from storage.ibb import compressed_int
-
 
 
 class GtidStateRecord(NamedTuple):
@@ -35,7 +35,7 @@ def encode(entries: Sequence[Gtid], xa_ref: int | None = None) -> bytes:
 
 
 def decode(data: bytes) -> GtidStateRecord:
-    """Parse a body; `ValueError` with the reason if it is malformed. Bytes behind the last entry are room for extension."""
+    """Parse a body; `ValueError` with the reason if it is malformed. Bytes behind the last entry are allowed."""
     ci = compressed_int.decode
     try:
         count, at = ci(data, 0)
@@ -48,7 +48,9 @@ def decode(data: bytes) -> GtidStateRecord:
             server, at = ci(data, at)
             seq_no, at = ci(data, at)
             if domain >> 32 or server >> 32:
-                raise ValueError(f"GTID state record holds an impossible GTID {domain}-{server}-{seq_no}")
+                raise ValueError(
+                    f"GTID state record holds an impossible GTID {domain}-{server}-{seq_no}"
+                )
             entries.append(Gtid(domain, server, seq_no))
     except compressed_int.ShortInteger:
         raise ValueError("Short chunk") from None

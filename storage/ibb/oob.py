@@ -2,8 +2,8 @@
 
     ci index, ci left_file, ci left_offset, ci right_file, ci right_offset, data (1 byte or more)
 
-(0, 0) is null: offset 0 is never a record. Nodes are numbered from 0 per list, and each is written once, when its data is
-known, so it can point only backwards:
+(0, 0) is null: offset 0 is never a record. Nodes are numbered from 0 per list, and each is written once, when its
+data is known, so it can point only backwards:
 
     last two trees of equal height   the new node joins them: left = the last but one, right = the last
     otherwise                        the new node is a leaf: right = the root of the last tree before it, left = null
@@ -35,7 +35,7 @@ PIECE_BYTES_MAX = 512 * 1024
 class OobNode(NamedTuple):
     """One record of out-of-band data."""
 
-    index: int
+    number: int
     left: Position
     right: Position
     data: bytes
@@ -44,7 +44,7 @@ class OobNode(NamedTuple):
 def encode(node: OobNode) -> bytes:
     """The body of the record."""
     ci = compressed_int.encode
-    return b"".join((ci(node.index), *map(ci, node.left), *map(ci, node.right), node.data))
+    return b"".join((ci(node.number), *map(ci, node.left), *map(ci, node.right), node.data))
 
 
 def decode(data: bytes) -> OobNode:
@@ -64,19 +64,19 @@ def decode(data: bytes) -> OobNode:
 
 
 class Forest:
-    """The writer's side: decides the links of the next node. One owner."""
+    """The writer's side: decides the links of the next node; `count` nodes so far. One owner."""
 
     def __init__(self) -> None:
         self._roots: list[tuple[Position, int]] = []  # (place, height), heights strictly decreasing
         self._first = NULL
-        self._count = 0
+        self.count = 0
 
     def next_node(self, data: bytes) -> OobNode:
         """The node that holds `data`. Tell `placed` where it went before asking for another."""
         roots = self._roots
         if len(roots) >= 2 and roots[-1][1] == roots[-2][1]:
-            return OobNode(self._count, roots[-2][0], roots[-1][0], data)
-        return OobNode(self._count, NULL, roots[-1][0] if roots else NULL, data)
+            return OobNode(self.count, roots[-2][0], roots[-1][0], data)
+        return OobNode(self.count, NULL, roots[-1][0] if roots else NULL, data)
 
     def placed(self, place: Position) -> None:
         """The node from `next_node` was written at `place`."""
@@ -86,13 +86,13 @@ class Forest:
             roots[-1] = (place, height + 1)
         else:
             roots.append((place, 1))
-        if self._count == 0:
+        if self.count == 0:
             self._first = place
-        self._count += 1
+        self.count += 1
 
     def reference(self) -> OobList:
         """What the commit record says of this forest, which must hold a node."""
-        return OobList(self._count, self._first, self._roots[-1][0])
+        return OobList(self.count, self._first, self._roots[-1][0])
 
 
 def walk(
@@ -118,7 +118,8 @@ def walk(
         place, holder, leftmost = todo
         if place >= holder or place == NULL:
             raise CorruptBinlog(
-                *holder, f"out-of-band reference to ({place.file_no}, {place.offset}) does not point back"
+                *holder,
+                f"out-of-band reference to ({place.file_no}, {place.offset}) does not point back",
             )
         node = read_node(place)
         stack.append(node.data)

@@ -1,8 +1,8 @@
 """From pages to records: the one place that follows chunks.
 
-The reader knows nothing of files or of the server. It asks a `PageSource` for pages and stops at a limit that its owner
-sets. The three ends are kept apart: the limit or the end of the data (None), a record that the data ends inside of
-(`TruncatedRecord`), and bytes that no writer makes (`CorruptBinlog`).
+The reader knows nothing of files or of the server. It asks a `PageSource` for pages and stops at a limit that its
+owner sets. The three ends are kept apart: the limit or the end of the data (None), a record that the data ends inside
+of (`TruncatedRecord`), and bytes that no writer makes (`CorruptBinlog`).
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ class RecordReader:
             elif flags == END_OF_DATA:
                 if self._pages.has_data(self._file_no + 1):
                     here = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
-                    raise self._corrupt(here, "the data of the file ends here, but it has a successor")
+                    raise self._corrupt(
+                        here, "the data of the file ends here, but it has a successor"
+                    )
                 return False
             else:
                 return True

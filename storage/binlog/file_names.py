@@ -1,0 +1,26 @@
+"""Names of .ibb files: `binlog-NNNNNN.ibb`, six digits or more. Other names in the directory are left alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NAME = re.compile(r"binlog-([0-9]{6,19})\.ibb")
+
+
+def file_name(file_no: int) -> str:
+    """`binlog-000000.ibb` for 0."""
+    return f"binlog-{file_no:06d}.ibb"
+
+
+def file_number(name: str) -> int | None:
+    """The number in a name as `file_name` makes it; None for any other name."""
+    match = _NAME.fullmatch(name)
+    if match is None or file_name(int(match[1])) != name:
+        return None
+    return int(match[1])
+
+
+def file_numbers(names: Iterable[str]) -> list[int]:
+    """All file numbers among `names`, ascending."""
+    return sorted(number for name in names if (number := file_number(name)) is not None)

@@ -1,0 +1,159 @@
+"""The writing end: records into chunks into pages into files, strictly append-only, in memory.
+
+Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, whose `write_out` brings
+them to the files.
+
+On entering a page, before the chunk that caused it:
+    page 1 of a file                    the full GTID state
+    page p >= 2, p % interval == 0      the difference: what was logged since page 1 of this file
+                                        (left out if no room would be left behind it in the file)
+On leaving the last page of a file: the next file, with its header and page 1.
+"""
+
+from __future__ import annotations
+
+from protocol.gtid import BinlogState, Gtid
+from storage.binlog.options import StoreOptions
+from storage.binlog.page_store import PageStore
+from storage.binlog.recovery import Recovered
+from storage.ibb import gtid_state
+from storage.ibb.chunk import (
+    CHUNK_DATA_MAX,
+    CHUNK_HEADER,
+    CHUNK_MIN,
+    CONT,
+    FILLER,
+    LAST,
+    Position,
+    RecordType,
+)
+from storage.ibb.file_header import FileHeader
+from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+
+
+class LogWriter:
+    """One writer of one store. Not thread-safe: the store's append lock is held around every call."""
+
+    def __init__(self, pages: PageStore, options: StoreOptions) -> None:
+        self._pages = pages
+        self._options = options
+        self.state = BinlogState()
+        self._since_page_one = BinlogState()
+        self._file_no = 0
+        self._page_no = 0
+        self._at = 0
+        self._page = bytearray(PAGE_SIZE)
+        self._file_pages = 0
+        self._interval = 0
+        self.open_refs: dict[object, int] = {}  # open group -> file of its node 0
+
+    @property
+    def end(self) -> Position:
+        """Where the next chunk goes, if no state record or new file comes first."""
+        if self._at > PAGE_END - CHUNK_MIN:
+            return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
+        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+
+    def start_new(self, file_no: int) -> None:
+        """Begin with a file of that number, behind whatever there is."""
+        self._enter_file(file_no)
+
+    def resume(self, found: Recovered) -> None:
+        """Continue where recovery found the end."""
+        self.state = found.state
+        self._since_page_one = found.since_page_one
+        self._file_no = found.header.file_no
+        self._page_no = found.page_no
+        self._at = found.at
+        self._page = found.page
+        self._file_pages = found.file_pages
+        self._interval = found.header.state_interval_pages
+        self._pages.begin_tail(self._file_no, self._page_no, self._page, changed=False)
+
+    def write(self, kind: RecordType, data: bytes, gtid: Gtid | None = None) -> Position:
+        """Append one record; `gtid` enters the state with its first byte. Returns where the record begins."""
+        self._make_room()
+        start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+        if gtid is not None:
+            self.state.update(gtid)
+            self._since_page_one.update(gtid)
+        self._chunks(kind, data)
+        return start
+
+    def _chunks(self, kind: RecordType, data: bytes, *, nested: bool = False) -> None:
+        size = len(data)
+        done = 0
+        flags = int(kind)
+        while True:
+            at = self._at
+            take = min(PAGE_END - CHUNK_HEADER - at, size - done)
+            if done + take == size:
+                flags |= LAST
+            page = self._page
+            page[at] = flags
+            page[at + 1] = take & 0xFF
+            page[at + 2] = take >> 8
+            begin = at + CHUNK_HEADER
+            page[begin : begin + take] = data[done : done + take]
+            self._at = begin + take
+            self._pages.touch()
+            done += take
+            if done == size:
+                return
+            flags = kind | CONT
+            self._make_room(nested=nested)
+
+    def _make_room(self, *, nested: bool = False) -> None:
+        """Stand where a chunk can begin."""
+        left = PAGE_END - self._at
+        if left >= CHUNK_MIN:
+            return
+        self._page[self._at : PAGE_END] = bytes((FILLER,)) * left
+        self._seal_page()
+        if self._page_no + 1 < self._file_pages:
+            self._enter_page(self._page_no + 1, nested=nested)
+        else:
+            self._enter_file(self._file_no + 1)
+
+    def _seal_page(self) -> None:
+        self._pages.add(self._file_no, self._page_no, seal(self._page))
+
+    def _enter_page(self, page_no: int, *, nested: bool = False) -> None:
+        self._page_no = page_no
+        self._at = 0
+        self._page = bytearray(PAGE_SIZE)
+        self._pages.begin_tail(self._file_no, page_no, self._page, changed=True)
+        if page_no == 1:
+            self._write_full_state()
+        elif self._interval and page_no % self._interval == 0 and not nested:
+            self._write_difference()
+
+    def _enter_file(self, file_no: int) -> None:
+        options = self._options
+        self._file_no = file_no
+        self._file_pages = options.file_pages
+        self._interval = options.state_interval_pages
+        self._pages.add_file(file_no, self._file_pages * PAGE_SIZE)
+        header = FileHeader(
+            file_no=file_no,
+            pages=self._file_pages,
+            start_lsn=0,  # there is no redo log yet
+            state_interval_pages=self._interval,
+            oob_ref=min(self.open_refs.values(), default=file_no),
+        )
+        self._pages.add(file_no, 0, header.build())
+        self._enter_page(1)
+
+    def _write_full_state(self) -> None:
+        self._since_page_one = BinlogState()
+        entries = self.state.entries()
+        if self._file_no == 0 and len(entries) == 1 and entries[0].seq_no == 1:
+            entries = []  # so that a replica may start from that very first GTID
+        self._chunks(RecordType.GTID_STATE, gtid_state.encode(entries), nested=True)
+
+    def _write_difference(self) -> None:
+        body = gtid_state.encode(self._since_page_one.entries())
+        pages_needed = -(-len(body) // CHUNK_DATA_MAX)
+        # Behind it there must be room for data, and readers probe the next interval for a record of its own.
+        if self._page_no + pages_needed < self._file_pages and pages_needed < self._interval:
+            self._chunks(RecordType.GTID_STATE, body, nested=True)

@@ -1,0 +1,54 @@
+"""What can be set of a store, by MariaDB's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.ibb.oob import PIECE_BYTES_MAX
+from storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2
+
+PAGES_MIN = 4
+FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bits
+STATE_INTERVAL_MIN = 2 * PAGE_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Sizes in bytes.
+
+    max_binlog_size: size of files made from now on, rounded down to whole pages, 64 KiB to 1 GiB.
+    innodb_binlog_state_interval: distance of GTID state records; the page size times a power of two, 32 KiB or more.
+    page_cache_bytes: memory for pages of history.
+    """
+
+    max_binlog_size: int = FILE_BYTES_MAX
+    innodb_binlog_state_interval: int = 2 << 20
+    page_cache_bytes: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:
+            raise ValueError(
+                f"max_binlog_size must be between {PAGES_MIN * PAGE_SIZE} and {FILE_BYTES_MAX}, "
+                f"not {self.max_binlog_size}"
+            )
+        interval = self.innodb_binlog_state_interval
+        if interval < STATE_INTERVAL_MIN or interval & (interval - 1):
+            raise ValueError(
+                "innodb_binlog_state_interval must be the page size, 16384, times a power of two, and at least "
+                f"{STATE_INTERVAL_MIN}, not {interval}"
+            )
+
+    @property
+    def file_pages(self) -> int:
+        """Pages in a new file."""
+        return self.max_binlog_size >> PAGE_SIZE_LOG2
+
+    @property
+    def state_interval_pages(self) -> int:
+        """Pages between state records in a new file."""
+        return self.innodb_binlog_state_interval >> PAGE_SIZE_LOG2
+
+    @property
+    def piece_bytes(self) -> int:
+        """Largest payload stored in one record. Half a file, so that no record ever needs a third file."""
+        return min(PIECE_BYTES_MAX, self.max_binlog_size // 2)

@@ -1,0 +1,231 @@
+"""Pages of all files of a store: in memory until they are on disk, then by way of a cache.
+
+A page goes through: *tail* (being filled; one at a time) -> *unflushed* (full, sealed) -> on disk and in the cache.
+The partial tail is also written, at each sync, and later again with more in it; readers are never sent to the disk
+for it, or they might meet a write half done.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from storage.binlog.file_names import file_name, file_numbers
+from storage.disk import Disk, File
+from storage.errors import DiskError
+from storage.ibb.file_header import FileHeader
+from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
+
+READ_AHEAD_PAGES = 16
+
+PageKey = tuple[int, int]  # (file_no, page_no)
+_NOWHERE: PageKey = (-1, -1)
+_NEVER: PageKey = (1 << 64, 0)
+
+
+class PageStore:
+    """A `PageSource` over a directory, and the way that pages of the writer take to it.
+
+    Thread contract: `page`, `header`, `has_data`, `in_memory` from any thread; the writer's methods under the store's
+    append lock; `write_out` by one thread at a time.
+    """
+
+    def __init__(self, disk: Disk, cache_pages: int) -> None:
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._files: dict[int, File] = {}
+        self._cache: dict[PageKey, bytes] = {}
+        self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
+        self._unflushed: dict[PageKey, bytes] = {}
+        self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
+        self._tail_key = _NOWHERE
+        self._tail = bytearray()
+        self._tail_changed = False
+        self._stable_end: PageKey = _NEVER  # pages before this one are on disk for good
+        self.pages_read = 0
+
+    # --- readers ---
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
+        key = (file_no, page_no)
+        with self._lock:
+            if key == self._tail_key:
+                return bytes(self._tail)
+            page = self._unflushed.get(key)
+            if page is not None:
+                return page
+            page = self._cache.pop(key, None)
+            if page is not None:
+                self._cache[key] = page  # to the young end
+                return page
+            file = self._file(file_no)
+            stable_end = self._stable_end
+        if file is None:
+            return None
+        return self._read(file, key, stable_end)
+
+    def in_memory(self, file_no: int, page_no: int) -> bool:
+        """Whether `page` would not have to wait for the disk."""
+        key = (file_no, page_no)
+        with self._lock:
+            return key == self._tail_key or key in self._unflushed or key in self._cache
+
+    def header(self, file_no: int) -> FileHeader | None:
+        """Header of a file; None if there is no such file or its header was never written."""
+        page = self.page(file_no, 0)
+        return None if page is None else FileHeader.parse(page, file_no)
+
+    def has_data(self, file_no: int) -> bool:
+        """See `PageSource`."""
+        return self.header(file_no) is not None
+
+    def _read(self, file: File, key: PageKey, stable_end: PageKey) -> bytes | None:
+        file_no, first = key
+        count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES
+        if stable_end[0] == file_no:
+            count = max(1, min(count, stable_end[1] - first))
+        data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
+        pages = [data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)]
+        if not pages or len(pages[0]) < PAGE_SIZE:
+            return None
+        check(pages[0], file_no, first)
+        sound = [pages[0]]
+        for page in pages[1:]:
+            # Reading ahead is a guess: what was not asked for is not judged, only not kept.
+            if len(page) < PAGE_SIZE or page == ZERO_PAGE or not is_sound(page):
+                break
+            sound.append(page)
+        with self._lock:
+            self.pages_read += len(pages)
+            for page_no, page in enumerate(sound, first):
+                self._keep((file_no, page_no), page)
+        return pages[0]
+
+    def _keep(self, key: PageKey, page: bytes) -> None:
+        cache = self._cache
+        if key in cache or key in self._unflushed or key == self._tail_key:
+            return
+        if len(cache) >= self._cache_pages:
+            del cache[next(iter(cache))]
+        cache[key] = page
+
+    def _file(self, file_no: int) -> File | None:
+        file = self._files.get(file_no)
+        if file is None and file_name(file_no) in self._disk.names():
+            file = self._files[file_no] = self._disk.open(file_name(file_no))
+        return file
+
+    # --- the writer, under the store's append lock ---
+
+    def begin_tail(self, file_no: int, page_no: int, page: bytearray, *, changed: bool) -> None:
+        """`page` is the one being filled from now on; the writer changes it in place and says so by `touch`."""
+        with self._lock:
+            if self._stable_end == _NEVER:
+                self._stable_end = (file_no, page_no)
+            self._cache.pop((file_no, page_no), None)
+            self._tail_key = (file_no, page_no)
+            self._tail = page
+            self._tail_changed = changed
+
+    def touch(self) -> None:
+        """The tail has more in it than was written out."""
+        self._tail_changed = True
+
+    def add(self, file_no: int, page_no: int, page: bytes) -> None:
+        """A full, sealed page."""
+        with self._lock:
+            self._unflushed[file_no, page_no] = page
+
+    def add_file(self, file_no: int, size: int) -> None:
+        """A file to be made, `size` bytes of zeros, when its first page is written out."""
+        self._new_files[file_no] = size
+
+    def take(self) -> list[tuple[PageKey, bytes]]:
+        """All pages that are not on disk as they are now, in order, the tail sealed. For `write_out`."""
+        with self._lock:
+            pages = list(self._unflushed.items())
+            if self._tail_changed:
+                pages.append((self._tail_key, seal(bytearray(self._tail))))
+                self._tail_changed = False
+        return pages
+
+    # --- one thread at a time ---
+
+    def write_out(self, pages: list[tuple[PageKey, bytes]]) -> None:
+        """Write and sync, file by file: all of file N is durable before anything of N+1 is written."""
+        at = 0
+        while at < len(pages):
+            file_no = pages[at][0][0]
+            end = at
+            while end < len(pages) and pages[end][0][0] == file_no:
+                end += 1
+            self._write_file(file_no, pages[at:end])
+            at = end
+        with self._lock:
+            for key, page in pages:
+                # The tail that was written may have been filled up and sealed meanwhile: then that is still to go.
+                if self._unflushed.get(key) is page:
+                    del self._unflushed[key]
+                    self._keep(key, page)
+            if pages:
+                self._stable_end = pages[-1][0]
+
+    def _write_file(self, file_no: int, pages: list[tuple[PageKey, bytes]]) -> None:
+        size = self._new_files.pop(file_no, None)
+        if size is not None:
+            self._create(file_no, size)
+        with self._lock:
+            file = self._file(file_no)
+        if file is None:
+            raise DiskError(
+                f"{file_name(file_no)} has gone from the directory while it was being written"
+            )
+        at = 0
+        while at < len(pages):
+            end = at + 1
+            while end < len(pages) and pages[end][0][1] == pages[end - 1][0][1] + 1:
+                end += 1
+            file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0][1] * PAGE_SIZE)
+            at = end
+        file.fdatasync()
+        if size is not None:
+            self._disk.fsync_dir()
+
+    def _create(self, file_no: int, size: int) -> None:
+        name = file_name(file_no)
+        if (
+            name in self._disk.names()
+        ):  # made ahead, or left empty by a crash: recovery saw to it that it holds nothing
+            self._disk.unlink(name)
+        file = self._disk.open(name, create=True)
+        file.truncate(size)
+        with self._lock:
+            self._files[file_no] = file
+
+    # --- the owner ---
+
+    def file_numbers(self) -> list[int]:
+        """Files in the directory, ascending."""
+        return file_numbers(self._disk.names())
+
+    def file_size(self, file_no: int) -> int | None:
+        """Physical size in bytes; None if there is no such file."""
+        with self._lock:
+            file = self._file(file_no)
+        return None if file is None else file.size()
+
+    def forget(self, file_no: int) -> None:
+        """Close a file and drop its pages: it was changed or removed from outside this class."""
+        with self._lock:
+            file = self._files.pop(file_no, None)
+            if file is not None:
+                file.close()
+            for key in [key for key in self._cache if key[0] == file_no]:
+                del self._cache[key]
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            for file in self._files.values():
+                file.close()
+            self._files.clear()
