@@ -1,0 +1,400 @@
+"""The client end of a connection, towards an upstream: requests out, bytes in, events out. No I/O.
+
+Theory of operation. Feed every received byte to `receive_data()` and take `next_event()` until it
+is None. First comes `GreetingReceived`; send `login()`, and `LoggedIn` follows (a switch of the
+authentication plugin in between yields `AuthSwitchReceived`: send its `answer`). Then send one
+request at a time: each is answered by `OkReceived`, `ErrorReceived` or `ResultReceived`. After
+`binlog_dump()` the events of the stream follow, until `StreamEnded` or `ErrorReceived`.
+
+Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
+from protocol.connection.commands import BinlogDump, Ping, Query, Quit, RegisterSlave
+from protocol.connection.handshake import (
+    CHARSET_UTF8,
+    REPLICA_CAPABILITIES,
+    AuthSwitchRequest,
+    Greeting,
+    LoginRequest,
+)
+from protocol.connection.machine import Machine
+from protocol.errors import ProtocolError, RemoteError
+from protocol.limits import COMMAND_PACKET_BYTES_MAX, RESULT_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
+from protocol.wire.packets import PacketReader, frame_packet
+from protocol.wire.results import (
+    EOF_MARK,
+    ERROR_MARK,
+    LOCAL_INFILE_MARK,
+    OK_MARK,
+    Column,
+    Ok,
+    is_eof,
+    parse_column_count,
+    parse_eof,
+    parse_error,
+    parse_ok,
+    parse_row,
+)
+
+
+class ClientState(Enum):
+    """Whose turn it is."""
+
+    CONNECTED = auto()  # the server greets
+    GREETED = auto()  # we log in
+    LOGGING_IN = auto()  # the server decides
+    READY = auto()  # we send a request
+    WAITING = auto()  # the server answers
+    COLUMNS = auto()  # inside a result set, before its rows
+    ROWS = auto()  # inside a result set
+    STREAMING = auto()  # the dump
+    CLOSED = auto()
+
+
+class ClientStep(Enum):
+    """What moves the machine on."""
+
+    GREETING_RECEIVED = auto()
+    LOGIN_SENT = auto()
+    SWITCH_ANSWERED = auto()
+    LOGIN_ACCEPTED = auto()
+    REQUEST_SENT = auto()
+    ANSWER_RECEIVED = auto()
+    RESULT_BEGUN = auto()
+    COLUMNS_ENDED = auto()
+    DUMP_SENT = auto()
+    QUIT_SENT = auto()
+    STREAM_ENDED = auto()
+    FAILED = auto()
+
+
+_S = ClientState
+_T = ClientStep
+
+CLIENT_TRANSITIONS: Final[dict[ClientState, dict[ClientStep, ClientState]]] = {
+    _S.CONNECTED: {_T.GREETING_RECEIVED: _S.GREETED, _T.FAILED: _S.CLOSED},
+    _S.GREETED: {_T.LOGIN_SENT: _S.LOGGING_IN, _T.FAILED: _S.CLOSED},
+    _S.LOGGING_IN: {
+        _T.SWITCH_ANSWERED: _S.LOGGING_IN,
+        _T.LOGIN_ACCEPTED: _S.READY,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.READY: {
+        _T.REQUEST_SENT: _S.WAITING,
+        _T.DUMP_SENT: _S.STREAMING,
+        _T.QUIT_SENT: _S.CLOSED,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.WAITING: {
+        _T.ANSWER_RECEIVED: _S.READY,
+        _T.RESULT_BEGUN: _S.COLUMNS,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.COLUMNS: {_T.COLUMNS_ENDED: _S.ROWS, _T.FAILED: _S.CLOSED},
+    _S.ROWS: {_T.ANSWER_RECEIVED: _S.READY, _T.FAILED: _S.CLOSED},
+    _S.STREAMING: {_T.STREAM_ENDED: _S.CLOSED, _T.FAILED: _S.CLOSED},
+    _S.CLOSED: {},
+}
+assert CLIENT_TRANSITIONS.keys() == set(ClientState)
+
+
+@dataclass(frozen=True, slots=True)
+class GreetingReceived:
+    """Now `login()` is to be sent."""
+
+    greeting: Greeting
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSwitchReceived:
+    """The upstream wants mysql_native_password with a new salt: send `answer`."""
+
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """The upstream accepted the login."""
+
+
+@dataclass(frozen=True, slots=True)
+class OkReceived:
+    """The request was done."""
+
+    ok: Ok
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReceived:
+    """The request failed; or the login or the stream, and then the machine is closed."""
+
+    error: RemoteError
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReceived:
+    """A whole result set; None is NULL."""
+
+    columns: list[Column]
+    rows: list[list[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventReceived:
+    """One replication event as sent (with its checksum, if any), without the status byte."""
+
+    event: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """EOF in the stream: the upstream shuts down, or the dump was not to wait."""
+
+
+ClientEvent = (
+    GreetingReceived
+    | AuthSwitchReceived
+    | LoggedIn
+    | OkReceived
+    | ErrorReceived
+    | ResultReceived
+    | EventReceived
+    | StreamEnded
+)
+
+# What `next_event` returns when there is no event: more bytes are needed first.
+NEED_DATA: Final = None
+
+
+class ClientConnection:
+    """One connection to an upstream; see the head of this file. Not for several threads."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._user = user
+        self._password = password
+        self._machine = Machine(CLIENT_TRANSITIONS, ClientState.CONNECTED)
+        # The upstream is not trusted with more memory than its login dialogue needs, either.
+        self._reader = PacketReader(COMMAND_PACKET_BYTES_MAX)
+        self._seq = 0
+        self._greeting: Greeting | None = None
+        self._columns: list[Column] = []
+        self._column_count = 0
+        self._rows: list[list[str | None]] = []
+        self._result_bytes = 0
+
+    @property
+    def state(self) -> ClientState:
+        return self._machine.state
+
+    @property
+    def is_closed(self) -> bool:
+        return self._machine.is_terminal
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """What the upstream greeted with, once it has."""
+        return self._greeting
+
+    # Requests
+
+    def login(self, attributes: dict[str, str] | None = None) -> bytes:
+        """The login request, as a replica of 10.11 sends it."""
+        self._machine.require(ClientStep.LOGIN_SENT)
+        assert self._greeting is not None
+        self._machine.advance(ClientStep.LOGIN_SENT)
+        # A foreign plugin in the greeting is only the server's default: it will ask to switch.
+        request = LoginRequest(
+            self._user,
+            native_password_scramble(self._password, self._greeting.salt),
+            attributes=attributes or {},
+            capabilities=REPLICA_CAPABILITIES,
+            charset=CHARSET_UTF8,
+        )
+        data, self._seq = frame_packet(request.build(), self._seq)
+        return data
+
+    def query(self, sql: str) -> bytes:
+        return self._request(Query(sql).build())
+
+    def ping(self) -> bytes:
+        return self._request(Ping().build())
+
+    def register_slave(
+        self, server_id: int, host: str = "", port: int = 0, user: str = "", password: str = ""
+    ) -> bytes:
+        return self._request(RegisterSlave(server_id, host, user, password, port).build())
+
+    def quit(self) -> bytes:
+        """Closes; no answer comes."""
+        self._machine.advance(ClientStep.QUIT_SENT)
+        return frame_packet(Quit().build(), 0)[0]
+
+    def binlog_dump(
+        self, server_id: int, flags: int = 0, file: str = "", position: int = 4
+    ) -> bytes:
+        """The stream follows, one `EventReceived` after the other."""
+        self._machine.advance(ClientStep.DUMP_SENT)
+        self._reader.payload_bytes_max = UPSTREAM_PACKET_BYTES_MAX
+        data, self._seq = frame_packet(BinlogDump(server_id, flags, file, position).build(), 0)
+        return data
+
+    def _request(self, payload: bytes) -> bytes:
+        self._machine.advance(ClientStep.REQUEST_SENT)
+        data, self._seq = frame_packet(payload, 0)
+        return data
+
+    # Receiving
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the upstream; raises `ProtocolError` and closes."""
+        if self.is_closed:
+            return
+        try:
+            self._reader.feed(data)
+        except ProtocolError:
+            self._fail()
+            raise
+
+    def next_event(self) -> ClientEvent | None:
+        """The next event, or None (`NEED_DATA`); raises `ProtocolError` and closes."""
+        if self.is_closed:
+            return NEED_DATA
+        try:
+            while True:
+                packet = self._reader.next_packet()
+                if packet is None:
+                    return NEED_DATA
+                if packet.seq != self._seq:
+                    raise ProtocolError(f"packet has sequence number {packet.seq}, not {self._seq}")
+                self._seq = packet.next_seq
+                event = self._receive(packet.payload)
+                if event is not None:
+                    return event
+        except ProtocolError:
+            self._fail()
+            raise
+
+    def _receive(self, payload: bytes) -> ClientEvent | None:
+        """One packet by the state; None inside a result set."""
+        if not payload and self.state is not ClientState.ROWS:
+            raise ProtocolError("empty packet")
+        match self.state:
+            case ClientState.STREAMING:
+                return self._stream_packet(payload)
+            case ClientState.CONNECTED:
+                return self._greeting_packet(payload)
+            case ClientState.LOGGING_IN:
+                return self._login_packet(payload)
+            case ClientState.WAITING:
+                return self._answer_packet(payload)
+            case ClientState.COLUMNS:
+                self._column_packet(payload)
+                return None
+            case ClientState.ROWS:
+                return self._row_packet(payload)
+            case _:
+                raise ProtocolError(f"the server speaks out of turn ({self.state.name})")
+
+    def _greeting_packet(self, payload: bytes) -> ClientEvent:
+        if payload[0] == ERROR_MARK:
+            return self._final_error(payload)
+        self._greeting = Greeting.parse(payload)
+        self._machine.advance(ClientStep.GREETING_RECEIVED)
+        return GreetingReceived(self._greeting)
+
+    def _login_packet(self, payload: bytes) -> ClientEvent:
+        mark = payload[0]
+        if mark == OK_MARK:
+            parse_ok(payload)
+            self._machine.advance(ClientStep.LOGIN_ACCEPTED)
+            return LoggedIn()
+        if mark == ERROR_MARK:
+            return self._final_error(payload)
+        if mark == EOF_MARK:
+            return self._auth_switch(payload)
+        raise ProtocolError(f"packet {mark:#04x} in answer to the login")
+
+    def _auth_switch(self, payload: bytes) -> AuthSwitchReceived:
+        request = AuthSwitchRequest.parse(payload)
+        if request.plugin != NATIVE_PASSWORD:
+            raise ProtocolError(
+                f"the upstream wants authentication plugin {request.plugin!r}; "
+                f"only {NATIVE_PASSWORD} is supported"
+            )
+        self._machine.advance(ClientStep.SWITCH_ANSWERED)
+        response = native_password_scramble(self._password, request.salt)
+        data, self._seq = frame_packet(response, self._seq)
+        return AuthSwitchReceived(data)
+
+    def _answer_packet(self, payload: bytes) -> ClientEvent | None:
+        mark = payload[0]
+        if mark == OK_MARK:
+            ok = parse_ok(payload)
+            self._machine.advance(ClientStep.ANSWER_RECEIVED)
+            return OkReceived(ok)
+        if mark == ERROR_MARK:
+            return self._request_error(payload)
+        if mark == LOCAL_INFILE_MARK:
+            raise ProtocolError("the upstream asks for a local file")
+        self._column_count = parse_column_count(payload)
+        self._columns, self._rows, self._result_bytes = [], [], 0
+        self._machine.advance(ClientStep.RESULT_BEGUN)
+        return None
+
+    def _column_packet(self, payload: bytes) -> None:
+        if len(self._columns) < self._column_count:
+            self._count_result_bytes(payload)
+            self._columns.append(Column.parse(payload))
+        else:
+            parse_eof(payload)
+            self._machine.advance(ClientStep.COLUMNS_ENDED)
+
+    def _row_packet(self, payload: bytes) -> ClientEvent | None:
+        if payload[:1] == b"\xff":
+            return self._request_error(payload)
+        if is_eof(payload):
+            parse_eof(payload)
+            self._machine.advance(ClientStep.ANSWER_RECEIVED)
+            result = ResultReceived(self._columns, self._rows)
+            self._columns, self._rows = [], []
+            return result
+        self._count_result_bytes(payload)
+        self._rows.append(parse_row(payload, self._column_count))
+        return None
+
+    def _stream_packet(self, payload: bytes) -> ClientEvent:
+        mark = payload[0]
+        if mark == OK_MARK:
+            return EventReceived(payload[1:])
+        if mark == ERROR_MARK:
+            return self._final_error(payload)
+        if is_eof(payload):
+            self._machine.advance(ClientStep.STREAM_ENDED)
+            return StreamEnded()
+        raise ProtocolError(f"packet {mark:#04x} in the stream")
+
+    def _request_error(self, payload: bytes) -> ErrorReceived:
+        error = parse_error(payload)
+        self._machine.advance(ClientStep.ANSWER_RECEIVED)
+        return ErrorReceived(error)
+
+    def _final_error(self, payload: bytes) -> ErrorReceived:
+        error = parse_error(payload)
+        self._machine.advance(ClientStep.FAILED)
+        return ErrorReceived(error)
+
+    def _count_result_bytes(self, payload: bytes) -> None:
+        self._result_bytes += len(payload)
+        if self._result_bytes > RESULT_BYTES_MAX:
+            raise ProtocolError(f"result set of more than {RESULT_BYTES_MAX} bytes")
+
+    def _fail(self) -> None:
+        self._machine.advance(ClientStep.FAILED)
+        self._reader.discard()

@@ -1,0 +1,45 @@
+"""The transition table machine that both ends of a connection use.
+
+A machine is a table `{state: {event: next state}}`. A terminal state has an empty dict. An event
+that the state does not know raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+StateT = TypeVar("StateT", bound=Enum)
+EventT = TypeVar("EventT", bound=Enum)
+
+
+class IllegalTransition(Exception):
+    """Our own code asked for something that the state does not allow."""
+
+
+class Machine(Generic[StateT, EventT]):
+    """Follows one transition table."""
+
+    __slots__ = ("_table", "state")
+
+    def __init__(self, table: Mapping[StateT, Mapping[EventT, StateT]], start: StateT) -> None:
+        self._table = table
+        self.state = start
+
+    def allows(self, event: EventT) -> bool:
+        return event in self._table[self.state]
+
+    def require(self, event: EventT) -> None:
+        """Raises `IllegalTransition` when the state does not allow `event`."""
+        if not self.allows(event):
+            raise IllegalTransition(f"{event.name} in state {self.state.name}")
+
+    def advance(self, event: EventT) -> None:
+        """Raises `IllegalTransition` and stays when the state does not allow `event`."""
+        self.require(event)
+        self.state = self._table[self.state][event]
+
+    @property
+    def is_terminal(self) -> bool:
+        return not self._table[self.state]

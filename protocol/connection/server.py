@@ -1,0 +1,336 @@
+"""The server end of one connection: bytes in, events out; answers in, bytes out. No I/O.
+
+Theory of operation. The caller sends `greeting()`, feeds every byte it receives to
+`receive_data()` and takes `next_event()` until that is None (more bytes are needed, or the last
+event wants its answer first). Every answer is built by a `send_*` method, which knows the sequence
+number. `start_dump()` turns the connection into a stream: what the client still writes (pings,
+COM_QUIT) is dropped unread, as MariaDB does, and the caller advances `dump_sequence` by the
+packets it sends.
+
+Before the login the client may send one small packet and nothing else.
+
+A `ServerError` out of `next_event()` is an answer to give with `send_error()`; the connection
+goes on unless it is `fatal`. After a `ProtocolError` the machine is closed; its `answer`, if any,
+may be sent by `last_words()` before the socket is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from protocol.connection.auth import NATIVE_PASSWORD
+from protocol.connection.commands import Command, Quit, parse_command
+from protocol.connection.handshake import (
+    CHARSET_UTF8,
+    SERVER_CAPABILITIES,
+    AuthSwitchRequest,
+    Greeting,
+    LoginRequest,
+)
+from protocol.connection.machine import Machine
+from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
+from protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX
+from protocol.wire.packets import (
+    PACKET_HEADER_SIZE,
+    Packet,
+    PacketReader,
+    frame_packet,
+    frame_packets,
+)
+from protocol.wire.results import (
+    STATUS_AUTOCOMMIT,
+    Column,
+    Row,
+    eof_payload,
+    error_payload,
+    ok_payload,
+    result_set_payloads,
+)
+
+
+class ServerState(Enum):
+    """Whose turn it is."""
+
+    OPENED = auto()  # we greet
+    GREETED = auto()  # the client logs in
+    AUTHENTICATING = auto()  # we accept, reject or ask for another plugin
+    SWITCHING = auto()  # the client answers with that plugin
+    READY = auto()  # the client sends a command
+    ANSWERING = auto()  # we answer
+    DUMPING = auto()  # we stream; nothing that arrives is read
+    CLOSED = auto()
+
+
+class ServerStep(Enum):
+    """What moves the machine on."""
+
+    GREETING_SENT = auto()
+    LOGIN_RECEIVED = auto()
+    SWITCH_SENT = auto()
+    SWITCH_ANSWERED = auto()
+    LOGIN_ACCEPTED = auto()
+    LOGIN_REJECTED = auto()
+    COMMAND_RECEIVED = auto()
+    ANSWER_SENT = auto()
+    QUIT_RECEIVED = auto()
+    DUMP_STARTED = auto()
+    DUMP_ENDED = auto()
+    FAILED = auto()
+
+
+_S = ServerState
+_T = ServerStep
+
+SERVER_TRANSITIONS: Final[dict[ServerState, dict[ServerStep, ServerState]]] = {
+    _S.OPENED: {_T.GREETING_SENT: _S.GREETED, _T.LOGIN_REJECTED: _S.CLOSED, _T.FAILED: _S.CLOSED},
+    _S.GREETED: {_T.LOGIN_RECEIVED: _S.AUTHENTICATING, _T.FAILED: _S.CLOSED},
+    _S.AUTHENTICATING: {
+        _T.SWITCH_SENT: _S.SWITCHING,
+        _T.LOGIN_ACCEPTED: _S.READY,
+        _T.LOGIN_REJECTED: _S.CLOSED,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.SWITCHING: {_T.SWITCH_ANSWERED: _S.AUTHENTICATING, _T.FAILED: _S.CLOSED},
+    _S.READY: {
+        _T.COMMAND_RECEIVED: _S.ANSWERING,
+        _T.QUIT_RECEIVED: _S.CLOSED,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.ANSWERING: {
+        _T.ANSWER_SENT: _S.READY,
+        _T.DUMP_STARTED: _S.DUMPING,
+        _T.FAILED: _S.CLOSED,
+    },
+    _S.DUMPING: {_T.DUMP_ENDED: _S.CLOSED, _T.FAILED: _S.CLOSED},
+    _S.CLOSED: {},
+}
+assert SERVER_TRANSITIONS.keys() == set(ServerState)
+
+# The states in which the client may be heard.
+_LISTENING: Final = frozenset({_S.GREETED, _S.SWITCHING, _S.READY})
+_BEFORE_LOGIN: Final = frozenset({_S.OPENED, _S.GREETED, _S.AUTHENTICATING, _S.SWITCHING})
+# The states in which what arrives is dropped unread.
+_DEAF: Final = frozenset({_S.DUMPING, _S.CLOSED})
+
+_LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
+_QUIT: Final = Quit().build()
+
+
+@dataclass(frozen=True, slots=True)
+class LoginReceived:
+    """To be answered by `accept_login`, `reject_login` or `request_auth_switch`.
+
+    `needs_switch`: the client used another plugin than the one in the greeting, so its response
+    proves nothing; it is to be asked again.
+    """
+
+    request: LoginRequest
+    needs_switch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSwitchAnswered:
+    """The client's answer to `request_auth_switch`; decided as `LoginReceived`."""
+
+    auth_response: bytes
+
+
+ServerEvent = LoginReceived | AuthSwitchAnswered | Command
+
+# What `next_event` returns when there is no event: more bytes are needed first.
+NEED_DATA: Final = None
+
+
+class ServerConnection:
+    """One client as the server sees it; see the head of this file. Not for several threads."""
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        server_version: str,
+        salt: bytes,
+        charset: int = CHARSET_UTF8,
+        capabilities: int = SERVER_CAPABILITIES,
+    ) -> None:
+        """`salt`: 20 random bytes, none of them NUL. Raises ValueError otherwise."""
+        self.salt = salt
+        self.connection_id = connection_id
+        self._greeting = Greeting(
+            server_version, connection_id, salt, capabilities, charset=charset
+        )
+        self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
+        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX)
+        self._seq = 0
+        # The sequence number of the next packet of the stream.
+        self.dump_sequence = 1
+
+    @property
+    def state(self) -> ServerState:
+        return self._machine.state
+
+    @property
+    def is_closed(self) -> bool:
+        return self._machine.is_terminal
+
+    # Receiving
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the client; raises `ProtocolError` (`PacketTooLarge`) and closes."""
+        if self.state in _DEAF:
+            return
+        try:
+            self._reader.feed(data)
+            if self.state in _BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
+                raise ProtocolError("the client sends ahead before it has logged in")
+        except ProtocolError:
+            self._fail()
+            raise
+
+    def next_event(self) -> ServerEvent | None:
+        """The next event, or None (`NEED_DATA`).
+
+        Raises `ServerError` for a command that makes no sense: answer it with `send_error`.
+        Raises `ProtocolError` when the client broke the protocol; the machine is then closed.
+        """
+        if self.state not in _LISTENING:
+            return NEED_DATA
+        try:
+            packet = self._reader.next_packet()
+            if packet is None:
+                return NEED_DATA
+            self._check_sequence(packet)
+            self._seq = packet.next_seq
+            if self.state is ServerState.GREETED:
+                return self._login(packet.payload)
+            if self.state is ServerState.SWITCHING:
+                self._machine.advance(ServerStep.SWITCH_ANSWERED)
+                return AuthSwitchAnswered(packet.payload)
+            return self._command(packet.payload)
+        except ProtocolError:
+            self._fail()
+            raise
+
+    def _login(self, payload: bytes) -> LoginReceived:
+        request = LoginRequest.parse(payload)
+        self._machine.advance(ServerStep.LOGIN_RECEIVED)
+        plugin = request.plugin
+        return LoginReceived(request, plugin is not None and plugin != NATIVE_PASSWORD)
+
+    def _command(self, payload: bytes) -> Command:
+        if payload == _QUIT:
+            self._machine.advance(ServerStep.QUIT_RECEIVED)
+            return Quit()
+        self._machine.advance(ServerStep.COMMAND_RECEIVED)
+        return parse_command(payload)
+
+    def _check_sequence(self, packet: Packet) -> None:
+        # A command begins a new conversation; before that one packet follows the other.
+        expected = 0 if self.state is ServerState.READY else self._seq
+        if packet.seq != expected:
+            self._seq = packet.next_seq
+            raise ProtocolError(
+                f"packet has sequence number {packet.seq}, not {expected}", PacketsOutOfOrder()
+            )
+
+    # Login
+
+    def greeting(self) -> bytes:
+        self._machine.advance(ServerStep.GREETING_SENT)
+        return self._frame(self._greeting.build())
+
+    def accept_login(self) -> bytes:
+        """The OK that ends the login; commands may now be as large as max_allowed_packet."""
+        self._machine.advance(ServerStep.LOGIN_ACCEPTED)
+        self._reader.payload_bytes_max = COMMAND_PACKET_BYTES_MAX
+        return self._frame(ok_payload())
+
+    def reject_login(self, error: ServerError) -> bytes:
+        """Also in place of the greeting (too many connections)."""
+        self._machine.advance(ServerStep.LOGIN_REJECTED)
+        return self._frame(error_payload(error))
+
+    def request_auth_switch(self) -> bytes:
+        """Ask for mysql_native_password with the salt of the greeting."""
+        self._machine.advance(ServerStep.SWITCH_SENT)
+        return self._frame(AuthSwitchRequest(NATIVE_PASSWORD, self.salt).build())
+
+    # Answers to a command
+
+    def send_ok(
+        self, *, affected_rows: int = 0, status: int = STATUS_AUTOCOMMIT, info: bytes = b""
+    ) -> bytes:
+        return self._answer(ok_payload(affected_rows=affected_rows, status=status, info=info))
+
+    def send_error(self, error: ServerError) -> bytes:
+        """The connection is closed after a fatal error."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        data = self._frame(error_payload(error))
+        self._machine.advance(ServerStep.FAILED if error.fatal else ServerStep.ANSWER_SENT)
+        return data
+
+    def send_eof(self, *, status: int = STATUS_AUTOCOMMIT) -> bytes:
+        """The answer to COM_SET_OPTION."""
+        return self._answer(eof_payload(status=status))
+
+    def send_string(self, text: str) -> bytes:
+        """The answer to COM_STATISTICS."""
+        return self._answer(text.encode())
+
+    def send_result_set(
+        self, columns: Sequence[Column], rows: Iterable[Row], *, status: int = STATUS_AUTOCOMMIT
+    ) -> bytes:
+        """Raises ValueError when a row does not fit the columns."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        payloads = result_set_payloads(columns, rows, status=status)
+        self._machine.advance(ServerStep.ANSWER_SENT)
+        data, self._seq = frame_packets(payloads, self._seq)
+        return data
+
+    # Dump
+
+    def start_dump(self) -> None:
+        """The answer to a dump command is a stream: nothing is sent by this call itself."""
+        self._machine.advance(ServerStep.DUMP_STARTED)
+        self._reader.discard()
+        self.dump_sequence = self._seq
+
+    def dump_event(self, event: bytes) -> bytes:
+        """One event with its status byte; for groups see `protocol.wire.event_frames`."""
+        self._machine.require(ServerStep.DUMP_ENDED)
+        return self._frame_in_dump(b"\0" + event)
+
+    def dump_end_eof(self) -> bytes:
+        """The EOF of a shutdown, a reached UNTIL or a non-blocking dump; closes."""
+        self._machine.advance(ServerStep.DUMP_ENDED)
+        return self._frame_in_dump(eof_payload())
+
+    def dump_error(self, error: ServerError) -> bytes:
+        """An error inside the stream; closes."""
+        self._machine.advance(ServerStep.DUMP_ENDED)
+        return self._frame_in_dump(error_payload(error))
+
+    # Ending
+
+    def last_words(self, error: ServerError) -> bytes:
+        """An ERR packet after a `ProtocolError` closed the machine."""
+        return self._frame(error_payload(error))
+
+    def _fail(self) -> None:
+        self._machine.advance(ServerStep.FAILED)
+        self._reader.discard()
+
+    def _answer(self, payload: bytes) -> bytes:
+        self._machine.advance(ServerStep.ANSWER_SENT)
+        return self._frame(payload)
+
+    def _frame(self, payload: bytes) -> bytes:
+        data, self._seq = frame_packet(payload, self._seq)
+        return data
+
+    def _frame_in_dump(self, payload: bytes) -> bytes:
+        data, self.dump_sequence = frame_packet(payload, self.dump_sequence)
+        return data

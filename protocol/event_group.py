@@ -1,0 +1,239 @@
+"""Event groups: the unit that is stored, sent and positioned; cut out of a stream of events.
+
+A group begins with a GTID event and ends
+
+* with STANDALONE in the GTID: at the first event that is none of GTID, INTVAR, RAND, USER_VAR,
+  TABLE_MAP, ANNOTATE_ROWS;
+* otherwise: at XID, XA_PREPARE_LOG, or a QUERY that is exactly COMMIT or ROLLBACK.
+
+Everything else about a stream (ROTATE, STOP, GTID_LIST, BINLOG_CHECKPOINT, START_ENCRYPTION,
+HEARTBEAT, whatever is ARTIFICIAL) belongs to the connection or to the upstream's files, and is
+checked and dropped. A format description with a creation time tells that the upstream has started
+anew at this place: it becomes a start marker, and an unfinished group before it is gone, as on a
+real replica.
+
+The rules are those of MariaDB 10.11 to 12.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.events.checksum import ChecksumAlgorithm, normal_form, verify_checksum
+from protocol.events.event_type import EventType
+from protocol.events.format_description import FormatDescription
+from protocol.events.gtid import FLAGS2_OFFSET, GtidFlags, gtid_of
+from protocol.events.header import (
+    FLAG_ARTIFICIAL,
+    FLAGS_OFFSET,
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    TYPE_OFFSET,
+)
+from protocol.events.query import query_ends_group
+from protocol.gtid import Gtid
+from protocol.limits import GROUP_BYTES_MAX
+
+
+class EventGroup(NamedTuple):
+    """One whole group; `payload` holds its events in normal form, the GTID event first."""
+
+    gtid: Gtid
+    payload: bytes
+    event_count: int
+
+    @property
+    def flags2(self) -> int:
+        """`GtidFlags` of its GTID event."""
+        return self.payload[FLAGS2_OFFSET]
+
+    @property
+    def is_standalone(self) -> bool:
+        return bool(self.flags2 & GtidFlags.STANDALONE)
+
+    @property
+    def is_ddl(self) -> bool:
+        return bool(self.flags2 & GtidFlags.DDL)
+
+
+class StartMarker(NamedTuple):
+    """The upstream started at this place in its history."""
+
+    format_description: FormatDescription
+
+    @property
+    def payload(self) -> bytes:
+        """The event as it is stored."""
+        return self.format_description.for_store().build()
+
+
+class GroupTooLarge(ProtocolError):
+    """A group exceeds the limit of bytes in memory."""
+
+
+class _Role(Enum):
+    """What an event means for the groups, by its type."""
+
+    GTID = auto()
+    FORMAT = auto()
+    DROPPED = auto()
+    REFUSED = auto()
+    PREFIX = auto()  # never ends a standalone group
+    QUERY = auto()
+    COMMIT = auto()
+    OTHER = auto()
+
+
+_ROLES: Final = [_Role.OTHER] * 256
+for _type, _role in {
+    EventType.GTID: _Role.GTID,
+    EventType.FORMAT_DESCRIPTION: _Role.FORMAT,
+    EventType.ROTATE: _Role.DROPPED,
+    EventType.STOP: _Role.DROPPED,
+    EventType.GTID_LIST: _Role.DROPPED,
+    EventType.BINLOG_CHECKPOINT: _Role.DROPPED,
+    EventType.START_ENCRYPTION: _Role.DROPPED,
+    EventType.HEARTBEAT: _Role.DROPPED,
+    EventType.INCIDENT: _Role.REFUSED,
+    EventType.INTVAR: _Role.PREFIX,
+    EventType.RAND: _Role.PREFIX,
+    EventType.USER_VAR: _Role.PREFIX,
+    EventType.TABLE_MAP: _Role.PREFIX,
+    EventType.ANNOTATE_ROWS: _Role.PREFIX,
+    EventType.QUERY: _Role.QUERY,
+    EventType.XID: _Role.COMMIT,
+    EventType.XA_PREPARE_LOG: _Role.COMMIT,
+}.items():
+    _ROLES[_type] = _role
+
+_ENDS_STANDALONE: Final = frozenset({_Role.QUERY, _Role.COMMIT, _Role.OTHER})
+
+
+class EventGroupAssembler:
+    """Takes the events of one connection and returns whole groups. One thread.
+
+    Keeps track of the checksum algorithm by itself: before the first format description it is the
+    negotiated one, then that of the last description.
+    """
+
+    def __init__(
+        self,
+        checksum_algorithm: int = ChecksumAlgorithm.NONE,
+        *,
+        group_bytes_max: int = GROUP_BYTES_MAX,
+        limit_option: str = "max_event_group_size",
+    ) -> None:
+        """`limit_option` is the name to be raised that the error for a too large group gives."""
+        self._algorithm = checksum_algorithm
+        self._group_bytes_max = group_bytes_max
+        self._limit_option = limit_option
+        self._gtid: Gtid | None = None
+        self._standalone = False
+        self._events: list[bytes] = []
+        self._bytes = 0
+
+    @property
+    def checksum_algorithm(self) -> int:
+        return self._algorithm
+
+    @property
+    def unfinished(self) -> Gtid | None:
+        """The group that has begun and not ended."""
+        return self._gtid
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of the unfinished group."""
+        return self._bytes
+
+    def feed(self, event: bytes) -> EventGroup | StartMarker | None:
+        """One event as received; returns what became whole with it.
+
+        Raises `EventChecksumError`, `GroupTooLarge`, or another `ProtocolError`; after an error
+        the connection is to be given up and the unfinished group is lost.
+        """
+        length = len(event)
+        if length < HEADER_SIZE or length != int.from_bytes(
+            event[LENGTH_OFFSET : LENGTH_OFFSET + 4], "little"
+        ):
+            raise ProtocolError(f"event of {length} bytes with a wrong length: {event[:19].hex()}")
+        role = _ROLES[event[TYPE_OFFSET]]
+        if role is _Role.FORMAT:
+            return self._format_description(event)
+        if role is _Role.DROPPED or event[FLAGS_OFFSET] & FLAG_ARTIFICIAL:
+            if self._algorithm != ChecksumAlgorithm.NONE:
+                verify_checksum(event)
+            return None
+        event = normal_form(event, self._algorithm)
+        if role is _Role.GTID:
+            self._begin(event)
+            return None
+        return self._continue(event, role)
+
+    def discard_partial(self) -> None:
+        """The connection ended: the unfinished group will be sent again as a whole."""
+        self._gtid = None
+        self._events = []
+        self._bytes = 0
+
+    def _format_description(self, event: bytes) -> StartMarker | None:
+        description = FormatDescription.parse(event)
+        self._algorithm = description.checksum_algorithm
+        if not description.created or description.flags & FLAG_ARTIFICIAL:
+            return None
+        self.discard_partial()
+        return StartMarker(description)
+
+    def _begin(self, event: bytes) -> None:
+        if self._gtid is not None:
+            raise ProtocolError(f"GTID {gtid_of(event)} inside the unfinished group {self._gtid}")
+        self._gtid = gtid_of(event)
+        self._standalone = bool(event[FLAGS2_OFFSET] & GtidFlags.STANDALONE)
+        self._events = [event]
+        self._bytes = len(event)
+
+    def _continue(self, event: bytes, role: _Role) -> EventGroup | None:
+        gtid = self._gtid
+        if gtid is None:
+            raise ProtocolError(f"event of type {event[TYPE_OFFSET]} outside a group")
+        if role is _Role.REFUSED:
+            raise ProtocolError(f"incident event in group {gtid}: the upstream lost events")
+        self._events.append(event)
+        self._bytes += len(event)
+        if self._bytes > self._group_bytes_max:
+            raise GroupTooLarge(
+                f"group {gtid} has more than {self._group_bytes_max} bytes; "
+                f"raise {self._limit_option}"
+            )
+        if not self._ends(event, role):
+            return None
+        group = EventGroup(gtid, b"".join(self._events), len(self._events))
+        self.discard_partial()
+        return group
+
+    def _ends(self, event: bytes, role: _Role) -> bool:
+        if self._standalone:
+            return role in _ENDS_STANDALONE
+        if role is _Role.QUERY:
+            return query_ends_group(event)
+        return role is _Role.COMMIT
+
+
+def split_events(payload: bytes) -> Iterator[bytes]:
+    """The events of a payload in normal form, one by one.
+
+    Raises `ProtocolError` where a length is impossible.
+    """
+    position, end = 0, len(payload)
+    while position < end:
+        # A header cut short gives a short slice and so a length that does not fit.
+        length = int.from_bytes(
+            payload[position + LENGTH_OFFSET : position + LENGTH_OFFSET + 4], "little"
+        )
+        if length < HEADER_SIZE or position + length > end:
+            raise ProtocolError(f"event length {length} at offset {position} of {end} bytes")
+        yield payload[position : position + length]
+        position += length
