@@ -8,6 +8,7 @@ if [ ! -e /var/lib/mysql/ibdata1 ]; then
     user=${REPLICATION_USER:-repl} password=${REPLICATION_PASSWORD:-}
     init=/run/mysqld/init.sql
     {
+        echo "SET SESSION sql_log_bin = 0;"   # the binlog of a fresh server is empty
         echo "CREATE USER IF NOT EXISTS root@'%' IDENTIFIED BY '';"
         echo "GRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;"
         if [ -n "${REPLICATE_FROM:-}" ]; then

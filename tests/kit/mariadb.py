@@ -1,4 +1,4 @@
-"""One real MariaDB server: the same object whether it is a process of this machine or a container."""
+"""One real MariaDB server: the same object whether it is a local process or a container."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ POLL = 0.02
 QUICK = (
     "--skip-name-resolve",
     "--performance-schema=OFF",
-    # 11.4 and later make a key and a certificate at every start otherwise (up to 1 s). It concerns the
-    # server side only: as a replica it still speaks TLS to its master.
+    # 11.4 and later make a key and a certificate at every start otherwise (up to 1 s). It concerns
+    # the server side only: as a replica it still speaks TLS to its master.
     "--skip-ssl",
     "--innodb-buffer-pool-load-at-startup=0",
     "--innodb-buffer-pool-dump-at-shutdown=0",
@@ -54,7 +54,11 @@ REPLICA = (
     "--slave-net-timeout=10",  # the default of 60 s is how long a dead connection goes unnoticed
 )
 
-UPSTREAM = ("--log-bin=upstream-bin", "--binlog-format=ROW")
+UPSTREAM = (
+    "--log-bin=upstream-bin",
+    "--binlog-format=ROW",
+    "--max-allowed-packet=256M",  # rows of any size that a test may want
+)
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,8 @@ class MariaDB(ABC):
         return next(iter(rows[0].values())) if rows else None
 
     def wait(self, sql: str, ok: Callable[[list[Row]], Any], timeout: float = 20.0) -> list[Row]:
-        """Repeats a query until `ok` likes its rows. A table that is not there yet counts as no rows;
-        a server that does not answer yet is waited for as well."""
+        """Repeats a query until `ok` likes its rows. A table that is not there yet, or a server that
+        does not answer yet, is waited for as well."""
         deadline = time.monotonic() + timeout
         while True:
             rows: list[Row] | str
@@ -262,8 +266,8 @@ class MariaDB(ABC):
             self.q("START SLAVE")
 
     def follow(self, source: Source, *, port: int | None = None, **options: Any) -> Self:
-        """`replicate_from` with the account of `source`, by `port` (a proxy's) if given; returns when
-        both threads run."""
+        """`replicate_from` with the account of `source`, by `port` (a proxy's) if given; returns
+        when both threads run."""
         account = source.account
         self.replicate_from(
             source.host, port or source.port, account.user, account.password, **options
@@ -348,7 +352,7 @@ class MariaDB(ABC):
         return [row["t"] for row in rows]
 
     def checksum(self, tables: Iterable[str] | None = None) -> dict[str, int | None]:
-        """CHECKSUM TABLE of the given (`schema.table`) or of all tables; None where there is none."""
+        """CHECKSUM TABLE of the given tables (`schema.table`) or of all; None if there is no such."""
         names = self.tables() if tables is None else list(tables)
         if not names:
             return {}

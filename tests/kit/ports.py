@@ -1,8 +1,8 @@
 """Ports for servers that must know theirs before they start.
 
-Each is leased by a lock file, so that test processes (xdist workers, and whole runs side by side) never
-give out the same one; every worker begins at its own stretch of the range, which only saves it
-trying. The range lies below the kernel's ephemeral ports.
+Each is leased by a lock file, so that test processes (xdist workers, and whole runs side by side)
+never give out the same one; every worker begins at its own stretch of the range, which only saves
+it trying. The range lies below the kernel's ephemeral ports.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from pathlib import Path
 
 @functools.cache
 def _dies_with_us() -> tuple[str, ...]:
-    # PR_SET_PDEATHSIG, set between fork and exec by util-linux: a preexec_fn is not safe in a process
-    # that has threads. It follows the *thread* that starts the child: start them in the main one.
+    # PR_SET_PDEATHSIG, set between fork and exec by util-linux: a preexec_fn is not safe in a
+    # process that has threads. It follows the *thread* that starts the child: start them in the main one.
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
 

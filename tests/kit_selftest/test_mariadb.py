@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from tests.kit.backends import Backend
@@ -56,7 +57,10 @@ def test_kill_keeps_what_was_committed(
 def test_pause(backend: Backend, make_replica: MakeMariaDB) -> None:
     server = make_replica()
     server.pause()
-    with pytest.raises(OSError), server.connect(connect_timeout=1, read_timeout=1):
+    with (
+        pytest.raises(pymysql.OperationalError, match="timed out"),
+        server.connect(connect_timeout=1, read_timeout=1),
+    ):
         pass
     server.resume()
     assert server.value("SELECT 1") == 1
@@ -76,17 +80,20 @@ def test_a_thread_that_gives_up_is_reported(
         replica.wait_running(timeout=1)
     upstream.create_account()
     replica.wait_running()
-    replica.q("CREATE DATABASE d")
-    upstream.q("CREATE DATABASE d")
-    with pytest.raises(ReplicationStopped, match="database exists"):
+    upstream.script(*TABLE)
+    replica.wait_gtid(upstream.gtid_binlog_pos)
+    replica.q("INSERT INTO d.t VALUES (1, 'mine')")
+    upstream.q("INSERT INTO d.t VALUES (1, 'theirs')")
+    with pytest.raises(ReplicationStopped, match="Duplicate entry"):
         replica.wait_gtid(upstream.gtid_binlog_pos)
-    assert replica.wait_stopped()["Last_SQL_Errno"] == 1007
+    assert replica.wait_stopped()["Last_SQL_Errno"] == 1062
 
 
 def test_versions_can_be_mixed(make_upstream: MakeMariaDB, make_replica: MakeMariaDB) -> None:
-    old, new = make_upstream(version="10.11"), make_upstream(version="11.8")
-    replica = make_replica(version="11.8").follow(old)
-    assert replica.value("SELECT VERSION()") == new.value("SELECT VERSION()")
+    upstream = make_upstream(version="10.11")
+    replica = make_replica(version="11.8").follow(upstream)
+    assert upstream.value("SELECT VERSION()").startswith("10.11.")
+    assert replica.value("SELECT VERSION()").startswith("11.8.")
 
 
 # -- what later tests need a server to have -------------------------------------------------------
@@ -103,11 +110,10 @@ def test_blackhole(backend: Backend, make_replica: MakeMariaDB) -> None:
     assert server.q("SELECT * FROM d.nothing") == []
 
 
-def test_ed25519(
-    backend: Backend, make_upstream: MakeMariaDB, make_replica: MakeMariaDB
-) -> None:
+def test_ed25519(backend: Backend, make_upstream: MakeMariaDB, make_replica: MakeMariaDB) -> None:
     upstream = make_upstream()
     upstream.script(
+        "SET SESSION sql_log_bin = 0",
         "INSTALL SONAME 'auth_ed25519'",
         "CREATE USER ed@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret')",
         "GRANT REPLICATION SLAVE ON *.* TO ed@'%'",

@@ -1,0 +1,57 @@
+# make demo          see it work: about 20 s, ends by itself
+# make test          set up what the tests need and run them (docs/testing.md)
+# make test-slow     the full counts
+# make lint types    what CI also checks;  make format applies the formatting
+# make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
+#
+# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers,
+# ARGS="-k dump -x" is handed to pytest.
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/up-to-date
+JOBS  ?= 2
+ARGS  ?=
+BENCH ?=
+
+.PHONY: help venv demo setup test test-slow lint types format bench clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+venv: $(STAMP)
+	@:
+
+# Editable: only a change of the project's own description asks for pip again.
+$(STAMP): pyproject.toml .ci/venv
+	@PYTHON="$(PYTHON)" .ci/venv $(VENV)
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/binlog-server demo
+
+setup:
+	@tests/kit/setup.sh
+
+test: $(STAMP) setup
+	@$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
+
+test-slow: $(STAMP) setup
+	@$(BIN)/python -m pytest -m slow -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+format: $(STAMP)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,68 @@
+"""What BINLOG_TEST_BACKENDS and its companions mean."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kit import backends
+from tests.kit.backends import Backend
+
+VARIABLES = ("BINLOG_TEST_BACKENDS", "BINLOG_TEST_REQUIRE", "BINLOG_TEST_OFFICIAL_IMAGES", "CI")
+ALL = ["local:10.11", "local:11.8", "docker:10.11", "docker:11.8"]
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    def set_to(**values: str) -> None:
+        forget()
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+
+    yield set_to
+    forget()
+
+
+def forget() -> None:
+    backends.wanted.cache_clear()
+    backends.required.cache_clear()
+
+
+def test_wanted(environment: Callable[..., None]) -> None:
+    def wanted(**values: str) -> list[str]:
+        environment(**values)
+        return [str(b) for b in backends.wanted()]
+
+    assert wanted() == ALL
+    assert wanted(BINLOG_TEST_BACKENDS="docker") == ["docker:10.11", "docker:11.8"]
+    assert wanted(BINLOG_TEST_BACKENDS="11.8, local") == [
+        "local:11.8",
+        "docker:11.8",
+        "local:10.11",
+    ]
+    assert wanted(BINLOG_TEST_BACKENDS="local:10.6") == ["local:10.6"]
+    assert wanted(BINLOG_TEST_OFFICIAL_IMAGES="12.3") == [*ALL, "official:12.3"]
+    with pytest.raises(pytest.UsageError):
+        wanted(BINLOG_TEST_BACKENDS="podman:11.8")
+
+
+def test_required(environment: Callable[..., None]) -> None:
+    def required(**values: str) -> set[str]:
+        environment(**values)
+        return {str(b) for b in backends.required()}
+
+    assert required() == set()
+    assert required(CI="true") == set(ALL)
+    assert required(CI="true", BINLOG_TEST_REQUIRE="") == set()
+    assert required(BINLOG_TEST_REQUIRE="local:11.8") == {"local:11.8"}
+
+
+def test_a_missing_backend(environment: Callable[..., None]) -> None:
+    missing = Backend("local", "1.2")
+    environment()
+    with pytest.raises(pytest.skip.Exception, match=r"no mariadbd 1\.2 here"):
+        missing.require()
+    environment(BINLOG_TEST_REQUIRE="local:1.2")
+    with pytest.raises(pytest.fail.Exception, match="required, but missing"):
+        missing.require()
