@@ -1,0 +1,163 @@
+"""Groups to store: small, of any size, and recognisable.
+
+A group made here is what the store takes in normal form: a GTID event first, whose lengths are right, and then one
+event of filler. The filler depends on the GTID, so that mixed-up bytes are seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.engine import BinlogEngine, Position
+from storage.ibb.page import PAGE_SIZE
+
+_HEADER = struct.Struct("<IBIIIH")
+_GTID_BODY = struct.Struct("<QIB6x")
+_GTID_EVENT = 162
+_QUERY_EVENT = 2
+_FORMAT_DESCRIPTION_EVENT = 15
+
+GTID_EVENT_BYTES = _HEADER.size + _GTID_BODY.size
+GROUP_BYTES_MIN = GTID_EVENT_BYTES + _HEADER.size
+
+assert GTID_EVENT_BYTES == 38
+
+
+class Group(NamedTuple):
+    """One group as it is appended; a start marker when `gtid` is None."""
+
+    payload: bytes
+    gtid: Gtid | None
+
+
+def _event(kind: int, server_id: int, body: bytes) -> bytes:
+    return _HEADER.pack(0, kind, server_id, _HEADER.size + len(body), 0, 0) + body
+
+
+def filler(size: int, key: str) -> bytes:
+    """`size` bytes that no other key gives. Never zeros or 0xFF alone, which the format uses."""
+    block = hashlib.sha256(key.encode()).digest()
+    return (block * (size // len(block) + 1))[:size]
+
+
+def gtid_event(gtid: Gtid) -> bytes:
+    return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 0))
+
+
+def group(gtid: Gtid, size: int = GROUP_BYTES_MIN) -> Group:
+    """A group of exactly `size` bytes."""
+    assert size >= GROUP_BYTES_MIN
+    rest = _event(
+        _QUERY_EVENT, gtid.server_id, filler(size - GROUP_BYTES_MIN, f"{gtid} {size}")
+    )
+    return Group(gtid_event(gtid) + rest, gtid)
+
+
+def marker(number: int = 0) -> Group:
+    """A start marker: one format description event."""
+    return Group(_event(_FORMAT_DESCRIPTION_EVENT, 1, filler(60, f"marker {number}")), None)
+
+
+def simple(count: int, *, first: int = 1, domain: int = 0, size: int = 100) -> list[Group]:
+    """`count` groups of one domain and server, numbered from `first`."""
+    return [group(Gtid(domain, 1, seq_no), size) for seq_no in range(first, first + count)]
+
+
+def history(
+    rng: random.Random, count: int, *, size_max: int, domains: int = 3, servers: int = 2
+) -> list[Group]:
+    """A mixed history: several domains and servers, sizes from the least to `size_max`, some start markers."""
+    seq_nos = dict.fromkeys(range(domains), 0)
+    made = []
+    for number in range(count):
+        if rng.random() < 0.04:
+            made.append(marker(number))
+            continue
+        domain = rng.randrange(domains)
+        seq_nos[domain] += 1
+        gtid = Gtid(domain, 1 + rng.randrange(servers), seq_nos[domain])
+        made.append(group(gtid, pick_size(rng, size_max)))
+    return made
+
+
+def pick_size(rng: random.Random, size_max: int) -> int:
+    """Mostly small, some around a page, a few large."""
+    kind = rng.random()
+    if kind < 0.7:
+        size = rng.randrange(GROUP_BYTES_MIN, 600)
+    elif kind < 0.9:
+        size = PAGE_SIZE + rng.randrange(-60, 60)
+    else:
+        size = rng.randrange(GROUP_BYTES_MIN, size_max + 1)
+    return min(size, size_max)
+
+
+def state_after(groups: Iterable[Group]) -> BinlogState:
+    """The binlog state that these groups leave."""
+    return BinlogState(g.gtid for g in groups if g.gtid is not None)
+
+
+def payloads(groups: Iterable[Group]) -> list[bytes]:
+    return [g.payload for g in groups]
+
+
+def append_all(engine: BinlogEngine, groups: Iterable[Group]) -> None:
+    for payload, gtid in groups:
+        engine.append(payload, gtid)
+
+
+def beginning(engine: BinlogEngine) -> Position:
+    """Where the first group is: behind everything that a replica which has nothing could skip."""
+    return engine.find_start(SlavePosition()).position
+
+
+def read_from(engine: BinlogEngine, start: Position) -> list[bytes]:
+    """All groups from `start` to the durable end."""
+    found: list[bytes] = []
+    while (batch := engine.read(start)).groups:
+        assert batch.start == start
+        assert batch.end > start
+        found += batch.groups
+        start = batch.end
+    return found
+
+
+def read_all(engine: BinlogEngine) -> list[bytes]:
+    """All groups of a store from which nothing was purged."""
+    return read_from(engine, beginning(engine))
+
+
+def gtid_of(payload: bytes) -> Gtid | None:
+    """The GTID of a group made here."""
+    if payload[4] == _FORMAT_DESCRIPTION_EVENT:
+        return None
+    server_id = int.from_bytes(payload[5:9], "little")
+    seq_no, domain_id, _ = _GTID_BODY.unpack_from(payload, _HEADER.size)
+    return Gtid(domain_id, server_id, seq_no)
+
+
+def wanted(
+    groups: Sequence[bytes], position: SlavePosition, state: BinlogState
+) -> Iterator[bytes]:
+    """The groups that a replica at `position` gets, of `groups` that begin where the state is `state`.
+
+    The plain rule of MariaDB's linear scan: in a domain of the position everything is passed over up to and with the
+    group of the position; other domains are sent from the start. Start markers are left out: a search may jump them.
+    """
+    waiting = {g.domain_id: g for g in position if state.last(g.domain_id) != g}
+    for payload in groups:
+        gtid = gtid_of(payload)
+        if gtid is None:
+            continue
+        target = waiting.get(gtid.domain_id)
+        if target is None:
+            yield payload
+        elif gtid.server_id == target.server_id and gtid.seq_no >= target.seq_no:
+            del waiting[gtid.domain_id]
+            if gtid.seq_no > target.seq_no:
+                yield payload
