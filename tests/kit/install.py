@@ -49,11 +49,13 @@ class Install:
 
     @staticmethod
     def tree(root: Path) -> Install | None:
-        linkers = [*root.glob("usr/lib64/ld-linux-*.so.*"), *root.glob("usr/lib/*/ld-linux-*.so.*")]
-        libraries = [str(p) for p in root.glob("usr/lib/*-linux-gnu*")]
+        # A tree of bookworm has /lib beside /usr/lib. The linker by its real place: what is in /lib64
+        # is a link to outside the tree.
+        libraries = [p for lib in ("usr/lib", "lib") for p in root.glob(f"{lib}/*-linux-gnu*")]
+        linkers = [p for folder in libraries for p in folder.glob("ld-linux-*.so.*")]
         if not linkers or not (root / "usr/sbin/mariadbd").exists():
             return None
-        return Install(root, (str(linkers[0]), "--library-path", ":".join(libraries)))
+        return Install(root, (str(linkers[0]), "--library-path", ":".join(map(str, libraries))))
 
     def program(self, name: str) -> list[str]:
         """How to run `mariadbd`, `mariadb-backup`, `mariadb-binlog`, ... of this version."""

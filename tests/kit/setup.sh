@@ -13,6 +13,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
 if [ "$(id -u)" = 0 ]; then default_home=/var/cache/binlog-test; else default_home=${XDG_CACHE_HOME:-$HOME/.cache}/binlog-test; fi
 home=${BINLOG_TEST_HOME:-$default_home}
+homes=("$home")   # where to look: what root made is good for all
+[ -n "${BINLOG_TEST_HOME:-}" ] || homes=(/var/cache/binlog-test "$home")
 backends=${BINLOG_TEST_BACKENDS:-docker,local,official}
 official=${BINLOG_TEST_OFFICIAL_IMAGES:-}
 logs=$home/logs
@@ -88,6 +90,15 @@ packages() {   # the ones that are wanted and not there
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
 }
 
+# made FILE [TEXT]: one of the homes has it (and it says so)
+made() {
+    local dir
+    for dir in "${homes[@]}"; do
+        if [ -e "$dir/$1" ] && { [ $# = 1 ] || [ "$(cat "$dir/$1")" = "$2" ]; }; then return; fi
+    done
+    return 1
+}
+
 system_version() { mariadbd --no-defaults --version 2>/dev/null | sed -n 's/.*Ver \([0-9]*\.[0-9]*\)\..*/\1/p'; }
 
 # Takes what is wanted out of packages that would draw in Perl, Galera and services:
@@ -155,12 +166,12 @@ local_mariadb() {   # local_mariadb VERSION SUITE
     if [ "$(system_version)" = "$1" ]; then
         if ! has_apt || ! installed mariadb-server-core; then
             there "mariadb $1" "not from a package: with the plugins it has"
-        elif [ "$(cat "$home/system/version" 2>/dev/null)" = "$(dpkg-query -W -f '${Version}' mariadb-server-core)" ]; then
+        elif made system/version "$(dpkg-query -W -f '${Version}' mariadb-server-core)"; then
             there "mariadb $1"
         else
             part "mariadb $1" system_extras
         fi
-    elif [ -x "$home/mariadb-$1/usr/sbin/mariadbd" ]; then
+    elif made "mariadb-$1/usr/sbin/mariadbd"; then
         there "mariadb $1 tree"
     elif ! is_root || ! command -v mmdebstrap >/dev/null; then
         missing "mariadb $1 tree" "made as root, with mmdebstrap"
