@@ -323,6 +323,16 @@ class EngineBinlogNeedsGtid(ServerError):
         super().__init__("Slave must enable GTID mode when master uses --binlog-storage-engine")
 
 
+class EngineBinlogUnavailable(ServerError):
+    """ER_NOT_AVAILABLE_WITH_ENGINE_BINLOG: `feature` has no meaning in an engine binlog."""
+
+    errno = 4247
+    sqlstate = "HY000"
+
+    def __init__(self, feature: str) -> None:
+        super().__init__(f"{feature} is not available when --binlog-storage-engine is enabled")
+
+
 class BinlogPageUnreadable(ServerError):
     """ER_READING_BINLOG_FILE."""
 

@@ -15,10 +15,13 @@ from __future__ import annotations
 import struct
 
 from protocol.errors import ProtocolError
+from protocol.event_group import split_events
 from protocol.gtid import Gtid
 
 _GTID_EVENT = 162
 _FORMAT_DESCRIPTION_EVENT = 15
+_FLAGS_HIGH_AT = 18
+_SKIP_HIGH = 0x80
 _HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQI")
 HEAD_BYTES = _HEAD.size
 
@@ -41,3 +44,8 @@ def group_gtid(payload: bytes) -> Gtid | None:
     raise ProtocolError(
         f"a stored group begins with neither a GTID nor a format description: {payload[:24].hex(' ')}"
     )
+
+
+def without_skipped(payload: bytes) -> bytes:
+    """The events of a group that were not logged with `@@skip_replication=1` (header flag 0x8000)."""
+    return b"".join(e for e in split_events(payload) if not e[_FLAGS_HIGH_AT] & _SKIP_HIGH)

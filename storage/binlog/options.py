@@ -10,6 +10,8 @@ from storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2
 PAGES_MIN = 4
 FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bits
 STATE_INTERVAL_MIN = 2 * PAGE_SIZE
+STATE_INTERVAL_DEFAULT = 2 << 20
+PAGE_CACHE_BYTES_DEFAULT = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class StoreOptions:
     """
 
     max_binlog_size: int = FILE_BYTES_MAX
-    innodb_binlog_state_interval: int = 2 << 20
-    page_cache_bytes: int = 32 << 20
+    innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
+    page_cache_bytes: int = PAGE_CACHE_BYTES_DEFAULT
 
     def __post_init__(self) -> None:
         if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:

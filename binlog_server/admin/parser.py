@@ -1,0 +1,187 @@
+"""Text to `Statement`, by the grammar in `grammar.lark`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedInput, UnexpectedToken
+from lark.tree import Meta
+
+from binlog_server.admin.statements import (
+    Assignment,
+    Default,
+    Expression,
+    Function,
+    Kill,
+    Literal,
+    NameFilter,
+    Scope,
+    Select,
+    SelectItem,
+    SetVariables,
+    Show,
+    ShowVariables,
+    Statement,
+    SystemVariable,
+    UserVariable,
+)
+from protocol.errors import SqlSyntaxError
+
+STATEMENT_CHARS_MAX = 64 * 1024  # nothing a binlog server understands is longer
+_NEAR_CHARS = 80  # as much as MariaDB quotes of the place of a syntax error
+
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def parse(text: str) -> Statement:
+    """The statement in `text`. Raises `SqlSyntaxError` (1064)."""
+    if len(text) > STATEMENT_CHARS_MAX:
+        raise SqlSyntaxError(text[:_NEAR_CHARS])
+    try:
+        tree = _lark().parse(text)
+    except UnexpectedInput as error:
+        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            at = len(text)
+        line = text.count("\n", 0, at) + 1
+        raise SqlSyntaxError(text[at : at + _NEAR_CHARS], line) from None
+    statement: Statement = _Builder(text).transform(tree)
+    return statement
+
+
+@cache
+def _lark() -> Lark:
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+
+
+def unquote(token: str) -> str:
+    """The text of a quoted string or name."""
+    quote, body = token[0], token[1:-1]
+    if quote == "`":
+        return body
+    body = body.replace(quote * 2, quote)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), body, flags=re.DOTALL)
+
+
+def _name(token: Token) -> str:
+    return (token if token.type == "NAME" else unquote(token)).lower()
+
+
+def _scope(scope: Scope | None) -> Scope:
+    return scope or Scope.DEFAULT
+
+
+class _Builder(Transformer[Token, Any]):
+    """Tree to values; a method per rule or alias of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def start(self, children: list[Any]) -> Statement:
+        statement: Statement = children[0]
+        return statement
+
+    def select(self, children: list[Any]) -> Select:
+        *items, limit = children
+        return Select(tuple(items), None if limit is None else int(limit))
+
+    @v_args(meta=True)
+    def item(self, meta: Meta, children: list[Any]) -> SelectItem:
+        expression, alias = children
+        if alias is None:
+            return SelectItem(self._text[meta.start_pos : meta.end_pos], expression)
+        return SelectItem(unquote(alias) if alias.type == "STRING" else str(alias), expression)
+
+    def string(self, children: list[Token]) -> Literal:
+        return Literal(unquote(children[0]))
+
+    def integer(self, children: list[Token]) -> Literal:
+        return Literal(int(children[0]))
+
+    def decimal(self, children: list[Token]) -> Literal:
+        return Literal(str(children[0]))
+
+    def null(self, _: list[Token]) -> Literal:
+        return Literal(None)
+
+    def word(self, children: list[Token]) -> Literal:
+        return Literal(str(children[0]))
+
+    def word_on(self, _: list[Token]) -> Literal:
+        return Literal("ON")
+
+    def default(self, _: list[Token]) -> Default:
+        return Default()
+
+    def user_variable(self, children: list[Token]) -> UserVariable:
+        return UserVariable(_name(children[0]))
+
+    def system_variable(self, children: list[Any]) -> SystemVariable:
+        scope, name = children
+        return SystemVariable(_scope(scope), _name(name))
+
+    def scope(self, children: list[Token]) -> Scope:
+        return Scope.GLOBAL if children[0].upper() == "GLOBAL" else Scope.SESSION
+
+    def function(self, children: list[Any]) -> Function:
+        name, *arguments = children
+        given: tuple[Expression, ...] = tuple(a for a in arguments if a is not None)
+        return Function(name.upper(), given)
+
+    def like(self, children: list[Token]) -> NameFilter:
+        return NameFilter(pattern=unquote(children[0]))
+
+    def where_like(self, children: list[Token]) -> NameFilter:
+        return NameFilter(pattern=unquote(children[1]))
+
+    def one_of(self, children: list[Token]) -> NameFilter:
+        return NameFilter(names=tuple(unquote(token).lower() for token in children[1:]))
+
+    def show_variables(self, children: list[Any]) -> ShowVariables:
+        return ShowVariables(status=False, filter=children[1] or NameFilter())
+
+    def show_status(self, children: list[Any]) -> ShowVariables:
+        return ShowVariables(status=True, filter=children[1] or NameFilter())
+
+    def show_master_status(self, _: list[Any]) -> Show:
+        return Show.MASTER_STATUS
+
+    def show_binary_logs(self, _: list[Any]) -> Show:
+        return Show.BINARY_LOGS
+
+    def show_slave_hosts(self, _: list[Any]) -> Show:
+        return Show.SLAVE_HOSTS
+
+    def show_processlist(self, _: list[Any]) -> Show:
+        return Show.PROCESSLIST
+
+    def show_warnings(self, _: list[Any]) -> Show:
+        return Show.WARNINGS
+
+    def set(self, children: list[Any]) -> SetVariables:
+        return SetVariables(tuple(children))
+
+    def assign_user(self, children: list[Any]) -> Assignment:
+        name, value = children
+        return Assignment(UserVariable(_name(name)), value)
+
+    def assign_system(self, children: list[Any]) -> Assignment:
+        scope, name, value = children
+        return Assignment(SystemVariable(_scope(scope), _name(name)), value)
+
+    def names(self, children: list[Any]) -> Assignment:
+        target = SystemVariable(Scope.SESSION, "character_set_client")
+        return Assignment(target, Literal(_name(children[0])))
+
+    def kill(self, children: list[Any]) -> Kill:
+        what, number = children
+        return Kill(int(number), query_only=what == "QUERY")
+
+    def kill_what(self, children: list[Token]) -> str:
+        return children[0].upper()

@@ -1,0 +1,190 @@
+"""The server: a store, a listener, replicas; and whatever brings groups into the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from binlog_server.admin.variables import CONSTANTS
+from binlog_server.config import Config
+from binlog_server.connections import Connection, Connections
+from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.frame_cache import FrameCache
+from binlog_server.relay.follower import Follower
+from binlog_server.session import ClientSession
+from binlog_server.store_directory import StoreDirectory
+from binlog_server.syncer import Syncer
+from binlog_server.tail import Tail
+from binlog_server.users import Users
+from protocol.connection.server import ServerConnection
+from protocol.wire.results import Value
+from storage.engine import BinlogEngine
+
+log = logging.getLogger(__name__)
+
+GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
+UPSTREAM_VERSION_KEY = "upstream_server_version"
+SERVER_UUID_KEY = "server_uuid"
+
+
+class Server:
+    """One running server. Use: `start`, then `stop`, on one event loop."""
+
+    def __init__(self, config: Config, directory: StoreDirectory) -> None:
+        self.config = config
+        self.directory = directory
+        self.engine: BinlogEngine = directory.engine
+        self.state = directory.state
+        self.connections = Connections()
+        self.users = Users(self.state, config.users)
+        self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
+        self.port = 0
+        self._started = time.monotonic()
+        self._tail: Tail
+        self._listener: asyncio.Server
+        self.syncer: Syncer
+        self._follower: asyncio.Task[None] | None = None
+        if self.state.get(SERVER_UUID_KEY) is None:
+            self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
+
+    async def start(self) -> None:
+        """Listen, and follow the upstream if there is one. Raises `OSError` if the address is taken."""
+        loop = asyncio.get_running_loop()
+        config = self.config
+        self._tail = Tail(self.engine, loop)
+        self.syncer = Syncer(self.engine)
+        self._listener = await loop.create_server(
+            lambda: ClientSession(self),
+            config.listen_host or None,
+            config.listen_port,
+            backlog=1024,
+        )
+        self.port = self._listener.sockets[0].getsockname()[1]
+        if not self.users.names():
+            log.warning(
+                "there are no users, so nobody can log in: add one with `binlog-server user add NAME "
+                "--directory %s`, or a [users] table in the configuration file",
+                config.binlog_directory,
+            )
+        if config.upstream is not None:
+            follower = Follower(
+                config, config.upstream, self.engine, self.syncer, self._upstream_is
+            )
+            self._follower = loop.create_task(follower.run())
+        log.info(
+            "ready for connections. Version: '%s' host: '%s' port: %d directory: %s server_id: %d",
+            config.server_version,
+            config.listen_host,
+            self.port,
+            config.binlog_directory,
+            config.server_id,
+        )
+
+    async def stop(self) -> None:
+        """End everything in order: no more groups in, what is in is synced, dumps end, the store closes."""
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)
+        self._listener.close()
+        await self.syncer.close()
+        for connection in self.connections:
+            session = connection.ending
+            if isinstance(session, ClientSession):
+                session.shut_down()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self.connections.none_left()
+        self._tail.close()
+        self.directory.close()
+        log.info("shutdown complete")
+
+    def new_dump(
+        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+    ) -> Dump:
+        """A dump of this server's store."""
+        return Dump(
+            request,
+            machine,
+            sink,
+            connection,
+            engine=self.engine,
+            frames=self.frames,
+            tail=self._tail,
+            format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
+            server_id=self.config.server_id,
+        )
+
+    def _upstream_is(self, version: str) -> None:
+        """Replicas are told the version that wrote the events: it decides how some are read."""
+        if self.state.get(UPSTREAM_VERSION_KEY) != version:
+            self.state.set(UPSTREAM_VERSION_KEY, version)
+
+    # ServerView
+
+    def global_variables(self) -> Mapping[str, str]:
+        """See `admin.answers.ServerView`."""
+        config = self.config
+        state = self.engine.binlog_state()
+        position = str(state.position())
+        return {
+            **CONSTANTS,
+            "binlog_directory": str(config.binlog_directory),
+            "gtid_binlog_pos": position,
+            "gtid_binlog_state": str(state),
+            "gtid_current_pos": position,
+            "gtid_domain_id": str(config.gtid_domain_id),
+            "gtid_slave_pos": position if config.upstream is not None else "",
+            "gtid_strict_mode": "OFF",
+            "hostname": config.report_host,
+            "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
+            "max_binlog_size": str(config.max_binlog_size),
+            "max_connections": str(config.max_connections),
+            "net_write_timeout": str(config.net_write_timeout),
+            "port": str(self.port),
+            "server_id": str(config.server_id),
+            "server_uid": str(self.state.get(SERVER_UUID_KEY)),
+            "slave_net_timeout": str(config.slave_net_timeout),
+            "version": config.server_version,
+            "version_comment": "binlog-server",
+        }
+
+    def status_variables(self) -> Mapping[str, str]:
+        """See `admin.answers.ServerView`."""
+        return {
+            "Connections": str(self.connections.accepted),
+            "Threads_connected": str(len(self.connections)),
+            "Uptime": str(self._uptime_s),
+        }
+
+    def binlog_status(self) -> tuple[str, int, str]:
+        """See `admin.answers.ServerView`."""
+        file, position = self.engine.status()
+        return file, position, str(self.engine.binlog_state().position())
+
+    def binary_logs(self) -> Iterable[tuple[str, int]]:
+        """See `admin.answers.ServerView`."""
+        return self.engine.files()
+
+    def slave_hosts(self) -> Iterable[Sequence[Value]]:
+        """See `admin.answers.ServerView`."""
+        return self.connections.slave_hosts(self.config.server_id)
+
+    def processlist(self) -> Iterable[Sequence[Value]]:
+        """See `admin.answers.ServerView`."""
+        return self.connections.processlist()
+
+    def kill(self, connection_id: int) -> None:
+        """See `admin.answers.ServerView`."""
+        self.connections.kill(connection_id)
+
+    def statistics(self) -> str:
+        """The answer to COM_STATISTICS."""
+        return f"Uptime: {self._uptime_s}  Threads: {len(self.connections)}"
+
+    @property
+    def _uptime_s(self) -> int:
+        return int(time.monotonic() - self._started)

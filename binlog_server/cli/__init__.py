@@ -1,0 +1,36 @@
+"""The command line: `binlog-server COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from binlog_server.cli import demo, serve, user
+from binlog_server.config import SERVER_VERSION, ConfigError
+from storage.errors import StorageError
+
+EXIT_USAGE = 2
+EXIT_FAILED = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. 0 done, 1 failed, 2 wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
+    )
+    parser.add_argument("--version", action="version", version=f"binlog-server {SERVER_VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (serve, user, demo):
+        command.add_to(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except ConfigError as error:
+        print(f"binlog-server: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except (StorageError, OSError) as error:
+        print(f"binlog-server: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_FAILED

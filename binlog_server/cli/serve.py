@@ -1,0 +1,66 @@
+"""`binlog-server serve`: run until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from binlog_server import config as configuration
+from binlog_server.app import Server
+from binlog_server.config import Config
+from binlog_server.store_directory import StoreDirectory
+
+log = logging.getLogger(__name__)
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("serve", help="serve a binlog store to replicas")
+    parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="default 127.0.0.1:3306")
+    parser.add_argument("--upstream", metavar="mariadb://USER:PASSWORD@HOST:PORT")
+    parser.add_argument("--config", type=Path, metavar="FILE.toml")
+    parser.add_argument("--server-id", dest="server_id", type=int)
+    parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    overrides = {
+        name: getattr(arguments, name)
+        for name in ("binlog_directory", "listen", "upstream", "server_id", "log_level")
+    }
+    config = configuration.load(arguments.config, overrides)
+    set_up_logging(config.log_level)
+    uvloop.run(_serve(config))
+    return 0
+
+
+def set_up_logging(level: str) -> None:
+    """One line a fact, on standard error."""
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
+    )
+
+
+async def _serve(config: Config) -> None:
+    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await server.start()
+    except BaseException:
+        server.directory.close()
+        raise
+    await stop.wait()
+    log.info("shutting down")
+    await server.stop()

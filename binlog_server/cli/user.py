@@ -1,0 +1,56 @@
+"""`binlog-server user`: the accounts kept in the store. The server must be stopped: it holds the directory."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from pathlib import Path
+from typing import Any
+
+from binlog_server.config import ConfigError
+from binlog_server.store_directory import open_state
+from binlog_server.users import Users
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("user", help="add, drop or list accounts of a store")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (
+        ("add", "add an account or change its password (asked for, or read from standard input)"),
+        ("drop", "remove an account"),
+        ("list", "list the accounts"),
+    ):
+        action = actions.add_parser(name, help=text)
+        if name != "list":
+            action.add_argument("name")
+        action.add_argument("--directory", required=True, type=Path)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    state, disk = open_state(arguments.directory)
+    try:
+        users = Users(state)
+        if arguments.action == "list":
+            print("\n".join(users.names()) or "no accounts")
+        elif arguments.action == "drop":
+            users.drop(arguments.name)
+        else:
+            users.add(arguments.name, _password())
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    except KeyError:
+        raise ConfigError(f"there is no account {arguments.name!r}") from None
+    finally:
+        disk.close()
+    return 0
+
+
+def _password() -> str:
+    """Never from the command line, where every user of the machine could read it."""
+    if sys.stdin.isatty():
+        return getpass.getpass("password: ")
+    return sys.stdin.readline().rstrip("\n")

@@ -1,0 +1,167 @@
+"""The configuration: one value, from defaults, then a TOML file, then the command line.
+
+Names are MariaDB's where MariaDB has one. A TOML file holds them at the top level, and accounts in a table:
+
+    server_id = 10
+    max_binlog_size = 268435456
+
+    [users]
+    repl = "a password, or its hash: *0123..."
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from storage.binlog.options import (
+    FILE_BYTES_MAX,
+    PAGE_CACHE_BYTES_DEFAULT,
+    STATE_INTERVAL_DEFAULT,
+    StoreOptions,
+)
+
+SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
+PORT = 3306
+_U32_MAX = 2**32 - 1
+
+
+class ConfigError(ValueError):
+    """What is wrong, and with which option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A master to follow."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)  # never in a log or a traceback
+
+    @classmethod
+    def parse(cls, url: str) -> Upstream:
+        """From `mariadb://user:password@host:port`; characters that a URL cannot hold as %xx. Raises `ConfigError`."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port or PORT
+        except ValueError as error:
+            raise ConfigError(f"upstream: {error}") from None
+        if parts.scheme not in ("mariadb", "mysql") or not parts.hostname or not parts.username:
+            raise ConfigError("upstream: write it as mariadb://user:password@host:port")
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            raise ConfigError("upstream: nothing may follow the port")
+        return cls(parts.hostname, port, unquote(parts.username), unquote(parts.password or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All options. Times in seconds, sizes in bytes."""
+
+    binlog_directory: Path
+    listen_host: str = "127.0.0.1"
+    listen_port: int = PORT
+    upstream: Upstream | None = None
+    server_id: int = 1
+    gtid_domain_id: int = 0
+    server_version: str = SERVER_VERSION
+    max_binlog_size: int = FILE_BYTES_MAX
+    innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
+    binlog_page_cache_size: int = PAGE_CACHE_BYTES_DEFAULT
+    dump_frame_cache_size: int = 64 << 20
+    max_connections: int = 2000
+    connect_timeout: int = 10
+    net_write_timeout: int = 60
+    slave_net_timeout: int = 60
+    report_host: str = ""
+    log_level: str = "INFO"
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("server_id", 1, _U32_MAX),
+            ("gtid_domain_id", 0, _U32_MAX),
+            ("listen_port", 0, 65535),
+            ("max_connections", 1, 100_000),
+            ("connect_timeout", 1, 3600),
+            ("net_write_timeout", 1, 31536000),
+            ("slave_net_timeout", 1, 31536000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name}: {value} is not between {low} and {high}")
+        version = self.server_version.removeprefix("5.5.5-")
+        if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
+            raise ConfigError(
+                f"server_version: {self.server_version!r} must begin with a number of 10 or more, "
+                "or replicas fall back to file positions"
+            )
+        try:
+            self.store_options()
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def store_options(self) -> StoreOptions:
+        """The part that the store needs."""
+        return StoreOptions(
+            self.max_binlog_size, self.innodb_binlog_state_interval, self.binlog_page_cache_size
+        )
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """HOST:PORT; the host may be empty (all addresses) or in brackets. Raises `ConfigError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ConfigError(f"listen: {text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
+    """The configuration from a TOML file, if given, and options of the command line that are not None.
+
+    Raises `ConfigError`.
+    """
+    values = _read(path) if path is not None else {}
+    values.update({name: value for name, value in overrides.items() if value is not None})
+    if "listen" in values:
+        values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
+    if isinstance(values.get("upstream"), str):
+        values["upstream"] = Upstream.parse(values["upstream"])
+    known = {f.name for f in fields(Config)}
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"unknown option {name!r}{_place(path)}")
+    if "binlog_directory" not in values:
+        raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
+    values["binlog_directory"] = Path(values["binlog_directory"])
+    _check_types(values, path)
+    return Config(**values)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
+    defaults = {f.name: f.default for f in fields(Config)}
+    for name, value in values.items():
+        default = defaults[name]
+        if isinstance(default, (int, str)) and type(value) is not type(default):
+            raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{_place(path)}")
+    users = values.get("users", {})
+    if not isinstance(users, Mapping) or not all(isinstance(v, str) for v in users.values()):
+        raise ConfigError(f'users: write a table of name = "password"{_place(path)}')
+
+
+def _place(path: Path | None) -> str:
+    return f" in {path}" if path is not None else ""

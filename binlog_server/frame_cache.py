@@ -1,0 +1,115 @@
+"""Groups as packets, made once and shared by all replicas that pass the same place.
+
+A replica that follows the tail asks for the frames from the same position as every other one there; a replica that
+catches up meets those before it at the places where the store cuts its batches. So the work per replica is one copy
+to a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from protocol.stored_group import without_skipped
+from protocol.wire.event_frames import EventFrames, event_frames
+from storage.engine import BinlogEngine, GroupBatch, Position
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStyle:
+    """What differs between replicas in the packets of the same groups.
+
+    annotate: the replica wants ANNOTATE_ROWS events.
+    skip_marked: the replica wants no events that were logged with @@skip_replication=1.
+    """
+
+    annotate: bool
+    skip_marked: bool
+
+    def frames(self, groups: list[bytes]) -> EventFrames:
+        """Packets of whole groups."""
+        if self.skip_marked:
+            groups = [without_skipped(group) for group in groups]
+        return event_frames(groups, annotate=self.annotate)
+
+
+@dataclass(frozen=True, slots=True)
+class FramedBatch:
+    """A `GroupBatch` ready to be sent. `end` is where the next one begins."""
+
+    end: Position
+    frames: EventFrames
+
+
+class FrameCache:
+    """The shared frames of one store. For one event loop.
+
+    Args:
+        bytes_max: memory for frames; the least recently used go first.
+    """
+
+    def __init__(self, engine: BinlogEngine, bytes_max: int) -> None:
+        self._engine = engine
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._made: dict[tuple[Position, FrameStyle], FramedBatch] = {}
+        self._being_made: dict[tuple[Position, FrameStyle], asyncio.Future[FramedBatch]] = {}
+        self.hits = 0
+        self.misses = 0
+
+    async def groups(self, start: Position) -> GroupBatch:
+        """The groups themselves, for a replica that does not get all of them."""
+        return await self._off_loop(start, lambda: self._engine.read(start))
+
+    async def frames(self, start: Position, style: FrameStyle) -> FramedBatch:
+        """The frames from `start`; `end` equals `start` at the durable end."""
+        key = (start, style)
+        batch = self._made.pop(key, None)
+        if batch is not None:
+            self._made[key] = batch  # to the young end
+            self.hits += 1
+            return batch
+        pending = self._being_made.get(key)
+        if pending is not None:
+            self.hits += 1
+            return await asyncio.shield(pending)
+        self.misses += 1
+        future = self._being_made[key] = asyncio.get_running_loop().create_future()
+        try:
+            batch = await self._off_loop(start, lambda: self._make(start, style))
+        except BaseException as error:
+            # Whoever waits for the same place meets the same error; a cancelled maker is no error of theirs.
+            if isinstance(error, asyncio.CancelledError):
+                future.cancel()
+            else:
+                future.set_exception(error)
+                future.exception()
+            raise
+        else:
+            future.set_result(batch)
+        finally:
+            del self._being_made[key]
+        if batch.end != start:
+            self._keep(key, batch)
+        return batch
+
+    def _make(self, start: Position, style: FrameStyle) -> FramedBatch:
+        batch = self._engine.read(start)
+        return FramedBatch(batch.end, style.frames(batch.groups))
+
+    async def _off_loop(self, start: Position, work: Callable[[], T]) -> T:
+        """Do what may wait for a disk in a thread; the tail is in memory and done at once."""
+        if self._engine.is_recent(start):
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def _keep(self, key: tuple[Position, FrameStyle], batch: FramedBatch) -> None:
+        self._made[key] = batch
+        self._bytes += len(batch.frames.data)
+        while self._bytes > self._bytes_max and len(self._made) > 1:
+            oldest = next(iter(self._made))
+            self._bytes -= len(self._made.pop(oldest).frames.data)

@@ -1,0 +1,315 @@
+"""One client on one socket: asyncio on this side, the protocol machine on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from typing import TYPE_CHECKING, cast
+
+from binlog_server.admin.answers import SqlSession
+from binlog_server.connections import Connection
+from binlog_server.dump import Dump, DumpRequest
+from protocol.connection.commands import (
+    BinlogDump,
+    Command,
+    InitDatabase,
+    Ping,
+    Query,
+    Quit,
+    Refresh,
+    RegisterSlave,
+    ResetConnection,
+    SetOption,
+    Statistics,
+    UnknownCommand,
+)
+from protocol.connection.server import (
+    AuthSwitchAnswered,
+    LoginReceived,
+    ServerConnection,
+    ServerState,
+)
+from protocol.errors import (
+    AccessDenied,
+    DuplicateServerId,
+    ProtocolError,
+    ServerError,
+    TooManyConnections,
+    UnknownCommandError,
+)
+
+if TYPE_CHECKING:
+    from binlog_server.app import Server
+
+log = logging.getLogger(__name__)
+
+WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
+_LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
+# No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
+_SALT_ALPHABET = bytes(range(33, 127))
+_SALT_BYTES = 20
+
+
+def new_salt() -> bytes:
+    """20 random bytes for a login, more than 2**128 of them."""
+    return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
+
+
+class ClientSession(asyncio.Protocol):
+    """Made for each connection that is accepted."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._id = server.connections.next_id()
+        self._machine = ServerConnection(
+            connection_id=self._id,
+            server_version=server.config.server_version,
+            salt=new_salt(),
+        )
+        self._transport: asyncio.Transport
+        self._connection: Connection
+        self._user = ""
+        self._sql: SqlSession
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._dump: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
+        self._lost = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's; they only behave alike.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._connection = Connection(self._id, f"{peer[0]}:{peer[1]}" if peer else "", self)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        config = self._server.config
+        if len(self._server.connections) >= config.max_connections:
+            log.warning("refused %s: max_connections=%d", self._peer, config.max_connections)
+            transport.write(self._machine.reject_login(TooManyConnections()))
+            self._close()
+            return
+        self._server.connections.add(self._connection)
+        self._login_timer = self._loop.call_later(config.connect_timeout, self._login_timed_out)
+        transport.write(self._machine.greeting())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._machine.receive_data(data)
+            self._pump()
+        except ProtocolError as error:
+            log.warning("closed %s: %s", self._peer, error)
+            if error.answer is not None:
+                self._transport.write(self._machine.last_words(error.answer))
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._server.connections.remove(self._connection)
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        if self._dump is not None:
+            self._dump.cancel()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+        if self._machine.state is not ServerState.DUMPING:
+            self._transport.pause_reading()  # who does not read answers gets to ask no more
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        if not self._lost:
+            self._transport.resume_reading()
+
+    # Sink of a dump
+
+    def write(self, data: bytes | bytearray) -> None:
+        """See `dump.Sink`."""
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """See `dump.Sink`. A replica that takes nothing for net_write_timeout is cut off."""
+        if self._lost or self._transport.is_closing():
+            raise ConnectionResetError
+        writable = self._writable
+        if writable is None:
+            await asyncio.sleep(0)  # others get their turn although this socket takes everything
+            return
+        self._connection.state = "Writing to net"
+        try:
+            async with asyncio.timeout(self._net_write_timeout()):
+                await asyncio.shield(writable)
+        except TimeoutError:
+            log.warning("aborted %s: it took nothing for net_write_timeout", self._peer)
+            self._transport.abort()
+            raise ConnectionAbortedError from None
+
+    # Ending of a connection, from outside
+
+    def end(self, error: ServerError | None) -> None:
+        """See `connections.Ending`."""
+        if self._dump is not None:
+            self._dump.cancel()
+            if error is not None and not self._machine.is_closed:
+                self._transport.write(self._machine.dump_error(error))
+        self._close()
+
+    def shut_down(self) -> None:
+        """The server stops: a dump is ended by EOF, so that the replica reconnects."""
+        if self._dump is not None:
+            self._dump.cancel()
+            if self._machine.state is ServerState.DUMPING:
+                self._transport.write(self._machine.dump_end_eof())
+        self._close()
+
+    # The conversation
+
+    def _pump(self) -> None:
+        while not self._transport.is_closing():
+            try:
+                event = self._machine.next_event()
+            except ServerError as error:
+                self._send_error(error)
+                continue
+            match event:
+                case None:
+                    return
+                case LoginReceived(request, needs_switch):
+                    self._user = request.user
+                    if needs_switch:
+                        self._transport.write(self._machine.request_auth_switch())
+                    else:
+                        self._log_in(request.auth_response)
+                case AuthSwitchAnswered(response):
+                    self._log_in(response)
+                case _:
+                    self._answer(event)
+
+    def _log_in(self, response: bytes) -> None:
+        host = self._connection.address.rpartition(":")[0]
+        if not self._server.users.verify(self._user, self._machine.salt, response):
+            error = AccessDenied(self._user, host, using_password=bool(response))
+            log.warning("refused %s: %s", self._peer, error)
+            self._transport.write(self._machine.reject_login(error))
+            self._close()
+            return
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        self._connection.user = self._user
+        self._connection.now("Sleep", "")
+        self._sql = SqlSession(self._server, self._id, f"{self._user}@{host}")
+        self._transport.write(self._machine.accept_login())
+
+    def _answer(self, command: Command) -> None:
+        machine, write = self._machine, self._transport.write
+        try:
+            match command:
+                case Query(sql):
+                    self._query(sql)
+                case Ping() | InitDatabase() | Refresh():
+                    write(machine.send_ok())
+                case ResetConnection():
+                    self._sql.reset()
+                    write(machine.send_ok())
+                case SetOption():
+                    write(machine.send_eof())
+                case Statistics():
+                    write(machine.send_string(self._server.statistics()))
+                case RegisterSlave():
+                    self._connection.registered = command
+                    write(machine.send_ok())
+                case BinlogDump():
+                    self._start_dump(command)
+                case Quit():
+                    self._close()
+                case UnknownCommand(code):
+                    log.warning("%s sent the unknown command 0x%02x", self._peer, code)
+                    raise UnknownCommandError
+        except ServerError as error:
+            self._send_error(error)
+
+    def _query(self, sql: str) -> None:
+        result = self._sql.execute(sql)
+        if result is None:
+            self._transport.write(self._machine.send_ok())
+        else:
+            self._transport.write(self._machine.send_result_set(result.columns, result.rows))
+
+    def _send_error(self, error: ServerError) -> None:
+        log.info("%s: %s", self._peer, error)
+        if not self._machine.is_closed:
+            self._transport.write(self._machine.send_error(error))
+        if self._machine.is_closed:
+            self._close()
+
+    def _start_dump(self, command: BinlogDump) -> None:
+        skip_marked = self._sql.variables.get("skip_replication") == "ON"
+        self._machine.start_dump()
+        try:
+            request = DumpRequest.of(command, self._sql.user_variables, skip_marked=skip_marked)
+        except ServerError as error:
+            log.warning("dump refused: %s: %s", self._peer, error)
+            self._transport.write(self._machine.dump_error(error))
+            self._close()
+            return
+        for older in self._server.connections.dumps_of(request.server_id):
+            log.warning(
+                "connection %d ends: server_id %d has connected again as connection %d",
+                older.id,
+                request.server_id,
+                self._id,
+            )
+            older.ending.end(DuplicateServerId())
+        self._connection.dump_server_id = request.server_id
+        self._connection.now("Binlog Dump", "starting")
+        log.info(
+            "dump starts: %s, server_id %d, position '%s'",
+            self._peer,
+            request.server_id,
+            request.position,
+        )
+        dump = self._server.new_dump(request, self._machine, self, self._connection)
+        self._dump = self._loop.create_task(self._run_dump(dump))
+
+    async def _run_dump(self, dump: Dump) -> None:
+        try:
+            await dump.run()
+        except ConnectionError:
+            pass  # said where it was noticed
+        except Exception:
+            log.exception("a bug ended the dump of %s", self._peer)
+            raise
+        finally:
+            log.info("dump ends: %s", self._peer)
+            self._close()
+
+    # Helpers
+
+    @property
+    def _peer(self) -> str:
+        user = f" ({self._user})" if self._user else ""
+        return f"connection {self._id} from {self._connection.address}{user}"
+
+    def _net_write_timeout(self) -> float:
+        value = self._sql.variables.get("net_write_timeout", "")
+        return max(1, int(value)) if value.isdecimal() else self._server.config.net_write_timeout
+
+    def _login_timed_out(self) -> None:
+        log.warning("closed %s: no login within connect_timeout", self._peer)
+        self._close()
+
+    def _close(self) -> None:
+        """Close when what was written is sent, but do not wait for a peer that does not read."""
+        if not self._transport.is_closing():
+            self._transport.close()
+            self._loop.call_later(_LINGER_S, self._transport.abort)

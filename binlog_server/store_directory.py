@@ -1,0 +1,64 @@
+"""A directory that is ours: the store in it, its state, and the lock that keeps others out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from storage.binlog.file_names import file_number
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.disk import Disk, OsDisk
+from storage.errors import NotAStore
+from storage.state import STATE_NAME, StateStore
+
+LOCK_NAME = "binlog-server.lock"
+_IGNORED = frozenset({LOCK_NAME, "lost+found"})
+
+
+class StoreDirectory:
+    """Opens a directory, or raises and leaves it as it was."""
+
+    def __init__(self, path: Path, options: StoreOptions) -> None:
+        """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`."""
+        if path.is_dir():
+            require_ours(path, (entry.name for entry in path.iterdir()))
+        elif path.exists():
+            raise NotAStore(f"{path} is not a directory")
+        disk = OsDisk(path)
+        disk.lock(LOCK_NAME)
+        try:
+            self.state = StateStore(disk)
+            if self.state.get("store") is None:
+                self.state.set("store", "binlog-server")  # from now on the directory is ours
+            self.engine = IbbEngine(disk, options)
+        except BaseException:
+            disk.close()
+            raise
+
+    def close(self) -> None:
+        """Sync and let go."""
+        self.engine.close()
+
+
+def open_state(path: Path) -> tuple[StateStore, Disk]:
+    """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
+    if path.is_dir():
+        require_ours(path, (entry.name for entry in path.iterdir()))
+    disk = OsDisk(path)
+    disk.lock(LOCK_NAME)
+    return StateStore(disk), disk
+
+
+def require_ours(path: Path, names: Iterable[str]) -> None:
+    """Raise `NotAStore` unless the directory has our state, or nothing but .ibb files, or nothing."""
+    found = set(names) - _IGNORED
+    if STATE_NAME in found:
+        return
+    foreign = sorted(name for name in found if file_number(name) is None)
+    if foreign:
+        raise NotAStore(
+            f"{path} is not a binlog store: it holds {foreign[0]!r}"
+            f"{f' and {len(foreign) - 1} more' if len(foreign) > 1 else ''} and no {STATE_NAME}. Give an "
+            "empty directory, or one with nothing but .ibb files in it"
+        )

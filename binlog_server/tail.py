@@ -1,0 +1,40 @@
+"""The moving end of the store, as something to wait for on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from storage.engine import BinlogEngine
+
+
+class Tail:
+    """Wakes everyone who waits each time the durable mark moves, from whichever thread it is moved.
+
+    The order that loses no wake-up: take `moved`, look at the durable end, then wait for what was taken.
+    """
+
+    def __init__(self, engine: BinlogEngine, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._moved = asyncio.Event()
+        self._scheduled = False
+        self._stop = engine.subscribe(self._wake_from_thread)
+
+    @property
+    def moved(self) -> asyncio.Event:
+        """Set when the mark moves next."""
+        return self._moved
+
+    def wake(self) -> None:
+        """Let everyone look again, on the loop's thread."""
+        self._scheduled = False
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def close(self) -> None:
+        """No more waking."""
+        self._stop()
+
+    def _wake_from_thread(self) -> None:
+        if not self._scheduled and not self._loop.is_closed():
+            self._scheduled = True
+            self._loop.call_soon_threadsafe(self.wake)
