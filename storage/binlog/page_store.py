@@ -11,7 +11,7 @@ import threading
 
 from storage.binlog.file_names import file_name, file_numbers
 from storage.disk import Disk, File
-from storage.errors import DiskError
+from storage.errors import CorruptBinlog, DiskError
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
 
@@ -73,7 +73,11 @@ class PageStore:
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written."""
         page = self.page(file_no, 0)
-        return None if page is None else FileHeader.parse(page, file_no)
+        if page is not None:
+            return FileHeader.parse(page, file_no)
+        if self.file_size(file_no):
+            raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
+        return None
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""

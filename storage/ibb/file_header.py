@@ -86,6 +86,8 @@ class FileHeader:
         if len(page) < _HEADER_BYTES:
             raise corrupt(0, "the file ends inside its header page")
         if not any(page[:_HEADER_BYTES]):
+            if any(page):
+                raise corrupt(0, "the header is empty, but its page is not")
             return None
         crc = int.from_bytes(page[_HEADER_CRC_AT:_HEADER_BYTES], "little")
         if google_crc32c.value(page[:_HEADER_CRC_AT]) != crc:

@@ -52,9 +52,7 @@ def gtid_event(gtid: Gtid) -> bytes:
 def group(gtid: Gtid, size: int = GROUP_BYTES_MIN) -> Group:
     """A group of exactly `size` bytes."""
     assert size >= GROUP_BYTES_MIN
-    rest = _event(
-        _QUERY_EVENT, gtid.server_id, filler(size - GROUP_BYTES_MIN, f"{gtid} {size}")
-    )
+    rest = _event(_QUERY_EVENT, gtid.server_id, filler(size - GROUP_BYTES_MIN, f"{gtid} {size}"))
     return Group(gtid_event(gtid) + rest, gtid)
 
 
@@ -141,9 +139,7 @@ def gtid_of(payload: bytes) -> Gtid | None:
     return Gtid(domain_id, server_id, seq_no)
 
 
-def wanted(
-    groups: Sequence[bytes], position: SlavePosition, state: BinlogState
-) -> Iterator[bytes]:
+def wanted(groups: Sequence[bytes], position: SlavePosition, state: BinlogState) -> Iterator[bytes]:
     """The groups that a replica at `position` gets, of `groups` that begin where the state is `state`.
 
     The plain rule of MariaDB's linear scan: in a domain of the position everything is passed over up to and with the
