@@ -17,6 +17,7 @@ The rules are those of MariaDB 10.11 to 12.3.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -28,7 +29,6 @@ from protocol.events.format_description import FormatDescription
 from protocol.events.gtid import FLAGS2_OFFSET, GtidFlags, gtid_of
 from protocol.events.header import (
     FLAG_ARTIFICIAL,
-    FLAGS_OFFSET,
     HEADER_SIZE,
     LENGTH_OFFSET,
     TYPE_OFFSET,
@@ -109,7 +109,19 @@ for _type, _role in {
 }.items():
     _ROLES[_type] = _role
 
-_ENDS_STANDALONE: Final = frozenset({_Role.QUERY, _Role.COMMIT, _Role.OTHER})
+# Looked up once: a member of an enum costs a lookup in its class, for each event.
+_GTID: Final = _Role.GTID
+_FORMAT: Final = _Role.FORMAT
+_DROPPED: Final = _Role.DROPPED
+_REFUSED: Final = _Role.REFUSED
+_PREFIX: Final = _Role.PREFIX
+_QUERY: Final = _Role.QUERY
+_COMMIT: Final = _Role.COMMIT
+# An IntFlag would make a new flag object of every test.
+_STANDALONE: Final = int(GtidFlags.STANDALONE)
+
+_HEAD: Final = struct.Struct("<4xB4xI4xH")
+assert _HEAD.size == HEADER_SIZE
 
 
 class EventGroupAssembler:
@@ -155,20 +167,21 @@ class EventGroupAssembler:
         Raises `EventChecksumError`, `GroupTooLarge`, or another `ProtocolError`; after an error
         the connection is to be given up and the unfinished group is lost.
         """
-        length = len(event)
-        if length < HEADER_SIZE or length != int.from_bytes(
-            event[LENGTH_OFFSET : LENGTH_OFFSET + 4], "little"
-        ):
-            raise ProtocolError(f"event of {length} bytes with a wrong length: {event[:19].hex()}")
-        role = _ROLES[event[TYPE_OFFSET]]
-        if role is _Role.FORMAT:
+        try:
+            type_, length, flags = _HEAD.unpack_from(event)
+        except struct.error:
+            raise ProtocolError(f"event of {len(event)} bytes") from None
+        if length != len(event):
+            raise ProtocolError(f"event of {len(event)} bytes says that it has {length}")
+        role = _ROLES[type_]
+        if role is _FORMAT:
             return self._format_description(event)
-        if role is _Role.DROPPED or event[FLAGS_OFFSET] & FLAG_ARTIFICIAL:
-            if self._algorithm != ChecksumAlgorithm.NONE:
+        if role is _DROPPED or flags & FLAG_ARTIFICIAL:
+            if self._algorithm:
                 verify_checksum(event)
             return None
         event = normal_form(event, self._algorithm)
-        if role is _Role.GTID:
+        if role is _GTID:
             self._begin(event)
             return None
         return self._continue(event, role)
@@ -191,7 +204,7 @@ class EventGroupAssembler:
         if self._gtid is not None:
             raise ProtocolError(f"GTID {gtid_of(event)} inside the unfinished group {self._gtid}")
         self._gtid = gtid_of(event)
-        self._standalone = bool(event[FLAGS2_OFFSET] & GtidFlags.STANDALONE)
+        self._standalone = bool(event[FLAGS2_OFFSET] & _STANDALONE)
         self._events = [event]
         self._bytes = len(event)
 
@@ -199,7 +212,7 @@ class EventGroupAssembler:
         gtid = self._gtid
         if gtid is None:
             raise ProtocolError(f"event of type {event[TYPE_OFFSET]} outside a group")
-        if role is _Role.REFUSED:
+        if role is _REFUSED:
             raise ProtocolError(f"incident event in group {gtid}: the upstream lost events")
         self._events.append(event)
         self._bytes += len(event)
@@ -216,10 +229,10 @@ class EventGroupAssembler:
 
     def _ends(self, event: bytes, role: _Role) -> bool:
         if self._standalone:
-            return role in _ENDS_STANDALONE
-        if role is _Role.QUERY:
+            return role is not _PREFIX
+        if role is _QUERY:
             return query_ends_group(event)
-        return role is _Role.COMMIT
+        return role is _COMMIT
 
 
 def split_events(payload: bytes) -> Iterator[bytes]:

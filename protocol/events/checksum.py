@@ -23,6 +23,10 @@ from protocol.events.header import (
 
 CHECKSUM_SIZE: Final = 4
 
+# The CRC-32 of any bytes followed by their own CRC-32, little endian: one pass and no slice.
+_CRC_RESIDUE: Final = 0x2144DF1C
+assert zlib.crc32(b"any" + zlib.crc32(b"any").to_bytes(4, "little")) == _CRC_RESIDUE
+
 _CRC: Final = struct.Struct("<I")
 assert _CRC.size == CHECKSUM_SIZE
 _LENGTH_AND_END: Final = struct.Struct("<II")
@@ -31,7 +35,7 @@ assert END_POSITION_OFFSET == LENGTH_OFFSET + 4
 
 
 class ChecksumAlgorithm(IntEnum):
-    """The algorithm byte of a format description."""
+    """The algorithm byte of a format description; NONE is false."""
 
     NONE = 0
     CRC32 = 1
@@ -63,10 +67,10 @@ def verify_checksum(event: bytes) -> None:
     """
     if len(event) < HEADER_SIZE + CHECKSUM_SIZE:
         raise EventChecksumError(f"event of {len(event)} bytes has no room for a checksum")
-    (expected,) = _CRC.unpack_from(event, len(event) - CHECKSUM_SIZE)
-    summed = memoryview(event)[:-CHECKSUM_SIZE]
-    if zlib.crc32(summed) == expected:
+    if zlib.crc32(event) == _CRC_RESIDUE:
         return
+    summed = event[:-CHECKSUM_SIZE]
+    (expected,) = _CRC.unpack_from(event, len(summed))
     if event[FLAGS_OFFSET] & FLAG_IN_USE:
         closed = bytearray(summed)
         closed[FLAGS_OFFSET] &= ~FLAG_IN_USE & 0xFF
@@ -80,7 +84,7 @@ def verify_checksum(event: bytes) -> None:
 
 def strip_checksum(event: bytes, algorithm: int) -> bytes:
     """The event without its checksum, which is verified; raises `EventChecksumError`."""
-    if algorithm == ChecksumAlgorithm.NONE:
+    if not algorithm:
         return event
     verify_checksum(event)
     length = len(event) - CHECKSUM_SIZE
@@ -93,7 +97,7 @@ def normal_form(event: bytes, algorithm: int) -> bytes:
     `event` is one whole event whose length field has been checked. Raises `EventChecksumError`.
     """
     length = len(event)
-    if algorithm != ChecksumAlgorithm.NONE:
+    if algorithm:
         verify_checksum(event)
         length -= CHECKSUM_SIZE
     return event[:LENGTH_OFFSET] + _LENGTH_AND_END.pack(length, 0) + event[FLAGS_OFFSET:length]

@@ -10,7 +10,8 @@ bytes   field (offsets in the body, after the event header)
 57..    one byte for each event type from 1 on: length of its post-header (171 of them in
         10.11 and 11.8)
 +1      checksum algorithm of the events that follow (0 none, 1 CRC-32)
-+4      CRC-32 of this event: always there and right, whatever the algorithm says
++4      CRC-32 of this event: always there, whatever the algorithm says. With algorithm 0 it may
+        be wrong: 11.8 does not renew it when it clears `created` and end_position for a replica
 ======  ====================================================================================
 
 A replica drops its temporary tables and rolls back an open group when `created` is not 0.
@@ -81,22 +82,25 @@ class FormatDescription:
 
     @classmethod
     def parse(cls, event: bytes) -> FormatDescription:
-        """Raises `ProtocolError`; `EventChecksumError` when its own checksum is wrong."""
+        """Raises `ProtocolError`; `EventChecksumError` when it announces checksums and its own is
+        wrong.
+        """
         header = parse_whole(event)
         if header.type != EventType.FORMAT_DESCRIPTION:
             raise ProtocolError(f"event of type {header.type} is no format description")
         lengths_end = len(event) - 1 - CHECKSUM_SIZE
         if lengths_end < HEADER_SIZE + _FIXED.size:
             raise ProtocolError(f"format description of {len(event)} bytes")
-        verify_checksum(event)
+        algorithm = event[lengths_end]
+        if algorithm not in (ChecksumAlgorithm.NONE, ChecksumAlgorithm.CRC32):
+            raise ProtocolError(f"format description: unknown checksum algorithm {algorithm}")
+        if algorithm:
+            verify_checksum(event)
         version, server_version, created, header_size = _FIXED.unpack_from(event, HEADER_SIZE)
         if version != _BINLOG_VERSION or header_size != HEADER_SIZE:
             raise ProtocolError(
                 f"binlog version {version} with event headers of {header_size} bytes"
             )
-        algorithm = event[lengths_end]
-        if algorithm not in (ChecksumAlgorithm.NONE, ChecksumAlgorithm.CRC32):
-            raise ProtocolError(f"format description: unknown checksum algorithm {algorithm}")
         return cls(
             server_version.rstrip(b"\0").decode("utf-8", "surrogateescape"),
             header.server_id,

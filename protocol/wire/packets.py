@@ -59,10 +59,11 @@ class PacketReader:
 
         Raises `PacketTooLarge` as soon as the header of the packet being received says so, and
         `ProtocolError` when more than a whole packet lies here untaken: a peer that sends ahead
-        of the answers is read no further. So at most `payload_bytes_max` + 4 bytes and one
-        `data` are held.
+        of the answers is read no further. So what is held is at most one payload of the largest
+        size with the headers of its frames, and one `data`.
         """
-        if self.buffered > self.payload_bytes_max + PACKET_HEADER_SIZE:
+        frames_max = self.payload_bytes_max // PACKET_PAYLOAD_MAX + 1
+        if self.buffered > self.payload_bytes_max + frames_max * PACKET_HEADER_SIZE:
             raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
         self._buffer += data
         if len(self._buffer) - self._offset >= PACKET_HEADER_SIZE:

@@ -1,0 +1,63 @@
+"""protocol/ turns bytes into values and back, and knows nothing of the world."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "protocol"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What of the standard library may be used: no files, sockets, clocks, threads, chance, logging.
+PURE = {
+    "__future__",
+    "array",
+    "collections",
+    "dataclasses",
+    "enum",
+    "hashlib",
+    "hmac",
+    "itertools",
+    "re",
+    "struct",
+    "typing",
+    "zlib",
+}
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_nothing_impure(path: Path) -> None:
+    assert imported(path) <= PURE | {"protocol"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_uses_no_impure_builtin(path: Path) -> None:
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not calls & {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_file_stays_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_list_of_pure_modules_is_standard_library() -> None:
+    assert PURE - {"__future__"} <= sys.stdlib_module_names
