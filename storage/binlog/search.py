@@ -101,6 +101,13 @@ def _bisect(
 
 
 def _first_record(pages: PageSource, page_start: Position, limit: Position) -> Position:
-    """The first record that begins at `page_start` or behind it."""
-    record = RecordReader(pages, page_start, limit, skip_partial=True).next()
-    return limit if record is None else record.start
+    """The first record behind the state record at `page_start`.
+
+    Not the state record itself: it may stand between two chunks of another record, and a reader that begins with it
+    would then meet the rest of that one. States say nothing new here, since no commit begins before what is returned.
+    """
+    reader = RecordReader(pages, page_start, limit, skip_partial=True)
+    while (record := reader.next()) is not None:
+        if record.type != RecordType.GTID_STATE:
+            return record.start
+    return limit
