@@ -17,7 +17,8 @@ class OpenGroup:
     Args:
         writer, append_lock: the store's.
         piece_bytes: largest piece in one record.
-        before_commit: called under the lock; raises if the store accepts nothing more.
+        require_sound: called under the lock before anything is written; raises if the store accepts nothing more.
+        committed: called under the lock when the group is.
     """
 
     def __init__(
@@ -25,12 +26,14 @@ class OpenGroup:
         writer: LogWriter,
         append_lock: threading.Lock,
         piece_bytes: int,
-        before_commit: Callable[[], None],
+        require_sound: Callable[[], None],
+        committed: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._lock = append_lock
         self._piece_bytes = piece_bytes
-        self._before_commit = before_commit
+        self._require_sound = require_sound
+        self._committed = committed
         self._forest = oob.Forest()
         self._closed = False
 
@@ -40,6 +43,7 @@ class OpenGroup:
             piece = bytes(data[at : at + self._piece_bytes])
             with self._lock:
                 self._require_open()
+                self._require_sound()
                 # Before node 0: the header of a new file may be written in the middle of it.
                 self._writer.open_refs.setdefault(self, self._writer.end.file_no)
                 node = self._forest.next_node(piece)
@@ -49,10 +53,11 @@ class OpenGroup:
         """See `GroupWriter`."""
         with self._lock:
             self._require_open()
-            self._before_commit()
+            self._require_sound()
             reference = self._forest.reference() if self._forest.count else None
             self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, reference), gtid)
             self._close()
+            self._committed()
             return self._writer.end
 
     def rollback(self) -> None:

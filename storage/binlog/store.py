@@ -99,11 +99,14 @@ class IbbEngine:
     def begin(self) -> OpenGroup:
         """See `BinlogEngine`."""
         return OpenGroup(
-            self._writer, self._append_lock, self._options.piece_bytes, self._committed
+            self._writer,
+            self._append_lock,
+            self._options.piece_bytes,
+            self._refuse_after_failure,
+            self._committed,
         )
 
     def _committed(self) -> None:
-        self._refuse_after_failure()
         self._last_marker = None
 
     def sync(self) -> None:
