@@ -1,0 +1,61 @@
+"""A disk that breaks when told to, around any other."""
+
+from __future__ import annotations
+
+from storage.disk import Disk, File
+from storage.errors import DiskError
+
+
+class BreakableFile:
+    """See `storage.disk.File`."""
+
+    def __init__(self, disk: BreakableDisk, file: File) -> None:
+        self._disk = disk
+        self._file = file
+        self.pread = file.pread
+        self.size = file.size
+        self.close = file.close
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self._disk.check()
+        self._file.pwrite(data, offset)
+
+    def truncate(self, size: int) -> None:
+        self._disk.check()
+        self._file.truncate(size)
+
+    def fdatasync(self) -> None:
+        self._disk.check()
+        self._file.fdatasync()
+
+
+class BreakableDisk:
+    """See `storage.disk.Disk`. After `broken` was set nothing is changed any more; reading goes on."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.broken = False
+        self.names = disk.names
+        self.lock = disk.lock
+        self.close = disk.close
+
+    def check(self) -> None:
+        if self.broken:
+            raise DiskError("cannot write: Input/output error (injected)")
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        if create:
+            self.check()
+        return BreakableFile(self, self._disk.open(name, create=create))
+
+    def rename(self, old: str, new: str) -> None:
+        self.check()
+        self._disk.rename(old, new)
+
+    def unlink(self, name: str) -> None:
+        self.check()
+        self._disk.unlink(name)
+
+    def fsync_dir(self) -> None:
+        self.check()
+        self._disk.fsync_dir()

@@ -1,0 +1,80 @@
+"""Every engine under the contract of `contract/engine_contract.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.disk import Disk, OsDisk
+from storage.engine import BinlogEngine
+from storage.memory_disk import MemoryDisk
+from storage.memory_engine import MemoryEngine, MemoryHistory
+from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
+from tests.storage.disks import BreakableDisk
+
+SMALL = StoreOptions(max_binlog_size=FILE_BYTES, innodb_binlog_state_interval=2 * 16384)
+
+
+class IbbBench:
+    """An `.ibb` store of the smallest files, on any disk."""
+
+    def __init__(self, new_disk: Callable[[], Disk], crash: Callable[[], None]) -> None:
+        self._new_disk = new_disk
+        self._crash = crash
+        self._disk = BreakableDisk(new_disk())
+
+    def open(self) -> BinlogEngine:
+        self._disk = BreakableDisk(self._new_disk())
+        return IbbEngine(self._disk, SMALL)
+
+    def crash(self) -> None:
+        self._crash()
+
+    def break_disk(self) -> None:
+        self._disk.broken = True
+
+    def purge(self) -> None:
+        self._new_disk().unlink("binlog-000000.ibb")
+
+
+class MemoryBench:
+    """The plain twin."""
+
+    def __init__(self) -> None:
+        self._history = MemoryHistory()
+
+    def open(self) -> BinlogEngine:
+        return MemoryEngine(self._history)
+
+    def crash(self) -> None:
+        """An engine that nobody uses any more has left nothing behind but its history."""
+
+    def break_disk(self) -> None:
+        self._history.fails = True
+
+    def purge(self) -> None:
+        self._history.purge(len(self._history.groups) // 2)
+
+
+class TestIbbOnMemoryDisk(EngineContract):
+    @pytest.fixture
+    def bench(self) -> Bench:
+        disk = MemoryDisk()
+        return IbbBench(lambda: disk, disk.crash)
+
+
+class TestIbbOnOsDisk(EngineContract):
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Bench:
+        # A process that dies leaves the kernel's pages: on this disk a crash is to do nothing.
+        return IbbBench(lambda: OsDisk(tmp_path), lambda: None)
+
+
+class TestMemoryEngine(EngineContract):
+    @pytest.fixture
+    def bench(self) -> Bench:
+        return MemoryBench()
