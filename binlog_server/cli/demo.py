@@ -1,1 +1,176 @@
-def add_to(c): pass
+"""`binlog-server demo`: see it work, in about 20 seconds.
+
+A server on a temporary directory, a publisher that commits small transactions into its store, a protocol client that
+follows it, and, where one is installed, a real mariadbd as a replica.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from binlog_server.app import Server
+from binlog_server.cli import demo_replica
+from binlog_server.cli.demo_replica import Replica, running_replica
+from binlog_server.cli.serve import set_up_logging
+from binlog_server.client_link import ClientLink
+from binlog_server.config import Config
+from binlog_server.publisher import Publisher
+from binlog_server.store_directory import StoreDirectory
+from protocol.connection.client import EventReceived
+from protocol.connection.replica import ReplicaHandshake
+from protocol.event_group import EventGroup, EventGroupAssembler
+from protocol.gtid import Gtid, SlavePosition
+
+PUBLISH_S = 15.0
+CATCH_UP_S = 10.0
+_PERIOD_S = 0.05
+_REPORT_S = 1.0
+_CLIENT_SERVER_ID = 4243
+_USER = "demo"
+_TABLE = "demo.orders"
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("demo", help="see it work: about 20 s, ends by itself")
+    parser.add_argument("--seconds", type=float, default=PUBLISH_S, help="how long to publish")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command: 0 if every group arrived everywhere."""
+    set_up_logging("WARNING")
+    with tempfile.TemporaryDirectory(prefix="binlog-server-demo-") as directory:
+        (Path(directory) / "replica").mkdir()
+        return uvloop.run(_demo(Path(directory), arguments.seconds))
+
+
+async def _demo(directory: Path, seconds: float) -> int:
+    password = secrets.token_hex(12)
+    config = Config(directory / "store", listen_port=0, users={_USER: password})
+    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    await server.start()
+    print(f"server    listening on 127.0.0.1:{server.port}, store in {config.binlog_directory}")
+    try:
+        async with running_replica(directory / "replica") as replica:
+            if replica is None:
+                print(f"replica   {demo_replica.HOW_TO_GET_ONE}")
+            else:
+                print(f"replica   a real MariaDB {replica.version} on a temporary directory")
+                await replica.follow("127.0.0.1", server.port, _USER, password)
+            return await _show(server, password, replica, seconds)
+    finally:
+        await server.stop()
+
+
+async def _show(server: Server, password: str, replica: Replica | None, seconds: float) -> int:
+    follower = _Client(server.port, password)
+    following = asyncio.create_task(follower.run())
+    published = await _publish(server, follower, replica, seconds)
+    last = server.engine.binlog_state().last(server.config.gtid_domain_id)
+    assert last is not None
+    applied = await _catch_up(last, follower, replica)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    file, position = server.engine.status()
+    print(f"store     {file}, next write at {position}, gtid_binlog_pos {last}")
+    print(f"published {published} groups")
+    print(f"received  {follower.groups} groups by a protocol client")
+    if replica is not None:
+        rows = await replica.count(_TABLE)
+        print(f"applied   {applied} groups by the MariaDB replica: {rows} rows in {_TABLE}")
+    complete = follower.groups == published and (replica is None or applied == published)
+    print("all groups arrived" if complete else "NOT all groups arrived")
+    return 0 if complete else 1
+
+
+async def _publish(
+    server: Server, follower: _Client, replica: Replica | None, seconds: float
+) -> int:
+    """Commit small transactions for a while, and tell once a second who has what. Returns the number of groups."""
+    publisher = Publisher(
+        server.engine,
+        server_version=server.config.server_version,
+        server_id=server.config.server_id,
+        domain_id=server.config.gtid_domain_id,
+    )
+    publisher.ddl("CREATE DATABASE IF NOT EXISTS demo")
+    publisher.ddl(
+        f"CREATE TABLE IF NOT EXISTS {_TABLE} (id BIGINT PRIMARY KEY, item VARCHAR(40), "
+        "pieces INT) ENGINE=InnoDB"
+    )
+    groups = 2
+    end = time.monotonic() + seconds
+    report_at = time.monotonic() + _REPORT_S
+    while time.monotonic() < end:
+        for _ in range(5):
+            groups += 1
+            publisher.transaction(
+                [f"INSERT INTO {_TABLE} VALUES ({groups}, 'item {groups % 97}', {groups % 7})"]
+            )
+        await server.syncer.synced()
+        if time.monotonic() >= report_at:
+            report_at += _REPORT_S
+            rows = f", replica shows {await replica.count(_TABLE)} rows" if replica else ""
+            print(
+                f"          {follower.last} went by: {groups} published, {follower.groups} received{rows}"
+            )
+        await asyncio.sleep(_PERIOD_S)
+    await server.syncer.synced()
+    return groups
+
+
+async def _catch_up(last: Gtid, follower: _Client, replica: Replica | None) -> int:
+    """Wait until everyone has the last group, within reason. Returns the groups that the replica has applied."""
+    deadline = time.monotonic() + CATCH_UP_S
+    applied = 0
+    while time.monotonic() < deadline:
+        if replica is not None:
+            reached = SlavePosition.parse(await replica.position()).get(last.domain_id)
+            applied = reached.seq_no if reached is not None else 0
+        if follower.last == last and (replica is None or applied == last.seq_no):
+            break
+        await asyncio.sleep(_PERIOD_S)
+    return applied
+
+
+class _Client:
+    """Follows the server as a replica does, and counts."""
+
+    def __init__(self, port: int, password: str) -> None:
+        self._port = port
+        self._password = password
+        self.groups = 0
+        self.last: Gtid | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        link = await ClientLink.connect("127.0.0.1", self._port, _USER, self._password, 60)
+        try:
+            await link.log_in()
+            handshake = ReplicaHandshake(
+                link.machine,
+                server_id=_CLIENT_SERVER_ID,
+                position=SlavePosition(),
+                heartbeat_period_ns=10**9,
+            )
+            await link.start_dump(handshake)
+            assembler = EventGroupAssembler(handshake.checksum_algorithm)
+            while True:
+                event = await link.next_event()
+                if not isinstance(event, EventReceived):
+                    return
+                group = assembler.feed(event.event)
+                if isinstance(group, EventGroup):
+                    self.groups += 1
+                    self.last = group.gtid
+        finally:
+            link.close()

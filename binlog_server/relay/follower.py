@@ -11,20 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
+from binlog_server.client_link import ClientLink
 from binlog_server.config import Config, Upstream
 from binlog_server.syncer import Syncer
-from protocol.connection.client import (
-    AuthSwitchReceived,
-    ClientConnection,
-    ClientEvent,
-    ErrorReceived,
-    EventReceived,
-    GreetingReceived,
-    LoggedIn,
-    StreamEnded,
-)
+from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
@@ -34,7 +27,7 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 RETRY_S_MAX = 60.0
-READ_BYTES = 1 << 18
+WORKED_S = 1.0
 UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
 _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
@@ -67,6 +60,7 @@ class Follower:
         failures = 0
         while True:
             self._received = False
+            began = time.monotonic()
             try:
                 await self._follow()
             except (UpstreamRefused, StorageError) as error:
@@ -79,7 +73,9 @@ class Follower:
                 log.warning("lost %s: %s", self._name, error)
             except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
                 log.warning("lost %s: %s", self._name, str(error) or type(error).__name__)
-            failures = 1 if self._received else failures + 1
+            # A connection that worked, and not only for a moment, starts the count anew.
+            worked = self._received and time.monotonic() - began >= WORKED_S
+            failures = 1 if worked else failures + 1
             delay = 0.0 if failures == 1 else min(2.0 ** (failures - 2), RETRY_S_MAX)
             if delay:
                 log.info("connecting to %s again in %.0f s", self._name, delay)
@@ -92,32 +88,28 @@ class Follower:
     async def _follow(self) -> None:
         """One connection, from its start to its loss."""
         timeout = self._config.slave_net_timeout
-        async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(
-                self._upstream.host, self._upstream.port, limit=READ_BYTES
-            )
+        upstream = self._upstream
+        link = await ClientLink.connect(
+            upstream.host, upstream.port, upstream.user, upstream.password, timeout
+        )
         try:
-            link = _Link(reader, writer, self._upstream, timeout)
             version = await link.log_in()
             self._upstream_is(version.removeprefix(_OLD_PREFIX))
             position = self._engine.binlog_state().position()
             handshake = ReplicaHandshake(
-                link.connection,
+                link.machine,
                 server_id=self._config.server_id,
                 position=position,
                 heartbeat_period_ns=timeout * _NS // 3,
                 report_host=self._config.report_host,
             )
-            while (request := handshake.next_request()) is not None:
-                writer.write(request)
-                if not handshake.is_streaming:
-                    handshake.answer(await link.next_event())
+            await link.start_dump(handshake)
             log.info("following %s (%s) from '%s'", self._name, version, position)
             await self._store_stream(link, EventGroupAssembler(handshake.checksum_algorithm))
         finally:
-            writer.close()
+            link.close()
 
-    async def _store_stream(self, link: _Link, assembler: EventGroupAssembler) -> None:
+    async def _store_stream(self, link: ClientLink, assembler: EventGroupAssembler) -> None:
         unsynced = 0
         while True:
             appended = 0
@@ -150,53 +142,3 @@ class Follower:
                     self._engine.append(payload, None)
                     return len(payload)
         return 0
-
-
-class _Link:
-    """A socket with its client machine."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        upstream: Upstream,
-        timeout: float,
-    ) -> None:
-        self.connection = ClientConnection(upstream.user, upstream.password)
-        self._reader = reader
-        self._writer = writer
-        self._timeout = timeout
-
-    async def log_in(self) -> str:
-        """Returns the version text of the greeting. Raises `RemoteError` when refused."""
-        while True:
-            match await self.next_event():
-                case GreetingReceived(greeting):
-                    version = greeting.server_version
-                    self._writer.write(self.connection.login())
-                case AuthSwitchReceived(answer):
-                    self._writer.write(answer)
-                case LoggedIn():
-                    return version
-                case ErrorReceived(error):
-                    raise error
-
-    async def next_event(self) -> ClientEvent:
-        """The next event; waits for bytes as needed."""
-        while (event := self.connection.next_event()) is None:
-            await self._fill()
-        return event
-
-    async def events(self) -> list[ClientEvent]:
-        """At least one event, and all that came with it."""
-        events = [await self.next_event()]
-        while (event := self.connection.next_event()) is not None:
-            events.append(event)
-        return events
-
-    async def _fill(self) -> None:
-        async with asyncio.timeout(self._timeout):
-            data = await self._reader.read(READ_BYTES)
-        if not data:
-            raise ConnectionError("the upstream has closed the connection")
-        self.connection.receive_data(data)
