@@ -69,7 +69,10 @@ class Replica:
 
 @contextlib.asynccontextmanager
 async def running_replica(directory: Path) -> AsyncIterator[Replica | None]:
-    """Start one in `directory`, which is empty; None if no mariadbd is installed. Raises `RuntimeError` if it does not come up."""
+    """Start one in `directory`, which is empty; None if no mariadbd is installed.
+
+    Raises `RuntimeError` if it does not come up.
+    """
     mariadbd, install = find("mariadbd"), find("mariadb-install-db")
     if mariadbd is None or install is None:
         yield None
