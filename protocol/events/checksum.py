@@ -13,12 +13,14 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.errors import ProtocolError
+from protocol.events.event_type import EventType
 from protocol.events.header import (
     END_POSITION_OFFSET,
     FLAG_IN_USE,
     FLAGS_OFFSET,
     HEADER_SIZE,
     LENGTH_OFFSET,
+    TYPE_OFFSET,
 )
 
 CHECKSUM_SIZE: Final = 4
@@ -71,7 +73,7 @@ def verify_checksum(event: bytes) -> None:
         return
     summed = event[:-CHECKSUM_SIZE]
     (expected,) = _CRC.unpack_from(event, len(summed))
-    if event[FLAGS_OFFSET] & FLAG_IN_USE:
+    if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION and event[FLAGS_OFFSET] & FLAG_IN_USE:
         closed = bytearray(summed)
         closed[FLAGS_OFFSET] &= ~FLAG_IN_USE & 0xFF
         if zlib.crc32(closed) == expected:
