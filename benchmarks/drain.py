@@ -1,0 +1,272 @@
+"""Clients that receive a binlog as fast as a server sends it, and do nothing with it.
+
+Each logs in as a replica does, asks for everything by GTID, with annotations (replicas do by default)
+and with NON_BLOCK, so that the stream ends at the end of the binlog, and throws the bytes away until
+the server closes. All connections are in one process with one poll loop: on a small machine the
+server is what is to be measured, so run it as a process of its own (`run`):
+
+    python -m benchmarks.drain --port P [--user U] [--password PW] [--clients N] [--count]
+
+prints one JSON object, a `Drained`. The clock runs from the dump commands, which go out together, to
+the last byte of the slowest client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.connection.client import (
+    AuthSwitchReceived,
+    ClientConnection,
+    ClientEvent,
+    ErrorReceived,
+    GreetingReceived,
+    LoggedIn,
+)
+from protocol.connection.commands import DumpFlag
+from protocol.events.event_type import EventType
+from protocol.events.header import TYPE_OFFSET
+from protocol.limits import PACKET_PAYLOAD_MAX
+from protocol.wire.packets import PACKET_HEADER_SIZE
+from tests.kit.mariadb import Source
+
+READ_BYTES: Final = 1 << 20
+SERVER_ID: Final = 90_000  # of the first client; the others count on
+TIMEOUT_S: Final = 600.0  # without a byte on any connection
+
+_STATEMENTS: Final = (
+    "SET @master_heartbeat_period=0",
+    # As a replica: events come with the checksums that they are stored with, if any.
+    "SET @master_binlog_checksum=@@global.binlog_checksum",
+    "SET @mariadb_slave_capability=4",
+    "SET @slave_connect_state=''",
+    "SET @slave_gtid_strict_mode=0",
+    "SET @slave_gtid_ignore_duplicates=0",
+)
+
+# The packet that ends a dump: payload of 5 bytes, any sequence number, EOF.
+_EOF_PACKET_BYTES: Final = 9
+_EOF_PAYLOAD: Final = 0xFE
+_STATUS_BYTES: Final = 1  # in front of each event
+
+
+class DrainError(Exception):
+    """A stream that was refused, broke off, or is not like the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What came. `bytes` are those of all clients, packet headers included; counts are per client."""
+
+    clients: int
+    bytes: int
+    seconds: float
+    first_byte_s: float
+    cpu_s: float
+    events: int = 0
+    groups: int = 0
+
+
+def run(source: Source, clients: int, *, count: bool = False) -> Drained:
+    """Drain `source` from another process. With `count`, one client looks at the packets as well.
+
+    Raises `DrainError` unless every client got the same number of bytes and the end of the stream.
+    """
+    argv = [
+        *(sys.executable, "-m", "benchmarks.drain"),
+        *("--host", source.host, "--port", str(source.port)),
+        *("--user", source.account.user, "--password", source.account.password),
+        *("--clients", str(clients)),
+        *(["--count"] if count else []),
+    ]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root)
+    if done.returncode:
+        raise DrainError(f"{source}: {done.stderr.strip()[-2000:]}")
+    return Drained(**json.loads(done.stdout))
+
+
+# -- the other process -----------------------------------------------------------------------------
+
+
+class _Login:
+    """A blocking socket with the protocol's client machine, up to the dump command."""
+
+    def __init__(self, address: tuple[str, int], user: str, password: str) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._machine = ClientConnection(user, password)
+        while True:
+            match self._event():
+                case GreetingReceived():
+                    self._socket.sendall(self._machine.login())
+                case AuthSwitchReceived(answer):
+                    self._socket.sendall(answer)
+                case LoggedIn():
+                    break
+        for statement in _STATEMENTS:
+            self._socket.sendall(self._machine.query(statement))
+            self._event()
+
+    def start_dump(self, server_id: int) -> socket.socket:
+        """The socket, from which from now on comes the stream."""
+        flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
+        self._socket.sendall(self._machine.binlog_dump(server_id, flags))
+        self._socket.setblocking(False)
+        return self._socket
+
+    def _event(self) -> ClientEvent:
+        while (event := self._machine.next_event()) is None:
+            data = self._socket.recv(READ_BYTES)
+            if not data:
+                raise DrainError("the server has closed the connection during the login")
+            self._machine.receive_data(data)
+        if isinstance(event, ErrorReceived):
+            raise DrainError(str(event.error))
+        return event
+
+
+class _Stream:
+    """What one client has got: only its length, and the last bytes, which must be the end packet."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._last = b""
+
+    def take(self, data: memoryview) -> None:
+        self.bytes += len(data)
+        if len(data) >= _EOF_PACKET_BYTES:
+            self._last = bytes(data[-_EOF_PACKET_BYTES:])
+        else:
+            self._last = (self._last + bytes(data))[-_EOF_PACKET_BYTES:]
+
+    def check_ended(self) -> None:
+        """Raises `DrainError` unless the stream was whole."""
+        last = self._last
+        if last[:3] != b"\5\0\0" or last[PACKET_HEADER_SIZE] != _EOF_PAYLOAD:
+            raise DrainError(f"closed after {self.bytes} bytes without EOF: ...{last!r}")
+
+
+class _CountedStream(_Stream):
+    """Looks at the packets, too: how many events, how many of them begin a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+        self.groups = 0
+        self._rest = b""
+
+    def take(self, data: memoryview) -> None:
+        super().take(data)
+        buffer = self._rest + bytes(data)
+        at, end = 0, len(buffer)
+        type_at = PACKET_HEADER_SIZE + _STATUS_BYTES + TYPE_OFFSET
+        while at + type_at < end:
+            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            if length == PACKET_PAYLOAD_MAX:
+                raise DrainError("counting is for small events only")
+            following = at + PACKET_HEADER_SIZE + length
+            if following > end:
+                break
+            self.events += 1
+            self.groups += buffer[at + type_at] == EventType.GTID
+            at = following
+        self._rest = buffer[at:]
+
+
+def drain(
+    address: tuple[str, int], user: str, password: str, clients: int, *, count: bool
+) -> Drained:
+    """See `run`; in this process."""
+    streams = [_CountedStream() if count else _Stream() for _ in range(clients)]
+    logins = [_Login(address, user, password) for _ in streams]
+    cpu = time.process_time()
+    start = time.perf_counter()
+    sockets = [login.start_dump(SERVER_ID + i) for i, login in enumerate(logins)]
+    first_byte = _receive(sockets, streams)
+    seconds = time.perf_counter() - start
+    for stream in streams:
+        stream.check_ended()
+        if stream.bytes != streams[0].bytes:
+            raise DrainError(f"streams differ: {[s.bytes for s in streams]} bytes")
+    counted = streams[0]
+    return Drained(
+        clients=clients,
+        bytes=sum(stream.bytes for stream in streams),
+        seconds=seconds,
+        first_byte_s=first_byte - start,
+        cpu_s=time.process_time() - cpu,
+        **(
+            {"events": counted.events, "groups": counted.groups}
+            if isinstance(counted, _CountedStream)
+            else {}
+        ),
+    )
+
+
+def _receive(sockets: Sequence[socket.socket], streams: Sequence[_Stream]) -> float:
+    """Until all are closed. Returns when the last client had its first byte."""
+    view = memoryview(bytearray(READ_BYTES))
+    waiting_for_first = len(sockets)
+    first_byte = 0.0
+    with selectors.DefaultSelector() as selector:
+        for sock, stream in zip(sockets, streams, strict=True):
+            selector.register(sock, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(TIMEOUT_S)
+            if not ready:
+                raise DrainError(f"nothing came for {TIMEOUT_S:.0f} s")
+            for key, _ in ready:
+                sock, stream = _parts(key)
+                try:
+                    size = sock.recv_into(view)
+                except BlockingIOError:
+                    continue
+                if not size:
+                    selector.unregister(sock)
+                    sock.close()
+                    continue
+                if waiting_for_first and not stream.bytes:
+                    waiting_for_first -= 1
+                    first_byte = time.perf_counter()
+                stream.take(view[:size])
+    return first_byte
+
+
+def _parts(key: selectors.SelectorKey) -> tuple[socket.socket, _Stream]:
+    sock: Any = key.fileobj
+    stream: Any = key.data
+    return sock, stream
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.drain")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--user", default="repl")
+    parser.add_argument("--password", default="")
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--count", action="store_true", help="count events and groups (slower)")
+    given = parser.parse_args()
+    try:
+        drained = drain(
+            (given.host, given.port), given.user, given.password, given.clients, count=given.count
+        )
+    except (DrainError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(asdict(drained)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""What a benchmark is. Each module of `benchmarks.suite` holds one, by the name BENCHMARK."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import suite
+
+Result = Mapping[str, Any]
+"""Ready for JSON: nested mappings with strings as keys; numbers, strings, lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One measurement.
+
+    summary: one line for the list.
+    add_arguments: declares its options.
+    run: measures; says by `progress` what it is at. Leaves nothing behind, also when it fails.
+    table: its result for a reader.
+    """
+
+    name: str
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Result]
+    table: Callable[[Result], str]
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """All there are, by name."""
+    modules = (
+        importlib.import_module(f"{suite.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(suite.__path__)
+    )
+    found: list[Benchmark] = [module.BENCHMARK for module in modules]
+    return {benchmark.name: benchmark for benchmark in sorted(found, key=lambda b: b.name)}
+
+
+def progress(text: str) -> None:
+    """Tell whoever waits; standard output is for the result."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The benchmarks, one in each module: see `benchmarks.registry`."""

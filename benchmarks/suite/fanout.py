@@ -1,0 +1,225 @@
+"""The same history from us and from mariadbd to 1 and to 16 clients that drain it.
+
+mariadbd makes the history, our server relays it, and is then started anew without its upstream, so
+that nothing runs but what is measured. One pass counts the events and groups that each server sends
+and warms it up. Then rounds of drains, the two servers by turns, so that what disturbs the machine
+disturbs both; the medians are the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final
+
+from benchmarks import drain, history
+from benchmarks.drain import Drained, DrainError
+from benchmarks.registry import Benchmark, Result, progress
+from benchmarks.servers import Usage, mariadb_install, wait_relayed
+from tests.kit import rundir
+from tests.kit.mariadb import LocalMariaDB, Source
+from tests.kit.server import BinlogServer
+
+GROUPS: Final = 500_000
+CLIENTS: Final = (1, 16)
+ROUNDS: Final = 3
+RELAY_TIMEOUT_S: Final = 900.0
+
+
+@dataclass(slots=True)
+class Subject:
+    """One of the two servers."""
+
+    source: Source
+    pid: int
+    groups: int
+    """That it must send to each client."""
+    events: int = 0
+    client_bytes: int = 0
+    runs: dict[int, list[Drained]] = field(default_factory=dict)
+    """By the number of clients."""
+    cpu_s: dict[int, list[float]] = field(default_factory=dict)
+
+    def count(self) -> None:
+        """The first pass: warm up, and learn what a client must get. Raises `DrainError`."""
+        counted = drain.run(self.source, 1, count=True)
+        if counted.groups != self.groups:
+            raise DrainError(f"{self.source} sends {counted.groups} groups, not {self.groups}")
+        # Format description, lists, rotations: not of any group.
+        if not 0 <= counted.events - self.groups * history.EVENTS_PER_GROUP < 100:
+            raise DrainError(f"{self.source} sends {counted.events} events in {self.groups} groups")
+        self.events = counted.events
+        self.client_bytes = counted.bytes
+
+    def measure(self, clients: int) -> Drained:
+        """One drain. Raises `DrainError` unless every client got what the first one did."""
+        before = Usage.of(self.pid)
+        drained = drain.run(self.source, clients)
+        cpu_s = Usage.of(self.pid).cpu_s - before.cpu_s
+        if drained.bytes != clients * self.client_bytes:
+            raise DrainError(
+                f"{self.source}: {drained.bytes} bytes for {clients} clients, "
+                f"of which one alone got {self.client_bytes}"
+            )
+        self.runs.setdefault(clients, []).append(drained)
+        self.cpu_s.setdefault(clients, []).append(cpu_s)
+        return drained
+
+    # Medians, in total over the clients
+
+    def seconds(self, clients: int) -> float:
+        return median(drained.seconds for drained in self.runs[clients])
+
+    def mb_s(self, clients: int) -> float:
+        return clients * self.client_bytes / self.seconds(clients) / 1e6
+
+    def groups_s(self, clients: int) -> float:
+        return clients * self.groups / self.seconds(clients)
+
+    def events_s(self, clients: int) -> float:
+        return clients * self.events / self.seconds(clients)
+
+    def report(self) -> dict[str, Any]:
+        """What is beside the main numbers."""
+        usage = Usage.of(self.pid)
+        return {
+            "groups_s": _by_clients(self.runs, self.groups_s, 0),
+            "seconds": {
+                str(n): [round(d.seconds, 3) for d in runs] for n, runs in self.runs.items()
+            },
+            "cpu_s": {str(n): round(median(values), 2) for n, values in self.cpu_s.items()},
+            "drain_cpu_s": _by_clients(
+                self.runs, lambda n: median(d.cpu_s for d in self.runs[n]), 2
+            ),
+            "client_bytes": self.client_bytes,
+            "events": self.events,
+            "rss_mb": round(usage.rss_mb),
+            "peak_rss_mb": round(usage.peak_rss_mb),
+        }
+
+
+def _by_clients(runs: Mapping[int, Any], value: Any, digits: int) -> dict[str, float]:
+    return {str(n): round(value(n), digits) for n in runs}
+
+
+def run(options: argparse.Namespace) -> Result:
+    """See `Benchmark`."""
+    groups, clients, rounds = options.groups, options.clients, options.rounds
+    install = mariadb_install(options.mariadb)
+    with contextlib.ExitStack() as stack:
+        stack.callback(rundir.remove_own)
+        mariadb = LocalMariaDB(install, "mariadbd", server_id=1, flags=history.FLAGS)
+        stack.callback(mariadb.discard)
+        mariadb.start().create_account()
+        progress(f"mariadbd {install.full_version} makes {groups} groups")
+        made_s = _timed(lambda: history.make(mariadb, groups))
+
+        relay = BinlogServer(upstream=mariadb, server_id=2)
+        stack.callback(relay.discard)
+        progress(f"made in {made_s:.1f} s; our server relays them")
+        relay_s = _timed(lambda: wait_relayed(relay.start(), mariadb, RELAY_TIMEOUT_S))
+        relay_cpu_s = Usage.of(relay.pid).cpu_s
+        relay.stop()
+        relay.upstream = None
+        relay.start()
+        progress(f"relayed in {relay_s:.1f} s; both are drained")
+
+        ours = Subject(relay, relay.pid, groups)
+        theirs = Subject(mariadb, mariadb.pid, groups)
+        for subject in (ours, theirs):
+            subject.count()
+        for n in clients:
+            for _ in range(rounds):
+                for subject in (ours, theirs):
+                    drained = subject.measure(n)
+                    speed = n * groups / drained.seconds
+                    progress(f"{n:3} clients  {subject.source!r}: {speed:,.0f} groups/s")
+
+        return {
+            "ours_mb_s": _by_clients(ours.runs, ours.mb_s, 1),
+            "mariadbd_mb_s": _by_clients(theirs.runs, theirs.mb_s, 1),
+            "ratio": _by_clients(ours.runs, lambda n: theirs.seconds(n) / ours.seconds(n), 3),
+            "ours_events_s": _by_clients(ours.runs, ours.events_s, 0),
+            "ours": ours.report(),
+            "mariadbd": {"version": install.full_version, **theirs.report()},
+            "history": {
+                "groups": groups,
+                "events_per_group": history.EVENTS_PER_GROUP,
+                "made_s": round(made_s, 2),
+                "relay_s": round(relay_s, 2),
+                "relay_groups_s": round(groups / relay_s),
+                "relay_cpu_s": round(relay_cpu_s, 2),
+            },
+            "rounds": rounds,
+            "cpus": os.cpu_count(),
+        }
+
+
+def _timed(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def table(result: Result) -> str:
+    """See `Benchmark`."""
+    made = result["history"]
+    lines = [
+        f"{made['groups']:,} groups of {made['events_per_group']} events; mariadbd "
+        f"{result['mariadbd']['version']}; {result['cpus']} cpus; medians of {result['rounds']}",
+        "",
+        f"{'clients':>7} {'server':>9} {'groups/s':>11} {'MB/s':>8} {'cpu s':>7} {'ratio':>7}",
+    ]
+    for n, ratio in result["ratio"].items():
+        for server in ("ours", "mariadbd"):
+            report = result[server]
+            lines.append(
+                f"{n:>7} {server:>9} {report['groups_s'][n]:>11,.0f}"
+                f" {result[f'{server}_mb_s'][n]:>8,.1f} {report['cpu_s'][n]:>7.2f}"
+                f" {ratio if server == 'ours' else 1:>7.2f}"
+            )
+    lines += [
+        "",
+        f"ours: {', '.join(f'{v:,.0f} events/s to {n}' for n, v in result['ours_events_s'].items())}",
+        f"relay: {made['relay_groups_s']:,} groups/s ({made['relay_cpu_s']} s of cpu); "
+        f"resident {result['ours']['peak_rss_mb']} MB at most, "
+        f"mariadbd {result['mariadbd']['peak_rss_mb']} MB",
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(text: str) -> list[int]:
+    return [_positive(word) for word in text.split(",")]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `Benchmark`."""
+    parser.add_argument("--groups", type=_positive, default=GROUPS, help="of the history")
+    parser.add_argument(
+        "--clients", type=_numbers, default=list(CLIENTS), metavar="N,N", help="default 1,16"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=ROUNDS, help="of which the median counts"
+    )
+    parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")
+
+
+BENCHMARK: Final = Benchmark(
+    name="fanout",
+    summary="history to 1 and 16 draining replicas, beside mariadbd: MB/s, groups/s, ratio",
+    add_arguments=add_arguments,
+    run=run,
+    table=table,
+)
