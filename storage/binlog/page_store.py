@@ -33,6 +33,7 @@ class PageStore:
         self._disk = disk
         self._lock = threading.Lock()
         self._files: dict[int, File] = {}
+        self._replaced: list[File] = []
         self._cache: dict[PageKey, bytes] = {}
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
@@ -138,6 +139,7 @@ class PageStore:
     def add(self, file_no: int, page_no: int, page: bytes) -> None:
         """A full, sealed page."""
         with self._lock:
+            self._cache.pop((file_no, page_no), None)  # as it was in a file made ahead: all zeros
             self._unflushed[file_no, page_no] = page
 
     def add_file(self, file_no: int, size: int) -> None:
@@ -204,6 +206,8 @@ class PageStore:
         file = self._disk.open(name, create=True)
         file.truncate(size)
         with self._lock:
+            if file_no in self._files:
+                self._replaced.append(self._files[file_no])  # somebody may be reading it just now
             self._files[file_no] = file
 
     # --- the owner ---
@@ -230,6 +234,7 @@ class PageStore:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            for file in self._files.values():
+            for file in [*self._files.values(), *self._replaced]:
                 file.close()
             self._files.clear()
+            self._replaced.clear()
