@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from protocol.stored_group import HEAD_BYTES
-from storage.errors import CorruptBinlog
+from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.records import PageSource, RecordReader
@@ -40,7 +40,11 @@ def group_head(pages: PageSource, record: Record) -> bytes:
 
 
 def _read_node(pages: PageSource, place: Position) -> oob.OobNode:
-    record = RecordReader(pages, place).next()
+    try:
+        record = RecordReader(pages, place).next()
+    except TruncatedRecord as error:
+        # A commit behind it refers to it: this is no torn tail.
+        raise CorruptBinlog(*place, error.reason) from None
     if record is None:
         raise CorruptBinlog(*place, "Unexpected EOF, expected oob chunk")
     if record.type != RecordType.OOB_DATA or record.start != place:

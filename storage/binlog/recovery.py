@@ -1,11 +1,13 @@
 """Opening a store: find the end of the data, cut a torn tail, rebuild the GTID state.
 
-1. The last file that was entered is the current one; empty files behind it were made ahead.
+1. The last file that was entered is the current one: its header and page 1 are good. Files behind it are empty, made
+   ahead; or hold a torn header or page 1, which were written together and never durable, and are put aside.
 2. All its pages are checked. The first empty one ends the data. A single bad page at the very end is a torn write; a
-   bad or empty page in front of good ones is corruption, and the store does not open.
+   bad or empty page in front of good ones is corruption, and so is a missing file: the store does not open.
 3. The state at the last state record is read, and the records behind it. The walk begins further back if it saw no
    whole commit, so that a record which begins far back and never ends is found.
-4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`.
+4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
+   of a cut is durable before the next, from the end backwards: after a crash in between the next start goes on.
 
 Until there is a redo log this is all the protection there is: a power cut in the middle of a page write can damage
 the last page, with groups in it that were durable. After a mere crash of the process nothing durable is lost.
@@ -16,8 +18,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from protocol.gtid import BinlogState
+from protocol.errors import ProtocolError
+from protocol.gtid import BinlogState, Gtid
 from protocol.stored_group import group_gtid, is_start_marker
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
@@ -74,17 +78,15 @@ class _Walk:
 
 def recover(disk: Disk, pages: PageStore) -> Recovered | None:
     """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`."""
-    numbers = pages.file_numbers()
-    while numbers and not _was_entered(pages, numbers[-1]):
-        numbers.pop()
-    if not numbers:
+    current = _current_file(disk, pages)
+    if current is None:
         return None
-    current = numbers[-1]
-    _cut_torn_page(disk, pages, current)
     walk = _walk_to_end(pages, current)
-    if walk.cut is not None:
-        _cut(disk, pages, walk.cut, current)
-        current = walk.cut.file_no
+    while walk.cut is not None:
+        left = _cut(disk, pages, walk.cut, current)
+        if left is None:
+            return None
+        current = left
         walk = _walk_to_end(pages, current)
     header = pages.header(current)
     assert header is not None
@@ -105,12 +107,67 @@ def recover(disk: Disk, pages: PageStore) -> Recovered | None:
     )
 
 
-def _was_entered(pages: PageStore, file_no: int) -> bool:
-    """A file counts once its header and page 1 are there: they are written together."""
-    if not pages.has_data(file_no):
-        return False
-    first = pages.page(file_no, 1)
-    return first is not None and first != ZERO_PAGE
+class _Survey(NamedTuple):
+    """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
+
+    sound: int
+    torn: bool
+
+
+def _current_file(disk: Disk, pages: PageStore) -> int | None:
+    """The last file that was entered, all of its pages good; None if none was."""
+    numbers = pages.file_numbers()
+    aside = []
+    while numbers:
+        survey = _survey(disk, numbers[-1])
+        if survey.sound >= 2:
+            break
+        number = numbers.pop()
+        if survey.sound or survey.torn:
+            aside.append(number)
+    for number in numbers:
+        if number - 1 not in numbers and number != numbers[0]:
+            raise CorruptBinlog(
+                number - 1, 0, f"the file is missing, but later ones are there{_ADVICE}"
+            )
+    for number in aside:
+        _put_aside(disk, pages, number)
+    if not numbers:
+        return None
+    if survey.torn:
+        _cut(disk, pages, Position(numbers[-1], survey.sound * PAGE_SIZE), numbers[-1])
+    return numbers[-1]
+
+
+def _survey(disk: Disk, file_no: int) -> _Survey:
+    """Check every page of a file. Raises `CorruptBinlog` for a bad or empty one in front of others."""
+    file = disk.open(file_name(file_no))
+    try:
+        sound = 0
+        torn: int | None = None
+        empty: int | None = None
+        for first in range(0, file.size(), _SLICE_PAGES * PAGE_SIZE):
+            data = file.pread(_SLICE_PAGES * PAGE_SIZE, first)
+            for at in range(0, len(data), PAGE_SIZE):
+                page = data[at : at + PAGE_SIZE]
+                if page == ZERO_PAGE or not any(page):
+                    empty = first + at if empty is None else empty
+                    continue
+                for bad, reason in (
+                    (torn, "Page corruption (invalid crc32 checksum)"),
+                    (empty, "an empty page"),
+                ):
+                    if bad is not None:
+                        raise CorruptBinlog(
+                            file_no, bad, f"{reason}, but later pages hold data{_ADVICE}"
+                        )
+                if len(page) < PAGE_SIZE or not is_sound(page):
+                    torn = first + at
+                else:
+                    sound += 1
+    finally:
+        file.close()
+    return _Survey(sound, torn is not None)
 
 
 def _filled(page: bytearray) -> int:
@@ -137,13 +194,16 @@ def _state_records(
     """(place, state, state since page 1 of its file) of all state records, the last one first."""
     file_no = current
     while (header := pages.header(file_no)) is not None:
-        full = BinlogState()
-        full.overlay(read_state(pages, file_no, 1) or [])
+        entries = _whole_state(pages, file_no, 1)
+        if entries is None and pages.has_data(file_no - 1):
+            file_no -= 1
+            continue
+        full = BinlogState(entries or [])
         interval = header.state_interval_pages
         last_page = (pages.file_size(file_no) or 0) // PAGE_SIZE - 1
         page_no = last_page - last_page % interval if interval else 1
         while page_no > 1:
-            entries = read_state(pages, file_no, page_no)
+            entries = _whole_state(pages, file_no, page_no)
             if entries is not None:
                 state, since_page_one = full.copy(), BinlogState()
                 state.overlay(entries)
@@ -152,6 +212,14 @@ def _state_records(
             page_no -= interval
         yield Position(file_no, PAGE_SIZE), full, BinlogState()
         file_no -= 1
+
+
+def _whole_state(pages: PageStore, file_no: int, page_no: int) -> list[Gtid] | None:
+    """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
+    try:
+        return read_state(pages, file_no, page_no)
+    except TruncatedRecord:
+        return None
 
 
 def _walk(
@@ -169,7 +237,10 @@ def _walk(
                 file_no = record.start.file_no
                 since_page_one = walk.since_page_one = BinlogState()
             head = group_head(pages, record)
-            gtid = group_gtid(head)
+            try:
+                gtid = group_gtid(head)
+            except ProtocolError as error:
+                raise CorruptBinlog(*record.start, str(error), head) from None
             walk.commits += 1
             walk.last_marker = head if is_start_marker(head) else None
             if gtid is not None:
@@ -183,45 +254,17 @@ def _walk(
     return walk
 
 
-def _cut_torn_page(disk: Disk, pages: PageStore, file_no: int) -> None:
-    """Check every page of the current file; cut a bad one at its very end."""
-    file = disk.open(file_name(file_no))
-    try:
-        size = file.size()
-        torn: int | None = None
-        empty: int | None = None
-        for first in range(0, size, _SLICE_PAGES * PAGE_SIZE):
-            data = file.pread(_SLICE_PAGES * PAGE_SIZE, first)
-            for at in range(0, len(data), PAGE_SIZE):
-                page = data[at : at + PAGE_SIZE]
-                if page == ZERO_PAGE or not any(page):
-                    empty = first + at if empty is None else empty
-                    continue
-                for bad, reason in (
-                    (torn, "Page corruption (invalid crc32 checksum)"),
-                    (empty, "an empty page"),
-                ):
-                    if bad is not None:
-                        raise CorruptBinlog(
-                            file_no, bad, f"{reason}, but later pages hold data{_ADVICE}"
-                        )
-                if len(page) < PAGE_SIZE or not is_sound(page):
-                    torn = first + at
-    finally:
-        file.close()
-    if torn is not None:
-        _cut(disk, pages, Position(file_no, torn), file_no)
+def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | None:
+    """Everything from `cut` on was never durable: keep it aside, and make the store end there.
 
-
-def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> None:
-    """Everything from `cut` on was never durable: keep it aside, and make the store end there."""
-    for file_no in range(current, cut.file_no, -1):
-        pages.forget(file_no)
-        disk.rename(file_name(file_no), _broken_name(disk, file_no))
-        log.warning(
-            "kept aside: %s, which holds only the rest of a group that was never complete",
-            file_name(file_no),
-        )
+    Returns the file that is the current one now.
+    """
+    # Page 1 begins with the state of the file. Without it there is no file, and the data ends in the one before.
+    last = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
+    for file_no in range(current, last, -1):
+        _put_aside(disk, pages, file_no)
+    if last < cut.file_no:
+        return last if last in pages.file_numbers() else None
     pages.forget(cut.file_no)
     file = disk.open(file_name(cut.file_no))
     try:
@@ -235,24 +278,37 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> None:
             copy.fdatasync()
         finally:
             copy.close()
-        page = bytearray(PAGE_SIZE)
-        page[: cut.in_page] = tail[: cut.in_page]
-        file.truncate(
-            page_start
-        )  # first: a crash here leaves a shorter file, which is read to its physical end
-        if cut.in_page:
-            file.pwrite(seal(page), page_start)
+        disk.fsync_dir()
+        # First shorter, from the page behind: a file is read to its physical end, and this page is needed until then.
+        file.truncate(page_start + PAGE_SIZE if cut.in_page else page_start)
         file.fdatasync()
+        if cut.in_page:
+            page = bytearray(PAGE_SIZE)
+            page[: cut.in_page] = tail[: cut.in_page]
+            file.pwrite(seal(page), page_start)
         file.truncate(size)
         file.fdatasync()
     finally:
         file.close()
-    disk.fsync_dir()
     log.warning(
         "cut a torn tail: %d bytes from offset %d of %s, never complete; kept in %s",
         len(tail) - cut.in_page,
         cut.offset,
         file_name(cut.file_no),
+        kept,
+    )
+    return cut.file_no
+
+
+def _put_aside(disk: Disk, pages: PageStore, file_no: int) -> None:
+    """Durable at once: a file that came back by a power cut would stand behind one that was cut shorter since."""
+    pages.forget(file_no)
+    kept = _broken_name(disk, file_no)
+    disk.rename(file_name(file_no), kept)
+    disk.fsync_dir()
+    log.warning(
+        "kept aside: %s, which holds only what was never complete; now %s",
+        file_name(file_no),
         kept,
     )
 
