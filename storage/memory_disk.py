@@ -133,11 +133,15 @@ class MemoryDisk:
     def close(self) -> None:
         self._locked = False
 
-    def crash(self, rng: random.Random | None = None) -> None:
-        """Cut the power: open files die, unsynced names and bytes are lost, or partly kept as `rng` says."""
+    def kill(self) -> None:
+        """The process dies: open files and the lock are gone, the kernel keeps every byte and still has to write it."""
         self.epoch += 1
         self._locked = False
         self.fail_at = None
+
+    def crash(self, rng: random.Random | None = None) -> None:
+        """Cut the power: open files die, unsynced names and bytes are lost, or partly kept as `rng` says."""
+        self.kill()
         names = dict(self._durable)
         if rng is not None:
             for name in sorted(set(self._visible) - set(names)):

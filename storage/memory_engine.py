@@ -150,7 +150,9 @@ class MemoryEngine:
         """See `BinlogEngine`. Tries the state behind each GTID; the latest one wins. Markers are not jumped."""
         with self._lock:
             state = self._history.state.copy()
-            best = StartPoint(self._position(0), state.copy()) if state.is_before(position) else None
+            best = (
+                StartPoint(self._position(0), state.copy()) if state.is_before(position) else None
+            )
             for count, (_, gtid) in enumerate(self._groups[: self._durable], 1):
                 if gtid is None:
                     continue

@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
+from storage.binlog.batch_reader import read_batch
 from storage.binlog.file_names import file_name
-from storage.binlog.group_reader import group_payload
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.open_group import OpenGroup
 from storage.binlog.options import StoreOptions
@@ -32,19 +32,8 @@ from storage.errors import DiskError, PositionPurged, StorageError, StoreFailed
 from storage.ibb import commit
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
-
-# Batches end where the next record begins in another window, so that readers meet at the same places.
-WINDOW_BYTES = 16 * PAGE_SIZE
-BATCH_BYTES_MAX = 1 << 20
-
-assert WINDOW_BYTES % PAGE_SIZE == 0
-
-
-def _window(position: Position) -> tuple[int, int]:
-    return position.file_no, position.offset // WINDOW_BYTES
 
 
 class IbbEngine:
@@ -187,23 +176,7 @@ class IbbEngine:
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
-        limit = self._durable_end
-        reader = RecordReader(self._pages, start, limit)
-        groups: list[bytes] = []
-        size = 0
-        end = start
-        window = _window(start)
-        while (record := reader.next()) is not None:
-            end = record.end
-            if record.type == RecordType.COMMIT:
-                payload = group_payload(self._pages, record)
-                groups.append(payload)
-                size += len(payload)
-                if size > BATCH_BYTES_MAX:
-                    break
-            if groups and _window(end) != window:
-                break
-        return GroupBatch(start, end, groups)
+        return read_batch(self._pages, start, self._durable_end)
 
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""

@@ -350,9 +350,7 @@ class EngineContract:
 
     def test_find_start_with_large_groups(self, bench: Bench, rng: random.Random) -> None:
         """Large groups, so that the state records lie inside of records."""
-        groups = [
-            group(Gtid(0, 1, seq_no), rng.randrange(8000, 32000)) for seq_no in range(1, 90)
-        ]
+        groups = [group(Gtid(0, 1, seq_no), rng.randrange(8000, 32000)) for seq_no in range(1, 90)]
         engine = filled(bench, groups)
         for seq_no in range(1, 90):
             at = position(Gtid(0, 1, seq_no))
@@ -395,7 +393,9 @@ class EngineContract:
         start = engine.find_start(position(Gtid(0, 1, 400)))
         assert start.position <= engine.durable_end
         assert received(engine, position(Gtid(0, 1, 400))) == []
-        assert received(engine, position(Gtid(0, 1, 99))) == payloads(simple(1, first=100, size=900))
+        assert received(engine, position(Gtid(0, 1, 99))) == payloads(
+            simple(1, first=100, size=900)
+        )
         engine.close()
 
     def test_the_state_at_the_start_is_what_was_logged_before(
