@@ -22,7 +22,8 @@ from benchmarks.drain import Drained, DrainError
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from tests.kit import rundir
-from tests.kit.mariadb import LocalMariaDB, Source
+from tests.kit.local import LocalMariaDB
+from tests.kit.mariadb import Source
 from tests.kit.server import BinlogServer
 
 GROUPS: Final = 500_000
