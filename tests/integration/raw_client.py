@@ -1,0 +1,131 @@
+"""A client that speaks the replication protocol itself, to see what a server sends byte by byte.
+
+    with RawClient(server) as client:
+        client.query("SET @mariadb_slave_capability=4")
+        events = list(client.dump())
+
+It works towards our server and towards a real MariaDB, so a test can hold one against the other.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from protocol.connection.client import (
+    AuthSwitchReceived,
+    ClientConnection,
+    ClientEvent,
+    ErrorReceived,
+    EventReceived,
+    GreetingReceived,
+    LoggedIn,
+    ResultReceived,
+    StreamEnded,
+)
+from protocol.connection.commands import DumpFlag
+from protocol.errors import RemoteError
+from tests.kit.mariadb import Account, Source
+
+FORMAT_DESCRIPTION = 15
+CREATED_OFFSET = 19 + 2 + 50  # header, binlog version, server version
+
+
+class RawClient:
+    """Logged in after the constructor. Every ERR packet is raised as `RemoteError`."""
+
+    def __init__(
+        self, source: Source, *, account: Account | None = None, timeout: float = 20.0
+    ) -> None:
+        account = account or source.account
+        self.connection = ClientConnection(account.user, account.password)
+        self.socket = socket.create_connection((source.host, source.port), timeout)
+        try:
+            self._log_in()
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def query(self, sql: str) -> list[list[str | None]]:
+        """The rows; none for OK."""
+        self.socket.sendall(self.connection.query(sql))
+        event = self._next()
+        return event.rows if isinstance(event, ResultReceived) else []
+
+    def start_dump(
+        self, position: str | None = "", *, server_id: int = 0, flags: int | None = None
+    ) -> None:
+        """From a GTID position; None sets none. Without a server_id the dump ends at the end."""
+        self.query("SET @master_binlog_checksum= @@global.binlog_checksum")
+        self.query("SET @mariadb_slave_capability=4")
+        if position is not None:
+            self.query(f"SET @slave_connect_state='{position}'")
+        if flags is None:
+            flags = DumpFlag.SEND_ANNOTATE_ROWS | (0 if server_id else DumpFlag.NON_BLOCK)
+        self.socket.sendall(self.connection.binlog_dump(server_id, flags))
+
+    def events(self) -> Iterator[bytes]:
+        """Of the dump, as sent, until EOF."""
+        while not isinstance(event := self._next(), StreamEnded):
+            assert isinstance(event, EventReceived), event
+            yield event.event
+
+    def dump(self, position: str | None = "", **options: int) -> Iterator[bytes]:
+        """`start_dump` and its `events`."""
+        self.start_dump(position, **options)
+        return self.events()
+
+    def _log_in(self) -> None:
+        while not isinstance(event := self._next(), LoggedIn):
+            if isinstance(event, GreetingReceived):
+                self.socket.sendall(self.connection.login())
+            elif isinstance(event, AuthSwitchReceived):
+                self.socket.sendall(event.answer)
+
+    def _next(self) -> ClientEvent:
+        while (event := self.connection.next_event()) is None:
+            data = self.socket.recv(1 << 18)
+            if not data:
+                raise ConnectionError("closed by the server")
+            self.connection.receive_data(data)
+        if isinstance(event, ErrorReceived):
+            raise event.error
+        return event
+
+
+def all_events(source: Source, position: str = "") -> list[bytes]:
+    """Everything that the server has behind a position."""
+    with RawClient(source) as client:
+        return list(client.dump(position))
+
+
+def dump_error(source: Source, position: str | None, *settings: str) -> RemoteError:
+    """What the server refuses a dump with."""
+    with RawClient(source) as client:
+        for sql in settings:
+            client.query(sql)
+        try:
+            for _ in client.dump(position):
+                pass
+        except RemoteError as error:
+            return error
+    raise AssertionError(f"a dump from {position!r} was not refused")
+
+
+def start_markers(events: list[bytes]) -> list[bytes]:
+    """The format descriptions with a creation time: a replica drops its temporary tables there."""
+    return [
+        event
+        for event in events
+        if event[4] == FORMAT_DESCRIPTION and any(event[CREATED_OFFSET : CREATED_OFFSET + 4])
+    ]

@@ -1,0 +1,53 @@
+"""What is in a store, looked at from outside: through its reader, or as files with a hash."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocol.gtid import BinlogState, SlavePosition
+from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
+from tests.kit import rundir
+
+
+@contextlib.contextmanager
+def opened(directory: Path) -> Iterator[IbbEngine]:
+    """A copy of the store: opening one recovers it, and the test's own is to stay as it is."""
+    copy = rundir.new_dir("store") / "copy"
+    shutil.copytree(directory, copy)
+    engine = IbbEngine(OsDisk(copy))
+    try:
+        yield engine
+    finally:
+        engine.close()
+        shutil.rmtree(copy.parent)
+
+
+def payloads(directory: Path) -> list[bytes]:
+    """Groups and start markers, in order."""
+    found: list[bytes] = []
+    with opened(directory) as engine:
+        at = engine.find_start(SlavePosition()).position
+        while at < engine.durable_end:
+            batch = engine.read(at)
+            found += batch.groups
+            at = batch.end
+    return found
+
+
+def binlog_state(directory: Path) -> BinlogState:
+    with opened(directory) as engine:
+        return engine.binlog_state()
+
+
+def hashes(directory: Path) -> dict[str, str]:
+    """SHA-256 of each file."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
