@@ -12,7 +12,8 @@ import pytest
 
 from tests.kit import containers
 from tests.kit.install import Install, homes
-from tests.kit.mariadb import LocalMariaDB, MariaDB
+from tests.kit.local import LocalMariaDB
+from tests.kit.mariadb import MariaDB
 
 VERSIONS = ("10.11", "11.8")
 KINDS = ("local", "docker", "official")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
-import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pymysql
 import pymysql.cursors
 
-from tests.kit import ports, process, rundir
-from tests.kit.install import LAYOUT, Install
+from tests.kit import ports, rundir
+from tests.kit.install import LAYOUT
 
 Row = dict[str, Any]
 
@@ -368,74 +365,3 @@ def _errors(status: Row) -> str:
         f" {status[f'Last_{thread}_Error']}".rstrip()
         for thread in ("IO", "SQL")
     )
-
-
-class LocalMariaDB(MariaDB):
-    """mariadbd as a child of the test process."""
-
-    def __init__(
-        self, install: Install, name: str, server_id: int | None = None, flags: Sequence[str] = ()
-    ) -> None:
-        super().__init__(name, server_id, flags)
-        self.install = install
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def datadir(self) -> Path:
-        return self.dir / "data"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def _start(self) -> None:
-        assert not self.alive(), f"{self} runs already"
-        if not self.datadir.exists():
-            shutil.copytree(self.install.template(), self.datadir)
-        argv = [
-            *self.install.mariadbd,
-            f"--datadir={self.datadir}",
-            f"--socket={self.dir / 'socket'}",
-            f"--pid-file={self.dir / 'pid'}",
-            *self._arguments(),
-        ]
-        self._process = process.spawn(argv, self.dir / "error.log")
-
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def log(self) -> str:
-        return process.read_log(self.dir / "error.log")
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def run(self, program: str, *arguments: str) -> str:
-        argv = [*self.install.program(program), *arguments]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        output = done.stdout + done.stderr
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, argv, output)
-        return output
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._signal(number)
-            self._process.wait(30)
-
-    def _discard(self) -> None:
-        self.kill()
