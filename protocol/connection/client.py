@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
 from protocol.connection.commands import BinlogDump, Ping, Query, Quit, RegisterSlave
@@ -146,8 +146,7 @@ class ResultReceived:
     rows: list[list[str | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class EventReceived:
+class EventReceived(NamedTuple):
     """One replication event as sent (with its checksum, if any), without the status byte."""
 
     event: bytes
@@ -283,11 +282,12 @@ class ClientConnection:
 
     def _receive(self, payload: bytes) -> ClientEvent | None:
         """One packet by the state; None inside a result set."""
-        if not payload and self.state is not ClientState.ROWS:
+        state = self._machine.state
+        if not payload and state is not _S.ROWS:
             raise ProtocolError("empty packet")
-        match self.state:
-            case ClientState.STREAMING:
-                return self._stream_packet(payload)
+        if state is _S.STREAMING:
+            return self._stream_packet(payload)
+        match state:
             case ClientState.CONNECTED:
                 return self._greeting_packet(payload)
             case ClientState.LOGGING_IN:

@@ -21,14 +21,16 @@ class IllegalTransition(Exception):
 class Machine(Generic[StateT, EventT]):
     """Follows one transition table."""
 
-    __slots__ = ("_table", "state")
+    __slots__ = ("_steps", "_table", "state")
 
     def __init__(self, table: Mapping[StateT, Mapping[EventT, StateT]], start: StateT) -> None:
         self._table = table
         self.state = start
+        # The row of the state: looking a state up by its hash costs more than all the rest.
+        self._steps = table[start]
 
     def allows(self, event: EventT) -> bool:
-        return event in self._table[self.state]
+        return event in self._steps
 
     def require(self, event: EventT) -> None:
         """Raises `IllegalTransition` when the state does not allow `event`."""
@@ -38,8 +40,9 @@ class Machine(Generic[StateT, EventT]):
     def advance(self, event: EventT) -> None:
         """Raises `IllegalTransition` and stays when the state does not allow `event`."""
         self.require(event)
-        self.state = self._table[self.state][event]
+        self.state = self._steps[event]
+        self._steps = self._table[self.state]
 
     @property
     def is_terminal(self) -> bool:
-        return not self._table[self.state]
+        return not self._steps

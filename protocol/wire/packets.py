@@ -15,12 +15,17 @@ A payload of 0xFFFFFF bytes or more continues in the next packet; the last one i
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 from protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError
 from protocol.limits import PACKET_PAYLOAD_MAX
 
 PACKET_HEADER_SIZE: Final = 4
+
+# Length and sequence number together, the latter on top.
+_HEADER: Final = struct.Struct("<I")
+assert _HEADER.size == PACKET_HEADER_SIZE
 
 # Consumed bytes at the front of the buffer are dropped when they are this many and at least half
 # of it: each byte is then moved at most once on average.
@@ -86,12 +91,15 @@ class PacketReader:
             seq = buffer[start - 1]
             payload = bytes(memoryview(buffer)[start:end])
             self._offset = end
-            self._compact()
+            if end == len(buffer) or end >= _COMPACT_BYTES:
+                self._compact()
             if self._parts:
                 self._check_continuation(seq)
-            if length < PACKET_PAYLOAD_MAX:
-                return self._finish(seq, payload)
-            if not self._parts:
+                if length < PACKET_PAYLOAD_MAX:
+                    return self._finish(seq, payload)
+            elif length < PACKET_PAYLOAD_MAX:
+                return Packet(seq, payload, (seq + 1) & 0xFF)
+            else:
                 self._seq = seq
             self._parts.append(payload)
             self._parts_bytes += length
@@ -105,8 +113,8 @@ class PacketReader:
 
     def _payload_length(self) -> int:
         """The length in the header at the offset, checked together with the parts before."""
-        offset = self._offset
-        length = int.from_bytes(self._buffer[offset : offset + 3], "little")
+        word: int = _HEADER.unpack_from(self._buffer, self._offset)[0]
+        length = word & PACKET_PAYLOAD_MAX
         if self._parts_bytes + length > self.payload_bytes_max:
             raise PacketTooLarge(self._parts_bytes + length, self.payload_bytes_max)
         return length
@@ -120,8 +128,6 @@ class PacketReader:
             )
 
     def _finish(self, seq: int, payload: bytes) -> Packet:
-        if not self._parts:
-            return Packet(seq, payload, (seq + 1) & 0xFF)
         self._parts.append(payload)
         packet = Packet(self._seq, b"".join(self._parts), (seq + 1) & 0xFF)
         self._parts.clear()

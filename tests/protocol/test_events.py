@@ -32,7 +32,7 @@ from protocol.events.header import with_end_position_zero
 from protocol.events.query import query_ends_group
 from protocol.gtid import Gtid
 
-from .conversation import all_streams, binlog_events, binlog_names, checksum_algorithm
+from .conversation import BINLOGS, all_streams, binlog_events, binlog_names, checksum_algorithm
 
 BUILDERS: dict[EventType, type[Any]] = {
     EventType.QUERY: QueryEvent,
@@ -248,6 +248,16 @@ def test_format_description_for_the_store() -> None:
             description.server_version,
         )
         assert (again.checksum_algorithm, again.end_position, again.flags) == (0, 0, 0)
+
+
+def test_stored_start_marker_of_a_real_store() -> None:
+    """The bytes that MariaDB's own reader took from an .ibb file."""
+    event = (BINLOGS / "start-marker-118.event").read_bytes()
+    verify_checksum(event)
+    description = FormatDescription.parse(event)
+    assert description.created
+    assert description.for_store() == description
+    assert description.build() == event
 
 
 def test_artificial_format_description() -> None:
