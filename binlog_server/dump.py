@@ -1,8 +1,9 @@
 """One dump: from a replica's position to the tail of the store, for as long as the replica stays.
 
 The stream is that of a MariaDB 12.3 master with an engine binlog: one artificial format description, then events
-without checksums and positions; no ROTATE, no files. Everything that can be refused is refused before the first
-event, because a replica that has got an event reconnects at once when the connection then fails.
+without checksums and positions. Unlike there, a ROTATE comes first, to a file that never ends. Everything that can be
+refused is refused before the first event, because a replica that has got an event reconnects at once when the
+connection then fails.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from protocol.errors import EngineBinlogNeedsGtid, MasterFatalError, ProtocolErr
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid_list import GtidList, GtidListFlags
 from protocol.events.heartbeat import HeartbeatEvent
+from protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
 from protocol.gtid import BinlogState, SlavePosition
 from protocol.stored_group import group_gtid
 from protocol.wire.event_frames import EventFrames
@@ -35,6 +37,12 @@ log = logging.getLogger(__name__)
 GTID_CAPABILITY = 4  # @mariadb_slave_capability of a replica that understands GTID events
 SEQUENCES = 256  # the sequence number of packets is one byte
 _NS = 1_000_000_000
+
+# What replicas call the file they read. There must be a name, with a dot in it: the parallel appliers of 10.11.19 and
+# 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a heartbeat for another
+# file than theirs. It is always the same: a replica whose connection broke inside a group goes on with that group only
+# if the name is what it was.
+STREAM_NAME = "binlog.000001"
 
 UserVariables = Mapping[str, str | int | None]
 
@@ -132,6 +140,8 @@ class Dump:
         self._format_version = format_version
         self._server_id = server_id
         self._last_sent = 0.0
+        # As the replica counts, or beyond: it adds up events, and stops on a heartbeat that lies before its sum.
+        self._replica_position = FIRST_EVENT_POSITION
 
     async def run(self) -> None:
         """Stream. Errors that the replica should know of are sent to it; the machine is closed afterwards."""
@@ -155,6 +165,7 @@ class Dump:
             until_before_gtids=request.until_before_gtids,
             binlog_state=self._engine.binlog_state(),
         )
+        self._send(RotateEvent.fake(STREAM_NAME, self._server_id).build())
         description = FormatDescription.artificial(self._format_version, self._server_id)
         self._send(description.build())
         cursor = start.position
@@ -230,12 +241,14 @@ class Dump:
     def _heartbeat_if_due(self) -> None:
         due = self._heartbeat_due()
         if due is not None and time.monotonic() >= due:
-            self._send(HeartbeatEvent(*self._engine.status(), self._server_id).build())
+            heartbeat = HeartbeatEvent(STREAM_NAME, self._replica_position, self._server_id)
+            self._send(heartbeat.build())
 
     def _send_frames(self, frames: EventFrames) -> None:
         if frames.packets:
             sequence = self._machine.dump_sequence
             self._sink.write(frames.at_sequence(sequence))
+            self._replica_position += len(frames.data)
             self._machine.dump_sequence = (sequence + frames.packets) % SEQUENCES
             self._connection.state = "Sending binlog event to slave"
             self._last_sent = time.monotonic()
@@ -245,6 +258,7 @@ class Dump:
 
     def _send(self, event: bytes) -> None:
         self._sink.write(self._machine.dump_event(event))
+        self._replica_position += len(event)
         self._last_sent = time.monotonic()
 
     def _refuse(self, error: ServerError) -> None:

@@ -8,15 +8,11 @@ to a socket.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from protocol.stored_group import without_skipped
 from protocol.wire.event_frames import EventFrames, event_frames
 from storage.engine import BinlogEngine, GroupBatch, Position
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +53,15 @@ class FrameCache:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._made: dict[tuple[Position, FrameStyle], FramedBatch] = {}
-        self._being_made: dict[tuple[Position, FrameStyle], asyncio.Future[FramedBatch]] = {}
+        self._being_made: dict[tuple[Position, FrameStyle], asyncio.Task[FramedBatch]] = {}
         self.hits = 0
         self.misses = 0
 
     async def groups(self, start: Position) -> GroupBatch:
         """The groups themselves, for a replica that does not get all of them."""
-        return await self._off_loop(start, lambda: self._engine.read(start))
+        if self._engine.is_recent(start):
+            return self._engine.read(start)
+        return await asyncio.to_thread(self._engine.read, start)
 
     async def frames(self, start: Position, style: FrameStyle) -> FramedBatch:
         """The frames from `start`; `end` equals `start` at the durable end."""
@@ -73,43 +71,34 @@ class FrameCache:
             self._made[key] = batch  # to the young end
             self.hits += 1
             return batch
-        pending = self._being_made.get(key)
-        if pending is not None:
+        making = self._being_made.get(key)
+        if making is not None:
             self.hits += 1
-            return await asyncio.shield(pending)
-        self.misses += 1
-        future = self._being_made[key] = asyncio.get_running_loop().create_future()
-        try:
-            batch = await self._off_loop(start, lambda: self._make(start, style))
-        except BaseException as error:
-            # Whoever waits for the same place meets the same error; a cancelled maker is no error of theirs.
-            if isinstance(error, asyncio.CancelledError):
-                future.cancel()
-            else:
-                future.set_exception(error)
-                future.exception()
-            raise
         else:
-            future.set_result(batch)
+            self.misses += 1
+            if self._engine.is_recent(start):  # in memory: done at once
+                return self._keep(key, self._make(start, style))
+            # A task of its own: the replica that asked first may go away while others wait.
+            making = asyncio.get_running_loop().create_task(self._make_in_thread(key))
+            self._being_made[key] = making
+        return await asyncio.shield(making)
+
+    async def _make_in_thread(self, key: tuple[Position, FrameStyle]) -> FramedBatch:
+        try:
+            return self._keep(key, await asyncio.to_thread(self._make, *key))
         finally:
             del self._being_made[key]
-        if batch.end != start:
-            self._keep(key, batch)
-        return batch
 
     def _make(self, start: Position, style: FrameStyle) -> FramedBatch:
         batch = self._engine.read(start)
         return FramedBatch(batch.end, style.frames(batch.groups))
 
-    async def _off_loop(self, start: Position, work: Callable[[], T]) -> T:
-        """Do what may wait for a disk in a thread; the tail is in memory and done at once."""
-        if self._engine.is_recent(start):
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(None, work)
-
-    def _keep(self, key: tuple[Position, FrameStyle], batch: FramedBatch) -> None:
+    def _keep(self, key: tuple[Position, FrameStyle], batch: FramedBatch) -> FramedBatch:
+        if batch.end == key[0]:
+            return batch  # the durable end: there will be more here
         self._made[key] = batch
         self._bytes += len(batch.frames.data)
         while self._bytes > self._bytes_max and len(self._made) > 1:
             oldest = next(iter(self._made))
             self._bytes -= len(self._made.pop(oldest).frames.data)
+        return batch
