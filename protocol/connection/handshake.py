@@ -162,7 +162,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """What a client logs in with. Texts that are not UTF-8 survive as surrogate escapes."""
+    """What a client logs in with. Texts that are not UTF-8 survive as surrogate escapes.
+
+    `capabilities` is what the client wrote: only what was offered as well is in force.
+    """
 
     user: str
     auth_response: bytes = b""
@@ -217,8 +220,6 @@ class LoginRequest:
             raise ProtocolError("login request of the protocol before 4.1")
         if capabilities & Capability.SSL:
             raise ProtocolError("login request asks for TLS, which was not offered")
-        if capabilities & Capability.COMPRESS:
-            raise ProtocolError("login request asks for compression, which was not offered")
         user = _decoded(cursor.nul_terminated())
         if capabilities & Capability.PLUGIN_AUTH_LENENC_DATA:
             auth_response = cursor.lenenc_bytes()

@@ -130,7 +130,7 @@ def test_login_round_trip(login: LoginRequest) -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         bytes.fromhex("05aa3880") + bytes(28),
         bytes.fromhex("05a23880") + bytes(28) + b"user-without-end",
-        bytes.fromhex("25a23880") + bytes(28) + b"u\0\0p\0\0",
+        bytes.fromhex("05aa3880") + bytes(28) + b"u\0\0p\0\0",
         bytes.fromhex("05a23880") + bytes(28) + b"u\0\xfe\xff\xff\xff\xff\xff\xff\xff\xffx",
     ],
 )
