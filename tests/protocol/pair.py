@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from protocol.connection.client import (
-    AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
     GreetingReceived,
@@ -45,6 +44,3 @@ class ConnectionPair:
         login = self.to_server(self.client.login())
         assert isinstance(login, LoginReceived)
         assert self.to_client(self.server.accept_login()) == [LoggedIn()]
-
-
-__all__ = ["AuthSwitchReceived", "ConnectionPair", "SALT"]
