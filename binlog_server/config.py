@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from protocol.limits import GROUP_BYTES_MAX
 from storage.binlog.options import (
     FILE_BYTES_MAX,
     PAGE_CACHE_BYTES_DEFAULT,
@@ -77,6 +78,7 @@ class Config:
     connect_timeout: int = 10
     net_write_timeout: int = 60
     slave_net_timeout: int = 60
+    max_event_group_size: int = GROUP_BYTES_MAX
     report_host: str = ""
     log_level: str = "INFO"
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -90,6 +92,7 @@ class Config:
             ("connect_timeout", 1, 3600),
             ("net_write_timeout", 1, 31536000),
             ("slave_net_timeout", 1, 31536000),
+            ("max_event_group_size", 1 << 20, 1 << 40),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from binlog_server.cli import demo, serve, user
-from binlog_server.config import SERVER_VERSION, ConfigError
+from binlog_server.config import ConfigError
 from storage.errors import StorageError
 
 EXIT_USAGE = 2
@@ -19,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
     )
-    parser.add_argument("--version", action="version", version=f"binlog-server {SERVER_VERSION}")
+    parser.add_argument(
+        "--version", action="version", version=f"binlog-server {version('binlog-server')}"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (serve, user, demo):
         command.add_to(commands)

@@ -105,7 +105,12 @@ class Follower:
             )
             await link.start_dump(handshake)
             log.info("following %s (%s) from '%s'", self._name, version, position)
-            await self._store_stream(link, EventGroupAssembler(handshake.checksum_algorithm))
+            assembler = EventGroupAssembler(
+                handshake.checksum_algorithm,
+                group_bytes_max=self._config.max_event_group_size,
+                limit_option="max_event_group_size",
+            )
+            await self._store_stream(link, assembler)
         finally:
             link.close()
 
