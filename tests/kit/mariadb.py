@@ -187,6 +187,7 @@ class MariaDB(ABC):
             "password": "",
             "autocommit": True,
             "connect_timeout": 5,
+            "ssl_disabled": True,  # pymysql loads all certificates of the machine otherwise: 40 ms
             "cursorclass": pymysql.cursors.DictCursor,
         }
         connection = pymysql.connect(**{**defaults, **options})
