@@ -106,14 +106,24 @@ def walk(
             that is what makes a walk over damaged files end.
         read_node: reads and checks the record at a place.
 
-    Raises `CorruptBinlog` for a reference that points forward, or nowhere.
+    Raises `CorruptBinlog` for a reference that points forward, or nowhere, or to a node that is not the next one.
     """
-    # (place, holder, may follow the prior link) is still to be read; bytes are ready to go out.
-    stack: list[tuple[Position, Position, bool] | bytes] = [(last, before, True)]
+    # (place, holder, may follow the prior link) is still to be read; (place, node) is ready to go out.
+    stack: list[tuple[Position, Position, bool] | tuple[Position, OobNode]] = [(last, before, True)]
+    count = 0
+    latest = NULL
     while stack:
         todo = stack.pop()
-        if isinstance(todo, bytes):
-            yield todo
+        if len(todo) == 2:
+            place, node = todo
+            # True of every sound forest; and shared children cannot multiply: 60 nodes can ask for 2**60 visits.
+            if node.number != count or place <= latest:
+                raise CorruptBinlog(
+                    *place, f"out-of-band node {node.number} where node {count} should be"
+                )
+            count += 1
+            latest = place
+            yield node.data
             continue
         place, holder, leftmost = todo
         if place >= holder or place == NULL:
@@ -122,7 +132,7 @@ def walk(
                 f"out-of-band reference to ({place.file_no}, {place.offset}) does not point back",
             )
         node = read_node(place)
-        stack.append(node.data)
+        stack.append((place, node))
         if node.left != NULL:
             stack.append((node.right, place, False))
             stack.append((node.left, place, leftmost))
