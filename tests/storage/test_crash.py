@@ -4,8 +4,8 @@ Three ways to go down, and what each may take:
 
     kill    the process dies, the kernel keeps what was written        nothing durable
     cut     power cut; nothing that was not synced reached the disk    nothing durable
-    torn    power cut; unsynced writes kept, dropped or cut short      until there is a redo log: the last page that
-            as a random source says                                    was being written again, with what was durable in it
+    torn    power cut; unsynced writes kept, dropped or cut short      until there is a redo log: the last page, which
+            as a random source says                                    was being written again, with all that is in it
 
 After each of them the store opens, holds a prefix of what was appended, its state is that of the prefix, and it takes
 more. Run the same histories again with BINLOG_TEST_SEED, which the head of the report prints.

@@ -16,6 +16,7 @@ from storage.ibb import commit, gtid_state
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
+from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
 
 ALL = [pytest.param(v, id=v["name"]) for v in vectors.sets()]
@@ -53,7 +54,9 @@ def test_gtids_and_node_counts(vector: dict[str, Any]) -> None:
             assert [entry.nodes for entry in lists] == expected.nodes
 
 
-@pytest.mark.parametrize("vector", [p for p in ALL if "states" in p.values[0]])
+@pytest.mark.parametrize(
+    "vector", [pytest.param(v, id=v["name"]) for v in vectors.sets() if "states" in v]
+)
 def test_states(vector: dict[str, Any]) -> None:
     pages = PageStore(vectors.unpack(vector), 64)
     for file_no, page_no, xa_ref, count, expected in vector["states"]:
@@ -91,7 +94,7 @@ def test_headers(vector: dict[str, Any]) -> None:
 
 def test_container_vector() -> None:
     """The one of spec section 18, whose payloads are no events."""
-    disk = vectors.MemoryDisk()
+    disk = MemoryDisk()
     data = (vectors.DATA / "ibb-vector-000000.ibb").read_bytes()
     assert vectors.sha(data) == "4c2c404d12693eeecdf4732875b3eef5bb3d533482f9766044d3c0f6ca1dd7b6"
     vectors.write_file(disk, "binlog-000000.ibb", data)
