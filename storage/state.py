@@ -66,7 +66,10 @@ class StateStore:
                 f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a copy, or move "
                 "it away: users and the server uuid are then made anew, the binlog is not touched"
             )
-        values = json.loads(body)
+        try:
+            values = json.loads(body)
+        except ValueError:
+            values = None
         if not isinstance(values, dict):
             raise StorageError(f"{STATE_NAME} does not hold an object")
         return values
