@@ -1,0 +1,128 @@
+"""One thread appends and syncs, three read, on a real disk with tiny files: nobody sees a torn group."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+from protocol.gtid import Gtid, SlavePosition
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
+from tests.storage.groups import group, gtid_event, history, state_after, wanted
+
+TINY = StoreOptions(4 * 16384, 2 * 16384, page_cache_bytes=1 << 20)
+DEADLINE = 20.0
+
+
+class Follower(threading.Thread):
+    """Reads from the start, then follows; sometimes lets go and comes back by its position."""
+
+    def __init__(
+        self, engine: IbbEngine, expected: list[bytes], seed: int, deadline: float
+    ) -> None:
+        super().__init__(name=f"follower {seed}")
+        self._engine = engine
+        self._expected = expected
+        self._rng = random.Random(seed)
+        self._deadline = deadline
+        self._woken = threading.Event()
+        self.count = 0
+        self.failure: str | None = None
+
+    def run(self) -> None:
+        stop = self._engine.subscribe(self._woken.set)
+        try:
+            self._follow()
+        except Exception as error:  # noqa: BLE001 - told by the test, which looks at `failure`
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            stop()
+
+    def _follow(self) -> None:
+        place = self._engine.find_start(SlavePosition()).position
+        while self.count < len(self._expected):
+            if time.monotonic() > self._deadline:
+                self.failure = f"only {self.count} of {len(self._expected)} groups in time"
+                return
+            self._woken.clear()
+            batch = self._engine.read(place)
+            for payload in batch.groups:
+                if payload != self._expected[self.count]:
+                    self.failure = f"group {self.count} is not what was appended"
+                    return
+                self.count += 1
+            place = batch.end
+            if not batch.groups:
+                self._woken.wait(0.2)
+
+
+def test_readers_beside_a_writer(tmp_path: Path, rng: random.Random) -> None:
+    # The first group is of another kind than markers, so that a search from nothing finds the beginning.
+    groups = [group(Gtid(0, 1, 1)), *history(rng, 1200, size_max=50_000, domains=3)]
+    engine = IbbEngine(OsDisk(tmp_path), TINY)
+    deadline = time.monotonic() + DEADLINE
+    readers = [Follower(engine, [p for p, _ in groups], seed, deadline) for seed in range(3)]
+    for reader in readers:
+        reader.start()
+    for number, (payload, gtid) in enumerate(groups):
+        if gtid is not None and number % 50 == 7:
+            spilled = engine.begin()
+            at = len(gtid_event(gtid))
+            while at < len(payload):
+                spilled.spill(payload[at : at + 777])
+                at += 777
+            spilled.commit(payload[: len(gtid_event(gtid))], gtid)
+        else:
+            engine.append(payload, gtid)
+        if rng.random() < 0.1:
+            engine.sync()
+    engine.sync()
+    for reader in readers:
+        reader.join(DEADLINE)
+    assert [reader.failure for reader in readers] == [None] * 3
+    assert [reader.count for reader in readers] == [len(groups)] * 3
+    engine.close()
+
+
+def test_searching_beside_a_writer(tmp_path: Path, rng: random.Random) -> None:
+    groups = [group(Gtid(0, 1, seq_no), rng.randrange(60, 6000)) for seq_no in range(1, 1500)]
+    engine = IbbEngine(OsDisk(tmp_path), TINY)
+    engine.append(*groups[0])
+    engine.sync()
+    failures: list[str] = []
+    done = threading.Event()
+
+    def search(seed: int) -> None:
+        mine = random.Random(seed)
+        while not done.is_set():
+            durable = engine.durable_end
+            seq_no = mine.randrange(1, len(groups))
+            at = SlavePosition([Gtid(0, 1, seq_no)])
+            try:
+                start = engine.find_start(at)
+                batch = engine.read(start.position)
+            except Exception as error:  # noqa: BLE001 - told by the test
+                failures.append(f"{seq_no}: {type(error).__name__}: {error}")
+                return
+            expected = [p for p, _ in groups[seq_no:]]
+            found = list(wanted(batch.groups, at, start.state))
+            if found != expected[: len(found)]:
+                failures.append(f"{seq_no}: wrong groups from {start.position}, durable {durable}")
+
+    threads = [threading.Thread(target=search, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for payload, gtid in groups[1:]:
+        engine.append(payload, gtid)
+        if rng.random() < 0.05:
+            engine.sync()
+    engine.sync()
+    done.set()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert failures == []
+    assert engine.binlog_state() == state_after(groups)
+    engine.close()
