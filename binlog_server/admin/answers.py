@@ -25,9 +25,11 @@ from binlog_server.admin.statements import (
     UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.variables import BOOLEANS, SESSION_SETTABLE, like_matches
+from binlog_server.admin.variables import BOOLEANS, RANGES, SESSION_SETTABLE, like_matches
 from protocol.errors import (
     EngineBinlogUnavailable,
+    PacketTooBig,
+    PrivilegeRequired,
     ReadOnlyVariable,
     SqlSyntaxError,
     UnknownSystemVariable,
@@ -35,7 +37,9 @@ from protocol.errors import (
 )
 from protocol.wire.results import Column, Value
 
+_U64_DIGITS = 20
 USER_VARIABLES_MAX = 256  # a replica sets about ten
+ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
 
 
 class ServerView(Protocol):
@@ -94,11 +98,12 @@ class SqlSession:
             case SetVariables(assignments):
                 # All values are found before the first is set: a statement that fails sets nothing.
                 values = [self._assigned(assignment) for assignment in assignments]
+                self._check_room(assignments)
                 for assignment, value in zip(assignments, values, strict=True):
                     self._assign(assignment, value)
                 return None
-            case ShowVariables(status, name_filter):
-                return self._show_variables(status, name_filter)
+            case ShowVariables() as shown:
+                return self._show_variables(shown)
             case Kill(connection_id, query_only):
                 if not query_only:  # nothing here runs long enough to be interrupted alone
                     self.server.kill(connection_id)
@@ -110,9 +115,12 @@ class SqlSession:
 
     def _select(self, statement: Select) -> ResultSet:
         values = [self._value(item.expression) for item in statement.items]
+        if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
+            raise PacketTooBig
+        labels = [_printable(item.label) for item in statement.items]
         columns = [
-            Column.bigint(item.label) if isinstance(value, int) else Column.text(item.label)
-            for item, value in zip(statement.items, values, strict=True)
+            Column.bigint(label) if isinstance(value, int) else Column.text(label)
+            for label, value in zip(labels, values, strict=True)
         ]
         return ResultSet(columns, [] if statement.limit == 0 else [values])
 
@@ -165,15 +173,17 @@ class SqlSession:
             name = target.name
             if name not in SESSION_SETTABLE and name not in self.server.global_variables():
                 raise UnknownSystemVariable(target.name)
-            if target.scope is VariableScope.GLOBAL or target.name not in SESSION_SETTABLE:
-                raise ReadOnlyVariable(target.name)
-            if isinstance(value, Default):
-                return None
-        elif target.name not in self.user_variables and (
-            len(self.user_variables) >= USER_VARIABLES_MAX
-        ):
-            raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
+            if name not in SESSION_SETTABLE:
+                raise ReadOnlyVariable(name)
+            if target.scope is VariableScope.GLOBAL:
+                raise PrivilegeRequired("SUPER")
+            return None if isinstance(value, Default) else _as_shown(self._value(value), name)
         return self._value(value)
+
+    def _check_room(self, assignments: Sequence[Assignment]) -> None:
+        names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
+        if len(names | self.user_variables.keys()) > USER_VARIABLES_MAX:
+            raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
 
     def _assign(self, assignment: Assignment, value: str | int | None) -> None:
         target = assignment.target
@@ -182,15 +192,18 @@ class SqlSession:
         elif value is None:
             self.variables.pop(target.name, None)
         else:
-            self.variables[target.name] = _as_shown(value, target.name)
+            self.variables[target.name] = str(value)
 
     # SHOW
 
-    def _show_variables(self, status: bool, name_filter: NameFilter) -> ResultSet:
-        if status:
+    def _show_variables(self, statement: ShowVariables) -> ResultSet:
+        name_filter = statement.filter
+        if statement.status:
             shown = dict(self.server.status_variables())
         else:
-            shown = {**self.server.global_variables(), **self.variables}
+            shown = dict(self.server.global_variables())
+            if statement.scope is not VariableScope.GLOBAL:
+                shown |= self.variables
         rows: list[Sequence[Value]] = [
             (name, value) for name, value in sorted(shown.items()) if _wanted(name, name_filter)
         ]
@@ -207,10 +220,24 @@ def _as_number(value: str, name: str) -> str | int:
     """As SELECT @@name gives it: numbers and booleans are integers."""
     if name in BOOLEANS:
         return int(value == "ON")
-    return int(value) if value.isdecimal() else value
+    return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value
 
 
-def _as_shown(value: str | int, name: str) -> str:
+def _printable(label: str) -> str:
+    """A column name; bytes in the statement that were not UTF-8 become question marks."""
+    return label.encode("utf-8", "replace").decode()
+
+
+def _as_shown(value: str | int | None, name: str) -> str:
+    """As SHOW VARIABLES prints it. Raises `WrongVariableValue`."""
+    if value is None:
+        raise WrongVariableValue(name, "NULL")
+    if name in RANGES:
+        digits = str(value).removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _U64_DIGITS):
+            raise WrongVariableValue(name, str(value))
+        low, high = RANGES[name]
+        return str(min(max(low, int(value)), high))
     if name in BOOLEANS:
         on = str(value).upper()
         if on not in ("0", "1", "ON", "OFF"):

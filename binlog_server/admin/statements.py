@@ -82,6 +82,7 @@ class ShowVariables:
 
     status: bool
     filter: NameFilter
+    scope: Scope = Scope.DEFAULT
 
 
 class Show(Enum):

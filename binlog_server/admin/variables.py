@@ -34,6 +34,7 @@ CONSTANTS: Mapping[str, str] = {
     "log_slave_updates": "ON",
     "lower_case_table_names": "0",
     "max_allowed_packet": "16777216",
+    "max_statement_time": "0.000000",
     "net_read_timeout": "30",
     "performance_schema": "OFF",
     "read_only": "ON",
@@ -66,6 +67,14 @@ SESSION_SETTABLE = frozenset(
     }
 )
 
+# Settable numbers, and what MariaDB cuts them to.
+RANGES: Mapping[str, tuple[int, int]] = {
+    "interactive_timeout": (1, 31536000),
+    "net_read_timeout": (1, 31536000),
+    "net_write_timeout": (1, 31536000),
+    "wait_timeout": (1, 31536000),
+}
+
 # Shown as 1 and 0 by SELECT and as ON and OFF by SHOW.
 BOOLEANS = frozenset(
     {
@@ -80,17 +89,36 @@ BOOLEANS = frozenset(
     }
 )
 
+_LIKE_PART = re.compile(r"\\(.)|.", re.DOTALL)
+# No character lowers to these: they are longer than one.
+_ANY_TEXT = "any text"
+_ANY_CHARACTER = "any character"
+_WILD = {"%": _ANY_TEXT, "_": _ANY_CHARACTER}
+
 
 def like_matches(pattern: str, name: str) -> bool:
-    """SQL LIKE without case: % any text, _ any character, backslash takes the next as it is."""
-    out = []
-    at = 0
-    while at < len(pattern):
-        character = pattern[at]
-        if character == "\\" and at + 1 < len(pattern):
+    """SQL LIKE without case: % any text, _ any character, backslash takes the next as it is.
+
+    In time pattern times name, whatever the pattern: after a mismatch only the last % takes one character more.
+    """
+    wanted = [
+        (match[1] or match[0]).lower() if match[1] or match[0] not in _WILD else _WILD[match[0]]
+        for match in _LIKE_PART.finditer(pattern)
+    ]
+    text = name.lower()
+    at = in_text = 0
+    last_any = resume = -1
+    while in_text < len(text):
+        part = wanted[at] if at < len(wanted) else None
+        if part is _ANY_TEXT:
+            last_any, resume = at, in_text
             at += 1
-            out.append(re.escape(pattern[at]))
+        elif part is not None and (part is _ANY_CHARACTER or part == text[in_text]):
+            at += 1
+            in_text += 1
+        elif last_any >= 0:
+            resume += 1
+            at, in_text = last_any + 1, resume
         else:
-            out.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-        at += 1
-    return re.fullmatch("".join(out), name, re.IGNORECASE | re.DOTALL) is not None
+            return False
+    return all(part is _ANY_TEXT for part in wanted[at:])
