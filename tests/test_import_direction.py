@@ -1,0 +1,121 @@
+"""Who may import whom. Read from the source, so that nothing has to be installed or imported.
+
+binlog_server -> storage -> protocol        pipeline -> storage, protocol
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+OURS = ("protocol", "storage", "binlog_server", "pipeline", "benchmarks", "tests")
+
+
+class Rule(NamedTuple):
+    """What one folder may use of ours, and which other modules it may not."""
+
+    ours: frozenset[str]
+    never: frozenset[str]
+
+
+IO = frozenset({"asyncio", "uvloop", "socket", "socketserver", "selectors", "select"})
+WORLD = frozenset(
+    {"os", "time", "random", "logging", "threading", "secrets", "datetime", "pathlib"}
+)
+SPARK = frozenset({"pyspark"})
+
+RULES = {
+    "protocol": Rule(frozenset({"protocol"}), IO | WORLD | SPARK),
+    "storage": Rule(frozenset({"storage", "protocol"}), IO | SPARK),
+    "binlog_server": Rule(frozenset({"binlog_server", "storage", "protocol"}), SPARK | {"struct"}),
+    "pipeline": Rule(frozenset({"pipeline", "storage", "protocol"}), IO | {"struct"}),
+}
+
+
+class Import(NamedTuple):
+    """One imported module, as an absolute dotted name."""
+
+    module: str
+    line: int
+
+
+def imports(source: str, package: str) -> Iterator[Import]:
+    """All imports of a module of `package`, also those inside functions or under `TYPE_CHECKING`, and by name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                yield Import(".".join([*parts, *filter(None, [node.module])]), node.lineno)
+            else:
+                yield Import(node.module or "", node.lineno)
+        elif isinstance(node, ast.Call) and node.args:
+            name = ast.unparse(node.func)
+            first = node.args[0]
+            if name in ("__import__", "importlib.import_module", "import_module") and isinstance(
+                first, ast.Constant
+            ):
+                yield Import(str(first.value), node.lineno)
+
+
+def breaches(root: Path) -> list[str]:
+    """Every import under `root` that the rules forbid, as `file:line: what`."""
+    found = []
+    for folder, rule in RULES.items():
+        for path in sorted((root / folder).rglob("*.py")):
+            shown = path.relative_to(root)
+            package = ".".join(shown.parent.parts)
+            for module, line in imports(path.read_text(encoding="utf-8"), package):
+                top = module.split(".")[0]
+                if (top in OURS and top not in rule.ours) or top in rule.never:
+                    found.append(f"{shown}:{line}: {folder} must not import {module}")
+    return found
+
+
+def test_the_direction_of_imports() -> None:
+    found = breaches(ROOT)
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_there_is_something_to_check() -> None:
+    for folder in RULES:
+        assert any((ROOT / folder).rglob("*.py")), folder
+
+
+PLANTED = {
+    "protocol/wire.py": "import struct\nimport os.path\nfrom storage.disk import Disk\n",
+    "protocol/events/clock.py": "def now():\n    from time import time\n    return time()\n",
+    "storage/ibb/page.py": "from __future__ import annotations\nimport asyncio\nimport threading\n",
+    "storage/up.py": "from binlog_server.dump import Dump\nfrom protocol import gtid\n",
+    "storage/hidden.py": "import importlib\nspark = importlib.import_module('pyspark.sql')\n",
+    "binlog_server/layout.py": "import struct\nimport asyncio\nfrom . import listener\n",
+    "binlog_server/near/far.py": "from ..pipeline import source\nfrom ...pipeline import jobs\n",
+    "binlog_server/test.py": "if True:\n    import tests.kit\n",
+    "pipeline/source.py": "import pyspark\nimport binlog_server.config\nfrom storage import engine\n",
+}
+
+EXPECTED = [
+    "protocol/events/clock.py:2: protocol must not import time",
+    "protocol/wire.py:2: protocol must not import os.path",
+    "protocol/wire.py:3: protocol must not import storage.disk",
+    "storage/hidden.py:2: storage must not import pyspark.sql",
+    "storage/ibb/page.py:2: storage must not import asyncio",
+    "storage/up.py:1: storage must not import binlog_server.dump",
+    "binlog_server/layout.py:1: binlog_server must not import struct",
+    "binlog_server/near/far.py:2: binlog_server must not import pipeline",
+    "binlog_server/test.py:2: binlog_server must not import tests.kit",
+    "pipeline/source.py:2: pipeline must not import binlog_server.config",
+]
+
+
+def test_planted_breaches_are_found(tmp_path: Path) -> None:
+    for name, text in PLANTED.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert breaches(tmp_path) == EXPECTED
