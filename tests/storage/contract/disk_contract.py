@@ -22,11 +22,11 @@ class DiskContract:
 
     def test_create_takes_no_old_file(self, disk: Disk) -> None:
         disk.open("a", create=True).close()
-        with pytest.raises(DiskError, match="cannot create .*a: File exists"):
+        with pytest.raises(DiskError, match=r"cannot create .*a: File exists"):
             disk.open("a", create=True)
 
     def test_open_makes_no_file(self, disk: Disk) -> None:
-        with pytest.raises(DiskError, match="cannot open .*a: No such file"):
+        with pytest.raises(DiskError, match=r"cannot open .*a: No such file"):
             disk.open("a")
         assert disk.names() == []
 
@@ -86,7 +86,7 @@ class DiskContract:
         again = disk.open("b")
         assert content(again) == b"new"
         again.close()
-        with pytest.raises(DiskError, match="cannot rename .*a: No such file"):
+        with pytest.raises(DiskError, match=r"cannot rename .*a: No such file"):
             disk.rename("a", "c")
 
     def test_unlink(self, disk: Disk) -> None:
@@ -96,7 +96,7 @@ class DiskContract:
         assert disk.names() == []
         assert content(file) == b"still here", "open files outlive their names"
         file.close()
-        with pytest.raises(DiskError, match="cannot remove .*a: No such file"):
+        with pytest.raises(DiskError, match=r"cannot remove .*a: No such file"):
             disk.unlink("a")
 
     def test_a_closed_file_is_not_used(self, disk: Disk) -> None:
