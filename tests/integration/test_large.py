@@ -1,0 +1,69 @@
+"""Events larger than a wire packet, groups larger than a file."""
+
+from __future__ import annotations
+
+from tests.integration.load import assert_equal
+from tests.integration.raw_client import all_events
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+
+MIB = 1 << 20
+WIRE_PACKET = 0xFFFFFF
+
+
+def test_row_of_20_mb(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream)
+    replica = make_replica().follow(server)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, a LONGBLOB)",
+        f"INSERT INTO d.t VALUES (1, REPEAT('0123456789', {2 * MIB}))",
+        "INSERT INTO d.t VALUES (2, 'small')",
+    )
+    assert_equal(upstream, replica)
+    # An event whose packet is exactly as long as a wire packet can be is followed by an empty one.
+    over = max(len(event) for event in all_events(server)) - 20 * MIB
+    exact = WIRE_PACKET - 1 - over
+    upstream.script(
+        *(
+            f"INSERT INTO d.t VALUES ({3 + i}, REPEAT('x', {exact + difference}))"
+            for i, difference in enumerate((-1, 0, 1))
+        )
+    )
+    assert_equal(upstream, replica)
+    lengths = {len(event) for event in all_events(server)}
+    assert {WIRE_PACKET - 2, WIRE_PACKET - 1, WIRE_PACKET} <= lengths
+
+
+def test_transaction_of_60_mb_over_several_files(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """It goes to the store in pieces beside its commit record; small groups lie between."""
+    upstream = make_upstream("--innodb-log-file-size=256M")
+    server = binlog_server(upstream=upstream, max_binlog_size=8 * MIB)
+    replica = make_replica("--innodb-log-file-size=256M").follow(server)
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a LONGBLOB)")
+    upstream.script(
+        "BEGIN",
+        *(f"INSERT INTO d.t VALUES ({i}, REPEAT('{i:02}', {MIB}))" for i in range(30)),
+        "COMMIT",
+        "INSERT INTO d.t VALUES (30, 'small')",
+        "BEGIN",
+        "UPDATE d.t SET a = 'short' WHERE id < 3",
+        "ROLLBACK",
+    )
+    assert_equal(upstream, replica)
+    assert len(list(server.directory.glob("binlog-*.ibb"))) > 5
+    server.kill()
+    server.start()
+    late = make_replica(version="11.8").follow(server)
+    upstream.q("INSERT INTO d.t VALUES (31, 'live')")
+    assert_equal(upstream, replica, late)
