@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 GTID_CAPABILITY = 4  # @mariadb_slave_capability of a replica that understands GTID events
 SEQUENCES = 256  # the sequence number of packets is one byte
 _NS = 1_000_000_000
+_HEARTBEAT_NS_MIN = 1_000_000
+_HEARTBEAT_NS_MAX = 4_294_967 * _NS  # as CHANGE MASTER allows
 
 # What replicas call the file they read. There must be a name, with a dot in it: the parallel appliers of 10.11.19 and
 # 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a heartbeat for another
@@ -84,7 +86,7 @@ class DumpRequest:
             until_before_gtids=bool(_integer(variables, "slave_gtid_until_before_gtids")),
             strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
             ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),
-            heartbeat_s=max(0, _integer(variables, "master_heartbeat_period")) / _NS,
+            heartbeat_s=_heartbeat_s(_integer(variables, "master_heartbeat_period")),
             style=FrameStyle(annotate=command.annotate, skip_marked=skip_marked),
             non_block=command.non_block,
         )
@@ -96,6 +98,11 @@ def _integer(variables: UserVariables, name: str) -> int:
         return int(variables.get(name) or 0)
     except ValueError:
         return 0
+
+
+def _heartbeat_s(period_ns: int) -> float:
+    """In seconds; 0 is none. Not below what CHANGE MASTER allows: a nanosecond would leave no time for others."""
+    return min(max(_HEARTBEAT_NS_MIN, period_ns), _HEARTBEAT_NS_MAX) / _NS if period_ns > 0 else 0.0
 
 
 class Sink(Protocol):
