@@ -104,10 +104,7 @@ class ClientSession(asyncio.Protocol):
             self._machine.receive_data(data)
             self._pump()
         except ProtocolError as error:
-            log.warning("closed %s: %s", self._peer, error)
-            if error.answer is not None:
-                self._transport.write(self._machine.last_words(error.answer))
-            self._close()
+            self._give_up(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
@@ -128,8 +125,13 @@ class ClientSession(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
-        if not self._lost:
-            self._transport.resume_reading()
+        if self._lost:
+            return
+        self._transport.resume_reading()
+        try:
+            self._pump()  # what had come before reading was paused
+        except ProtocolError as error:
+            self._give_up(error)
 
     # Sink of a dump
 
@@ -175,7 +177,8 @@ class ClientSession(asyncio.Protocol):
     # The conversation
 
     def _pump(self) -> None:
-        while not self._transport.is_closing():
+        # Short commands can have long answers: who does not read them waits with the commands that came together.
+        while not self._transport.is_closing() and self._writable is None:
             try:
                 event = self._machine.next_event()
             except ServerError as error:
@@ -194,6 +197,12 @@ class ClientSession(asyncio.Protocol):
                     self._log_in(response)
                 case _:
                     self._answer(event)
+
+    def _give_up(self, error: ProtocolError) -> None:
+        log.warning("closed %s: %s", self._peer, error)
+        if error.answer is not None:
+            self._transport.write(self._machine.last_words(error.answer))
+        self._close()
 
     def _log_in(self, response: bytes) -> None:
         host = self._connection.address.rpartition(":")[0]
