@@ -10,23 +10,42 @@ from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.records import PageSource, RecordReader
 
+EVENT_HEADER_BYTES = 19  # with the length of the whole event in bytes 9 to 12
+
 
 def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
     """The bytes of the group of a commit record, piece by piece in order. Raises `CorruptBinlog`."""
-    try:
-        parsed = commit.decode(record.data)
-    except ValueError as error:
-        raise CorruptBinlog(*record.start, str(error), record.data) from None
+    parsed = _decode(record)
     yield parsed.payload
     for reference in parsed.lists:
         yield from oob.walk(reference.last, record.start, lambda place: _read_node(pages, place))
 
 
 def group_payload(pages: PageSource, record: Record) -> bytes:
-    """The whole group in one piece."""
+    """The whole group in one piece. Raises `CorruptBinlog`."""
     if record.data[:1] == b"\0":  # the common case: nothing out of band
-        return record.data[1:]
-    return b"".join(group_pieces(pages, record))
+        first_file = record.start.file_no
+        payload = record.data[1:]
+    else:
+        lists = _decode(record).lists
+        first_file = min(reference.first.file_no for reference in lists)
+        payload = b"".join(group_pieces(pages, record))
+    # If a file was cut short at a page, what goes on in the next file is the rest of something else.
+    if first_file != record.end.file_no and not _splits_into_events(payload):
+        raise CorruptBinlog(
+            *record.start, "the group does not split into events: a part of it is missing", payload
+        )
+    return payload
+
+
+def _splits_into_events(payload: bytes) -> bool:
+    at, size = 0, len(payload)
+    while at + EVENT_HEADER_BYTES <= size:
+        length = int.from_bytes(payload[at + 9 : at + 13], "little")
+        if length < EVENT_HEADER_BYTES:
+            return False
+        at += length
+    return at == size
 
 
 def group_head(pages: PageSource, record: Record) -> bytes:
@@ -37,6 +56,13 @@ def group_head(pages: PageSource, record: Record) -> bytes:
         if len(head) >= HEAD_BYTES:
             break
     return head
+
+
+def _decode(record: Record) -> commit.CommitRecord:
+    try:
+        return commit.decode(record.data)
+    except ValueError as error:
+        raise CorruptBinlog(*record.start, str(error), record.data) from None
 
 
 def _read_node(pages: PageSource, place: Position) -> oob.OobNode:

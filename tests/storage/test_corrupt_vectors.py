@@ -51,7 +51,8 @@ DETECTED = {
     "corrupt_oob_node_is_commit": (16, WRONG_TYPE),
     "corrupt_short_commit": (56, "Short chunk"),
     "corrupt_short_oob": (56, "Short chunk"),
-    "corrupt_trunc_page_mid": (38, CUT),
+    "corrupt_trunc_page_mid": (38, "the file ends behind its header page"),
+    "corrupt_trunc_at_page": (23, "the group does not split into events"),
     "corrupt_trunc_only": (23, CUT),
     "corrupt_trunc_header": (0, "the file ends inside its header page"),
     "corrupt_missing_next": (38, CUT),
@@ -83,7 +84,6 @@ HARMLESS = {
 # name: whole groups that are read, of the 56 of the base
 UNDETECTED = {
     "corrupt_stray_cont_first": 55,  # the first group is taken for the rest of one that began before the file
-    "corrupt_trunc_at_page": 41,  # the next file's continuation is spliced onto a record of this one
 }
 
 
