@@ -74,11 +74,15 @@ class PageStore:
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written."""
         page = self.page(file_no, 0)
-        if page is not None:
-            return FileHeader.parse(page, file_no)
-        if self.file_size(file_no):
-            raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
-        return None
+        size = self.file_size(file_no)
+        if page is None:
+            if size:
+                raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
+            return None
+        header = FileHeader.parse(page, file_no)
+        if header is not None and size is not None and size < 2 * PAGE_SIZE:
+            raise CorruptBinlog(file_no, size, "the file ends behind its header page")
+        return header
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""
