@@ -69,11 +69,14 @@ def simple(count: int, *, first: int = 1, domain: int = 0, size: int = 100) -> l
 def history(
     rng: random.Random, count: int, *, size_max: int, domains: int = 3, servers: int = 2
 ) -> list[Group]:
-    """A mixed history: several domains and servers, sizes from the least to `size_max`, some start markers."""
+    """A mixed history: several domains and servers, sizes from the least to `size_max`, some start markers.
+
+    It begins with no marker, since a search from nothing may jump those that stand before all groups.
+    """
     seq_nos = dict.fromkeys(range(domains), 0)
-    made = []
+    made: list[Group] = []
     for number in range(count):
-        if rng.random() < 0.04:
+        if made and rng.random() < 0.04:
             made.append(marker(number))
             continue
         domain = rng.randrange(domains)

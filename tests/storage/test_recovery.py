@@ -18,6 +18,7 @@ from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
 from tests.storage.groups import (
+    GTID_EVENT_BYTES,
     Group,
     append_all,
     beginning,
@@ -419,8 +420,9 @@ def test_reopening_an_unfinished_spill_does_not_take_its_numbers() -> None:
     disk.kill()
     engine = IbbEngine(disk, SMALL)
     writer = engine.begin()
-    writer.spill(b"y" * 100_000)
+    whole = group(gtid, 100_000).payload
+    writer.spill(whole[GTID_EVENT_BYTES:])
     writer.commit(gtid_event(gtid), gtid)
     engine.sync()
-    assert read_all(engine) == [gtid_event(gtid) + b"y" * 100_000]
+    assert read_all(engine) == [whole]
     engine.close()

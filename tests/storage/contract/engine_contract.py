@@ -9,6 +9,7 @@ To hold a new engine to them, write a `Bench` for it and a class:
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Sequence
@@ -70,6 +71,12 @@ def received(engine: BinlogEngine, at: SlavePosition) -> list[bytes]:
 def expected(groups: Sequence[Group], at: SlavePosition) -> list[bytes]:
     """The same by a plain walk over what was appended."""
     return list(wanted(payloads(groups), at, state_after(())))
+
+
+def pieces_of(data: bytes, count: int) -> list[bytes]:
+    """`data` in that many pieces, of rising size."""
+    cuts = [len(data) * n * n // (count * count) for n in range(count + 1)]
+    return [data[a:b] for a, b in itertools.pairwise(cuts)]
 
 
 def filled(bench: Bench, groups: Sequence[Group]) -> BinlogEngine:
@@ -273,16 +280,16 @@ class EngineContract:
     def test_open_groups_interleave(self, bench: Bench) -> None:
         engine = bench.open()
         one, two = Gtid(0, 1, 1), Gtid(1, 1, 1)
+        large = [group(two, 900), group(one, 150_000)]
+        pieces = [
+            pieces_of(large[1].payload[GTID_EVENT_BYTES:], 12),
+            pieces_of(large[0].payload[GTID_EVENT_BYTES:], 12),
+        ]
         first, second, third = engine.begin(), engine.begin(), engine.begin()
-        parts: dict[Gtid, list[bytes]] = {one: [], two: []}
         for number in range(12):
-            part = filler(3000 + 1700 * number, f"one {number}")
-            first.spill(part)
-            parts[one].append(part)
+            first.spill(pieces[0][number])
             third.spill(filler(2500, f"never {number}"))
-            part = filler(40 + 3 * number, f"two {number}")
-            second.spill(memoryview(part))
-            parts[two].append(part)
+            second.spill(memoryview(pieces[1][number]))
             engine.append(*group(Gtid(2, 1, number + 1), 150))
             if number % 4 == 0:
                 engine.sync()
@@ -291,13 +298,12 @@ class EngineContract:
         third.rollback()
         first.commit(gtid_event(one), one)
         engine.sync()
-        small = [group(Gtid(2, 1, number + 1), 150).payload for number in range(12)]
-        large = [b"".join((gtid_event(g), *parts[g])) for g in (two, one)]
-        assert read_all(engine) == small + large
+        small = [group(Gtid(2, 1, number + 1), 150) for number in range(12)]
+        assert read_all(engine) == payloads(small + large)
         assert engine.binlog_state().last(0) == one
         engine.close()
         again = bench.open()
-        assert read_all(again) == small + large
+        assert read_all(again) == payloads(small + large)
         again.close()
 
     def test_a_group_that_spilled_nothing(self, bench: Bench) -> None:
