@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME [--json] [options]]`: list the benchmarks, or run one.
 
 Standard output has the result alone: a table, or with --json exactly one JSON object. Progress goes
-to standard error. Exit code 2: no such benchmark, or a wrong option.
+to standard error. Exit code 2: no such benchmark, or a wrong option; 1: it could not be measured.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from benchmarks.registry import Benchmark, benchmarks
+from benchmarks.registry import Benchmark, BenchmarkError, benchmarks
 
+FAILED = 1
 USAGE_ERROR = 2
 
 
@@ -39,7 +40,11 @@ def run(benchmark: Benchmark, arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     benchmark.add_arguments(parser)
     options = parser.parse_args(arguments)
-    result = benchmark.run(options)
+    try:
+        result = benchmark.run(options)
+    except BenchmarkError as error:
+        print(f"{benchmark.name}: {error}", file=sys.stderr)
+        return FAILED
     print(json.dumps(result) if options.json else benchmark.table(result))
     return 0
 

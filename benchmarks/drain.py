@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.registry import BenchmarkError
 from protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
@@ -60,7 +61,7 @@ _EOF_PAYLOAD: Final = 0xFE
 _STATUS_BYTES: Final = 1  # in front of each event
 
 
-class DrainError(Exception):
+class DrainError(BenchmarkError):
     """A stream that was refused, broke off, or is not like the others."""
 
 

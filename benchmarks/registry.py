@@ -16,6 +16,10 @@ Result = Mapping[str, Any]
 """Ready for JSON: nested mappings with strings as keys; numbers, strings, lists."""
 
 
+class BenchmarkError(Exception):
+    """It cannot be measured; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """One measurement.
@@ -23,6 +27,7 @@ class Benchmark:
     summary: one line for the list.
     add_arguments: declares its options.
     run: measures; says by `progress` what it is at. Leaves nothing behind, also when it fails.
+        May raise `BenchmarkError`.
     table: its result for a reader.
     """
 

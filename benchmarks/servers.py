@@ -10,6 +10,7 @@ from typing import Final
 
 import pymysql
 
+from benchmarks.registry import BenchmarkError
 from tests.kit.install import Install, homes
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
@@ -20,7 +21,7 @@ _UTIME: Final = 11  # fields of /proc/PID/stat behind the command name, from 0
 _STIME: Final = 12
 
 
-class MissingMariaDB(Exception):
+class MissingMariaDB(BenchmarkError):
     """There is no mariadbd of the wanted version on this machine."""
 
 
@@ -34,14 +35,16 @@ def mariadb_install(version: str) -> Install:
 
 
 def wait_relayed(server: BinlogServer, upstream: MariaDB, timeout: float) -> None:
-    """Until `server` holds all that `upstream` has logged. Raises TimeoutError."""
+    """Until `server` holds all that `upstream` has logged. Raises `BenchmarkError`."""
     wanted = upstream.gtid_binlog_pos
     deadline = time.monotonic() + timeout
     while (there := gtid_binlog_pos(server)) != wanted:
         if not server.alive():
-            raise RuntimeError(f"{server} has ended:\n{server.log()[-3000:]}")
+            raise BenchmarkError(f"{server} has ended:\n{server.log()[-3000:]}")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{server} is at {there!r}, not {wanted!r}:\n{server.log()[-3000:]}")
+            raise BenchmarkError(
+                f"{server} is at {there!r}, not {wanted!r}:\n{server.log()[-3000:]}"
+            )
         time.sleep(POLL_S)
 
 

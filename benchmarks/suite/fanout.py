@@ -12,7 +12,7 @@ import argparse
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -104,8 +104,10 @@ class Subject:
         }
 
 
-def _by_clients(runs: Mapping[int, Any], value: Any, digits: int) -> dict[str, float]:
-    return {str(n): round(value(n), digits) for n in runs}
+def _by_clients(
+    clients: Iterable[int], value: Callable[[int], float], digits: int
+) -> dict[str, float]:
+    return {str(n): round(value(n), digits) for n in clients}
 
 
 def run(options: argparse.Namespace) -> Result:
@@ -128,7 +130,10 @@ def run(options: argparse.Namespace) -> Result:
         relay.stop()
         relay.upstream = None
         relay.start()
-        progress(f"relayed in {relay_s:.1f} s; both are drained")
+        progress(
+            f"relayed in {relay_s:.1f} s; both are drained: "
+            f"ours is process {relay.pid}, mariadbd {mariadb.pid}"
+        )
 
         ours = Subject(relay, relay.pid, groups)
         theirs = Subject(mariadb, mariadb.pid, groups)
@@ -161,7 +166,7 @@ def run(options: argparse.Namespace) -> Result:
         }
 
 
-def _timed(work: Any) -> float:
+def _timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
