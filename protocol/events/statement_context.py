@@ -1,0 +1,129 @@
+"""INTVAR (5), RAND (13), USER_VAR (14): what the statement behind them needs to give the same result again.
+
+INTVAR
+
+======  =====================================================================================
+0       1 LAST_INSERT_ID() of the statement, 2 the first AUTO_INCREMENT value it gives
+1..8    the number, u64
+======  =====================================================================================
+
+RAND: two u64, the seeds of RAND().
+
+USER_VAR
+
+======  =====================================================================================
+0..3    length of the name
+4..     name, 1 if NULL (and nothing more) else 0
++1      type: 0 string, 1 real (8 bytes), 2 integer (8 bytes), 4 decimal (digits u8, scale u8,
+        as in row events)
++4      collation
++4      length of the value
++n      value
++1      of an integer: bit 0 says unsigned. Else, in newer versions, bit 1: the length (u8) and
+        the name of a data type follow, such as `point`
+======  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import IntEnum
+from typing import Final
+
+from protocol.errors import ProtocolError
+from protocol.events.event_type import EventType
+from protocol.events.header import HEADER_SIZE, parse_whole
+from protocol.events.row_values.numbers import decimal
+from protocol.wire.values import Cursor
+
+_INTVAR: Final = struct.Struct("<BQ")
+_RAND: Final = struct.Struct("<QQ")
+_DOUBLE: Final = struct.Struct("<d")
+assert _INTVAR.size == 9
+assert _RAND.size == 16
+
+_UNSIGNED: Final = 0x01
+_DECIMAL_DIGITS_MAX: Final = 65
+
+
+class IntvarKind(IntEnum):
+    LAST_INSERT_ID = 1
+    INSERT_ID = 2
+
+
+@dataclass(frozen=True, slots=True)
+class IntvarEvent:
+    """An INTVAR event."""
+
+    kind: IntvarKind
+    value: int
+
+    @classmethod
+    def parse(cls, event: bytes) -> IntvarEvent:
+        """Read an event without checksum; raises `ProtocolError`."""
+        kind, value = _INTVAR.unpack(_body(event, EventType.INTVAR, _INTVAR.size))
+        try:
+            return cls(IntvarKind(kind), value)
+        except ValueError:
+            raise ProtocolError(f"INTVAR event of kind {kind}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RandEvent:
+    """A RAND event."""
+
+    seed1: int
+    seed2: int
+
+    @classmethod
+    def parse(cls, event: bytes) -> RandEvent:
+        """Read an event without checksum; raises `ProtocolError`."""
+        return cls(*_RAND.unpack(_body(event, EventType.RAND, _RAND.size)))
+
+
+@dataclass(frozen=True, slots=True)
+class UserVarEvent:
+    """A USER_VAR event; a string is its bytes in the character set of `collation`."""
+
+    name: bytes
+    value: bytes | float | int | Decimal | None
+    collation: int = 0
+
+    @classmethod
+    def parse(cls, event: bytes) -> UserVarEvent:
+        """Read an event without checksum; raises `ProtocolError`."""
+        if parse_whole(event).type != EventType.USER_VAR:
+            raise ProtocolError(f"event of type {event[4]} is no USER_VAR event")
+        cursor = Cursor(event, "USER_VAR event", HEADER_SIZE)
+        name = cursor.take(cursor.integer(4))
+        if cursor.integer(1):
+            return cls(name, None)
+        type_, collation = cursor.integer(1), cursor.integer(4)
+        raw = cursor.take(cursor.integer(4))
+        unsigned = bool(cursor.remaining and cursor.integer(1) & _UNSIGNED)
+        return cls(name, _user_value(type_, raw, unsigned), collation)
+
+
+def _user_value(type_: int, raw: bytes, unsigned: bool) -> bytes | float | int | Decimal:
+    if type_ == 0:
+        return raw
+    if type_ == 1 and len(raw) == _DOUBLE.size:
+        value: float = _DOUBLE.unpack(raw)[0]
+        return value
+    if type_ == 2 and len(raw) == 8:
+        return int.from_bytes(raw, "little", signed=not unsigned)
+    if type_ == 4 and len(raw) > 2 and raw[1] <= raw[0] <= _DECIMAL_DIGITS_MAX:
+        return decimal(Cursor(raw, "USER_VAR event", 2), raw[0], raw[1])
+    raise ProtocolError(
+        f"USER_VAR event: a value of type {type_} with {len(raw)} bytes: {raw[:16].hex(' ')}"
+    )
+
+
+def _body(event: bytes, type_: EventType, size: int) -> bytes:
+    if parse_whole(event).type != type_ or len(event) != HEADER_SIZE + size:
+        raise ProtocolError(
+            f"event of type {event[4]}, {len(event)} bytes, is no {type_.name} event"
+        )
+    return event[HEADER_SIZE:]
