@@ -53,13 +53,15 @@ class Follower:
         self._engine = engine
         self._syncer = syncer
         self._upstream_is = upstream_is
-        self._received = False  # an event has come since the last loss of connection
+        # Since the last loss of connection:
+        self._received = False  # an event has come
+        self._stored = False  # and something of it was new
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
         failures = 0
         while True:
-            self._received = False
+            self._received = self._stored = False
             began = time.monotonic()
             try:
                 await self._follow()
@@ -73,8 +75,9 @@ class Follower:
                 log.warning("lost %s: %s", self._name, error)
             except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
                 log.warning("lost %s: %s", self._name, str(error) or type(error).__name__)
-            # A connection that worked, and not only for a moment, starts the count anew.
-            worked = self._received and time.monotonic() - began >= WORKED_S
+            # A connection that brought us on, or worked for more than a moment, starts the count anew.
+            lasted = self._received and time.monotonic() - began >= WORKED_S
+            worked = self._stored or lasted
             failures = 1 if worked else failures + 1
             delay = 0.0 if failures == 1 else min(2.0 ** (failures - 2), RETRY_S_MAX)
             if delay:
@@ -128,6 +131,7 @@ class Follower:
                     case StreamEnded():
                         raise ConnectionError("the upstream has ended the stream")
             if appended:
+                self._stored = True
                 self._syncer.request()
                 unsynced += appended
                 if unsynced > UNSYNCED_BYTES_MAX:
