@@ -43,11 +43,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+class OneLineFormatter(logging.Formatter):
+    """A message quotes what clients send, user names before the login, too: none of it can look like another line."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = super().formatMessage(record)
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def set_up_logging(level: str) -> None:
     """One line a fact, on standard error."""
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLineFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 async def _serve(config: Config) -> None:
