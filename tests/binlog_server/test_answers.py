@@ -1,0 +1,352 @@
+"""What statements give: rows, columns and errors; what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from binlog_server.admin.answers import ROW_CHARS_MAX, USER_VARIABLES_MAX, SqlSession
+from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE, like_matches
+from binlog_server.app import Server
+from binlog_server.config import Upstream
+from protocol.errors import ServerError
+from protocol.wire.results import Column, Value
+
+from .lab import Lab
+
+TEXT, BIGINT, INTEGER = 253, 8, 3
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Not started: SQL needs no socket."""
+    lab = Lab(server_id=7, gtid_domain_id=3)
+    lab.publish("0-1-1,5-2-8,0-1-2")
+    yield lab.server
+    lab.directory.close()
+
+
+@pytest.fixture
+def sql(server: Server) -> SqlSession:
+    return SqlSession(server, 42, "repl@localhost")
+
+
+def rows(sql: SqlSession, text: str) -> list[tuple[Value, ...]]:
+    result = sql.execute(text)
+    assert result is not None
+    return [tuple(row) for row in result.rows]
+
+
+def value(sql: SqlSession, text: str) -> Value:
+    ((found,),) = rows(sql, text)
+    return found
+
+
+def errno(sql: SqlSession, text: str) -> int:
+    with pytest.raises(ServerError) as caught:
+        sql.execute(text)
+    return caught.value.errno
+
+
+COLUMNS = {
+    "SHOW MASTER STATUS": [
+        ("File", TEXT),
+        ("Position", BIGINT),
+        ("Binlog_Do_DB", TEXT),
+        ("Binlog_Ignore_DB", TEXT),
+        ("Gtid_Binlog_Pos", TEXT),
+    ],
+    "SHOW BINARY LOGS": [("Log_name", TEXT), ("File_size", BIGINT)],
+    "SHOW SLAVE HOSTS": [
+        ("Server_id", INTEGER),
+        ("Host", TEXT),
+        ("Port", INTEGER),
+        ("Master_id", INTEGER),
+    ],
+    "SHOW PROCESSLIST": [
+        ("Id", BIGINT),
+        ("User", TEXT),
+        ("Host", TEXT),
+        ("db", TEXT),
+        ("Command", TEXT),
+        ("Time", INTEGER),
+        ("State", TEXT),
+        ("Info", TEXT),
+        ("Progress", TEXT),
+    ],
+    "SHOW WARNINGS": [("Level", TEXT), ("Code", INTEGER), ("Message", TEXT)],
+    "SHOW VARIABLES": [("Variable_name", TEXT), ("Value", TEXT)],
+    "SHOW STATUS": [("Variable_name", TEXT), ("Value", TEXT)],
+    "SELECT UNIX_TIMESTAMP()": [("UNIX_TIMESTAMP()", BIGINT)],
+    "SELECT @@version, @@server_id AS id": [("@@version", TEXT), ("id", BIGINT)],
+}
+
+
+@pytest.mark.parametrize("text", COLUMNS)
+def test_columns(sql: SqlSession, text: str) -> None:
+    result = sql.execute(text)
+    assert result is not None
+    assert [(column.name, column.type) for column in result.columns] == COLUMNS[text]
+    for column in result.columns:
+        assert Column.parse(column.build()) == column
+
+
+def test_rows_of_show(sql: SqlSession, server: Server) -> None:
+    ((name, size),) = rows(sql, "SHOW BINARY LOGS")
+    assert name == "binlog-000000.ibb"
+    assert size == 1 << 20
+    ((file, position, do, ignore, gtid_binlog_pos),) = rows(sql, "SHOW MASTER STATUS")
+    assert file == name
+    assert position == server.engine.status()[1]
+    assert (do, ignore) == ("", "")
+    assert set(str(gtid_binlog_pos).split(",")) == {"0-1-2", "5-2-8"}
+    assert rows(sql, "SHOW WARNINGS") == []
+    assert rows(sql, "SHOW SLAVE HOSTS") == []
+    assert rows(sql, "SHOW STATUS LIKE 'uptime'") == [("Uptime", "0")]
+    assert rows(sql, "SHOW STATUS LIKE 'binlog_snapshot_%'") == []
+
+
+SELECTED: dict[str, Value] = {
+    "@@server_id": 7,
+    "@@global.gtid_domain_id": 3,
+    "@@GLOBAL.binlog_storage_engine": "innodb",
+    "@@binlog_checksum": "NONE",
+    "@@log_bin": 1,
+    "@@read_only": 1,
+    "@@performance_schema": 0,
+    "@@gtid_strict_mode": 0,
+    "@@sql_mode": "",
+    "@@max_statement_time": "0.000000",
+    "@@gtid_slave_pos": "",
+    "VERSION()": "11.8.6-MariaDB-binlog-server",
+    "CONNECTION_ID()": 42,
+    "CURRENT_USER()": "repl@localhost",
+    "DATABASE()": None,
+    "@never_set": None,
+    "NULL": None,
+    "1": 1,
+    "'a'": "a",
+    "18446744073709551615": 2**64 - 1,
+    "123456789012345678901": "123456789012345678901",
+}
+
+
+@pytest.mark.parametrize("text", SELECTED)
+def test_select(sql: SqlSession, text: str) -> None:
+    found = value(sql, f"SELECT {text}")
+    assert found == SELECTED[text]
+    assert type(found) is type(SELECTED[text])
+
+
+def test_select_of_several(sql: SqlSession) -> None:
+    sql.execute("SET @a='x'")
+    text = "SELECT @@server_id, @a, 5, @@global.version_comment, @b LIMIT 1"
+    assert rows(sql, text) == [(7, "x", 5, "binlog-server", None)]
+    assert rows(sql, "SELECT 1 LIMIT 0") == []
+
+
+@pytest.mark.parametrize("name", sorted({*CONSTANTS, *SESSION_SETTABLE, *BOOLEANS}))
+def test_each_variable_can_be_selected_and_shown(sql: SqlSession, name: str) -> None:
+    selected = value(sql, f"SELECT @@{name}")
+    ((shown_name, shown),) = rows(sql, f"SHOW VARIABLES LIKE '{name.upper()}'")
+    assert shown_name == name
+    if name in BOOLEANS:
+        assert (selected, shown) in ((1, "ON"), (0, "OFF"))
+    else:
+        assert str(selected) == shown
+
+
+ERRORS = {
+    "SELECT @@no_such": 1193,
+    "SELECT @@GLOBAL.server_uuid": 1193,
+    "SELECT @@gtid_mode": 1193,
+    "SELECT @@a, 1, @@b": 1193,
+    "SET no_such=1": 1193,
+    "SET GLOBAL no_such=1": 1193,
+    "SET @@session.no_such=1": 1193,
+    "SET @a=@@no_such": 1193,
+    "SET version='x'": 1238,
+    "SET log_bin=0": 1238,
+    "SET GLOBAL server_uid='x'": 1238,
+    "SET GLOBAL net_write_timeout=5": 1227,
+    "SET @@global.sql_mode=''": 1227,
+    "SET autocommit=2": 1231,
+    "SET autocommit='maybe'": 1231,
+    "SET skip_replication=NULL": 1231,
+    "SET sql_mode=NULL": 1231,
+    "SET net_write_timeout='soon'": 1231,
+    "SET net_write_timeout=''": 1231,
+    "SET wait_timeout=@unset": 1231,
+    "SET @a=DEFAULT": 1064,
+    "SELECT no_such_function()": 1064,
+    "SELECT UNIX_TIMESTAMP(1)": 1064,
+    "SELECT BINLOG_GTID_POS('binlog-000000.ibb', 4)": 4247,
+    "KILL 99": 1094,
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors(sql: SqlSession, text: str) -> None:
+    assert errno(sql, text) == ERRORS[text]
+
+
+LOOSE = {
+    "SET @a=1": 1,
+    "set   @A  =  1 ;": 1,
+    "SET @a:=1": 1,
+    "SET @a='1'": "1",
+    'SET @a="x"': "x",
+    "SET @a=-5": -5,
+    "SET @b=2, @a=3": 3,
+    "SET @a = @@global.binlog_checksum": "NONE",
+    "SET @a = @@server_id": 7,
+    "SET @a=NULL": None,
+    "SET @a=ON": "ON",
+    "SET NAMES utf8, @a=4": 4,
+    "SET @source_heartbeat_period=9, @a=9": 9,
+    "/*!50000 SET @a=6 */": 6,
+}
+
+
+@pytest.mark.parametrize("text", LOOSE)
+def test_set_loosely(sql: SqlSession, text: str) -> None:
+    assert sql.execute(text) is None
+    assert value(sql, "SELECT @a") == LOOSE[text]
+
+
+def test_set_uuid(sql: SqlSession) -> None:
+    sql.execute("set @slave_uuid=uuid()")
+    found = value(sql, "SELECT @slave_uuid")
+    assert isinstance(found, str)
+    assert len(found) == 36
+
+
+@pytest.mark.parametrize("text", [t for t in ERRORS if t.startswith("SET")])
+def test_failed_set_sets_nothing(sql: SqlSession, text: str) -> None:
+    rest = text.removeprefix("SET ").removeprefix("GLOBAL ")
+    failing = text.replace("SET ", "SET @x=1, autocommit=0, ", 1)
+    assert rest
+    assert errno(sql, failing) == ERRORS[text]
+    assert value(sql, "SELECT @x") is None
+    assert value(sql, "SELECT @@autocommit") == 1
+
+
+def test_values_are_those_before_the_statement(sql: SqlSession) -> None:
+    sql.execute("SET @a=1, @b=@a")
+    assert rows(sql, "SELECT @a, @b") == [(1, None)]
+
+
+def test_session_and_global(sql: SqlSession, server: Server) -> None:
+    sql.execute("SET SESSION net_write_timeout=5")
+    assert value(sql, "SELECT @@net_write_timeout") == 5
+    assert value(sql, "SELECT @@session.net_write_timeout") == 5
+    assert value(sql, "SELECT @@global.net_write_timeout") == 60
+    like = "VARIABLES LIKE 'net_write_timeout'"
+    assert rows(sql, f"SHOW {like}") == [("net_write_timeout", "5")]
+    assert rows(sql, f"SHOW SESSION {like}") == [("net_write_timeout", "5")]
+    assert rows(sql, f"SHOW GLOBAL {like}") == [("net_write_timeout", "60")]
+    other = SqlSession(server, 43, "repl@localhost")
+    assert value(other, "SELECT @@net_write_timeout") == 60
+    sql.execute("SET net_write_timeout=DEFAULT")
+    assert value(sql, "SELECT @@net_write_timeout") == 60
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("0", 1), ("-3", 1), ("'7'", 7), ("99999999999999999", 31536000)]
+)
+def test_timeouts_are_cut_to_their_range(sql: SqlSession, given: str, kept: int) -> None:
+    sql.execute(f"SET net_write_timeout={given}")
+    assert value(sql, "SELECT @@net_write_timeout") == kept
+
+
+def test_booleans(sql: SqlSession) -> None:
+    for text, shown in (("0", "OFF"), ("1", "ON"), ("off", "OFF"), ("'On'", "ON"), ("OFF", "OFF")):
+        sql.execute(f"SET skip_replication={text}")
+        assert rows(sql, "SHOW VARIABLES LIKE 'skip_replication'") == [("skip_replication", shown)]
+        assert value(sql, "SELECT @@skip_replication") == int(shown == "ON")
+
+
+def test_text_that_looks_like_a_number(sql: SqlSession) -> None:
+    for text in ("9" * 5000, "٣"):
+        sql.execute(f"SET sql_mode='{text}'")
+        assert str(value(sql, "SELECT @@sql_mode")) in (text, "3")
+
+
+def test_reset(sql: SqlSession) -> None:
+    sql.execute("SET @a=1, autocommit=0")
+    sql.reset()
+    assert rows(sql, "SELECT @a, @@autocommit") == [(None, 1)]
+
+
+def test_show_variables_filters(sql: SqlSession) -> None:
+    text = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('SERVER_ID', 'port', 'nonsense')"
+    assert [name for name, _ in rows(sql, text)] == ["port", "server_id"]
+    assert rows(sql, "SHOW VARIABLES WHERE Variable_name = 'Server_Id'") == [("server_id", "7")]
+    assert rows(sql, "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'") == []
+    found = [name for name, _ in rows(sql, "SHOW VARIABLES LIKE 'gtid\\_%'")]
+    assert "gtid_binlog_pos" in found
+    assert all(str(name).startswith("gtid_") for name in found)
+    everything = [str(name) for name, _ in rows(sql, "SHOW VARIABLES")]
+    assert everything == sorted(everything)
+    assert set(CONSTANTS) <= set(everything)
+
+
+LIKE = [
+    ("server_id", "server_id", True),
+    ("SERVER_ID", "server_id", True),
+    ("server\\_id", "server_id", True),
+    ("server\\_id", "serverxid", False),
+    ("serverxid", "server_id", False),
+    ("server_id", "serverxid", True),
+    ("%", "", True),
+    ("", "", True),
+    ("", "x", False),
+    ("_", "", False),
+    ("%id", "server_id", True),
+    ("%id", "server_ids", False),
+    ("ser%er%d", "server_id", True),
+    ("%e%e%e%", "server_id", False),
+    ("a%b_c", "aXbbbYc", True),
+    ("100\\%", "100%", True),
+    ("100\\%", "1000", False),
+    ("x\\", "x\\", True),
+    ("any text", "any text", True),
+    (".*", "abc", False),
+    ("%" * 1000 + "x", "y" * 1000, False),
+    ("%_" * 200 + "x", "y" * 1000, False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "name", "matches"), LIKE)
+def test_like(pattern: str, name: str, matches: bool) -> None:
+    assert like_matches(pattern, name) is matches
+
+
+def test_user_variables_are_limited(sql: SqlSession) -> None:
+    for number in range(USER_VARIABLES_MAX):
+        sql.execute(f"SET @v{number}=1")
+    assert errno(sql, "SET @one_more=1") == 1231
+    sql.execute("SET @v1=2")
+    sql.reset()
+    many = ", ".join(f"@v{number}=1" for number in range(USER_VARIABLES_MAX + 1))
+    assert errno(sql, f"SET {many}") == 1231
+    assert value(sql, "SELECT @v0") is None
+
+
+def test_row_is_limited(sql: SqlSession) -> None:
+    sql.execute(f"SET @a='{'x' * 60_000}'")
+    count = ROW_CHARS_MAX // 60_000
+    assert len(rows(sql, "SELECT " + ",".join(["@a"] * count))[0]) == count
+    assert errno(sql, "SELECT " + ",".join(["@a"] * (count + 1))) == 1153
+
+
+def test_gtid_positions(sql: SqlSession) -> None:
+    assert set(str(value(sql, "SELECT @@gtid_binlog_pos")).split(",")) == {"0-1-2", "5-2-8"}
+    assert value(sql, "SELECT @@gtid_binlog_state") == value(sql, "SELECT @@gtid_current_pos")
+
+
+def test_slave_pos_is_that_of_a_relay() -> None:
+    lab = Lab(upstream=Upstream("h", 3306, "u", "p"))
+    lab.publish("0-1-4")
+    assert value(SqlSession(lab.server, 1, ""), "SELECT @@gtid_slave_pos") == "0-1-4"

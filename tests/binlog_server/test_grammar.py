@@ -1,0 +1,323 @@
+"""Statement by statement: what it means, or the error that MariaDB gives."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from binlog_server.admin.parser import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, parse
+from binlog_server.admin.statements import (
+    Assignment,
+    Default,
+    Expression,
+    Function,
+    Kill,
+    Literal,
+    NameFilter,
+    Scope,
+    Select,
+    SelectItem,
+    SetVariables,
+    Show,
+    ShowVariables,
+    Statement,
+    SystemVariable,
+    UserVariable,
+)
+from protocol.errors import ServerError, SqlSyntaxError
+
+GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT
+
+
+def user(name: str, value: Expression | str | int | None) -> Assignment:
+    return Assignment(UserVariable(name), of(value))
+
+
+def system(name: str, value: Expression | str | int | None, scope: Scope = DEFAULT) -> Assignment:
+    return Assignment(SystemVariable(scope, name), of(value))
+
+
+def of(value: Expression | str | int | None) -> Expression:
+    return Literal(value) if value is None or isinstance(value, str | int) else value
+
+
+def sets(*assignments: Assignment) -> SetVariables:
+    return SetVariables(assignments)
+
+
+def names(charset: str) -> SetVariables:
+    return sets(system("character_set_client", charset, SESSION))
+
+
+def select(*items: tuple[str, Expression], limit: int | None = None) -> Select:
+    return Select(tuple(SelectItem(label, value) for label, value in items), limit)
+
+
+def variables(*listed: str, scope: Scope = DEFAULT) -> ShowVariables:
+    return ShowVariables(False, NameFilter(names=listed), scope)
+
+
+def like(pattern: str | None, scope: Scope = DEFAULT, *, status: bool = False) -> ShowVariables:
+    return ShowVariables(status, NameFilter(pattern), scope)
+
+
+def at(name: str, scope: Scope = DEFAULT) -> tuple[str, Expression]:
+    """A selected system variable, labelled as written."""
+    prefix = {GLOBAL: "@@GLOBAL.", SESSION: "@@session.", DEFAULT: "@@"}[scope]
+    return prefix + name, SystemVariable(scope, name)
+
+
+CHECKSUM = sets(user("master_binlog_checksum", SystemVariable(GLOBAL, "binlog_checksum")))
+
+# What replicas of 10.11, 11.8 and 12.3 send, in their order (and what only some send).
+REPLICA: dict[str, Statement] = {
+    "SET NAMES latin1": names("latin1"),
+    "SET NAMES utf8mb4": names("utf8mb4"),
+    "SELECT UNIX_TIMESTAMP()": select(("UNIX_TIMESTAMP()", Function("UNIX_TIMESTAMP", ()))),
+    "SHOW VARIABLES LIKE 'SERVER_ID'": like("SERVER_ID"),
+    "SET @master_heartbeat_period= 30000001024": sets(user("master_heartbeat_period", 30000001024)),
+    "SET @master_binlog_checksum= @@global.binlog_checksum": CHECKSUM,
+    "SELECT @master_binlog_checksum": select(
+        ("@master_binlog_checksum", UserVariable("master_binlog_checksum"))
+    ),
+    "SET skip_replication=1": sets(system("skip_replication", 1)),
+    "SELECT @@GLOBAL.binlog_storage_engine": select(at("binlog_storage_engine", GLOBAL)),
+    "SET @mariadb_slave_capability=4": sets(user("mariadb_slave_capability", 4)),
+    "SELECT @@GLOBAL.gtid_domain_id": select(at("gtid_domain_id", GLOBAL)),
+    "SET @slave_connect_state='0-1-8,5-1-2'": sets(user("slave_connect_state", "0-1-8,5-1-2")),
+    "SET @slave_connect_state=''": sets(user("slave_connect_state", "")),
+    "SET @slave_gtid_strict_mode=0": sets(user("slave_gtid_strict_mode", 0)),
+    "SET @slave_gtid_ignore_duplicates=1": sets(user("slave_gtid_ignore_duplicates", 1)),
+    "SET @slave_until_gtid='0-1-5'": sets(user("slave_until_gtid", "0-1-5")),
+    "SET @slave_gtid_until_before_gtids=1": sets(user("slave_gtid_until_before_gtids", 1)),
+    "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'": like("rpl_semi_sync_master_enabled"),
+    "SET @rpl_semi_sync_slave= 1": sets(user("rpl_semi_sync_slave", 1)),
+    "SELECT binlog_gtid_pos('m-bin.000001',610)": select(
+        (
+            "binlog_gtid_pos('m-bin.000001',610)",
+            Function("BINLOG_GTID_POS", (Literal("m-bin.000001"), Literal(610))),
+        )
+    ),
+    "KILL 17": Kill(17, query_only=False),
+}
+
+# What other clients send (spec section 3.3) and tools (section 9).
+CLIENTS: dict[str, Statement] = {
+    "SELECT VERSION()": select(("VERSION()", Function("VERSION", ()))),
+    "SET @master_binlog_checksum='NONE'": sets(user("master_binlog_checksum", "NONE")),
+    "SET AUTOCOMMIT = 0": sets(system("autocommit", 0)),
+    "SET @@session.autocommit = OFF": sets(system("autocommit", "OFF", SESSION)),
+    "SET @@session.autocommit = ON": sets(system("autocommit", "ON", SESSION)),
+    "SHOW GLOBAL VARIABLES LIKE 'BINLOG_CHECKSUM'": like("BINLOG_CHECKSUM", GLOBAL),
+    "SET @slave_uuid = 'x', @replica_uuid = 'x'": sets(
+        user("slave_uuid", "x"), user("replica_uuid", "x")
+    ),
+    "SET @master_binlog_checksum='NONE', @source_binlog_checksum='NONE'": sets(
+        user("master_binlog_checksum", "NONE"), user("source_binlog_checksum", "NONE")
+    ),
+    "SET @master_heartbeat_period = 5, @source_heartbeat_period = 5": sets(
+        user("master_heartbeat_period", 5), user("source_heartbeat_period", 5)
+    ),
+    "SET @rpl_semi_sync_slave = 1, @rpl_semi_sync_replica = 1;": sets(
+        user("rpl_semi_sync_slave", 1), user("rpl_semi_sync_replica", 1)
+    ),
+    "SET @slave_connect_state = '0-1-2'": sets(user("slave_connect_state", "0-1-2")),
+    "SET @mariadb_slave_capability='4'": sets(user("mariadb_slave_capability", "4")),
+    "set @slave_uuid=uuid()": sets(user("slave_uuid", Function("UUID", ()))),
+    "SHOW VARIABLES LIKE 'BINLOG_ROW_METADATA';": like("BINLOG_ROW_METADATA"),
+    "SHOW VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'X')": variables(
+        "rpl_semi_sync_master_enabled", "x"
+    ),
+    "SHOW VARIABLES WHERE Variable_name = 'sql_mode'": variables("sql_mode"),
+    "SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('a')": variables("a", scope=GLOBAL),
+    "SHOW VARIABLES WHERE Variable_name LIKE 'gtid%'": like("gtid%"),
+    "select @@server_id": select(at("server_id")),
+    "set net_write_timeout=7200": sets(system("net_write_timeout", 7200)),
+    "set wait_timeout=9999999": sets(system("wait_timeout", 9999999)),
+    "set names 'binary'": names("binary"),
+    "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_0900_ai_ci'": names("utf8mb4"),
+    "SET CHARACTER SET utf8": names("utf8"),
+    "select @@version_comment limit 1": select(at("version_comment"), limit=1),
+    "SELECT @@gtid_current_pos, @@gtid_binlog_pos;": select(
+        at("gtid_current_pos"), at("gtid_binlog_pos")
+    ),
+    "SELECT @@session.sql_mode AS m, 1 one, NULL": select(
+        ("m", SystemVariable(SESSION, "sql_mode")), ("one", Literal(1)), ("NULL", Literal(None))
+    ),
+    "select DATABASE(), USER() limit 1": select(
+        ("DATABASE()", Function("DATABASE", ())), ("USER()", Function("USER", ())), limit=1
+    ),
+    "SELECT -1, +2, 1.5, 'it''s', \"a\\nb\"": select(
+        ("-1", Literal(-1)),
+        ("+2", Literal(2)),
+        ("1.5", Literal("1.5")),
+        ("'it''s'", Literal("it's")),
+        ('"a\\nb"', Literal("a\nb")),
+    ),
+    "/*!40100 SET @@SQL_MODE='' */": sets(system("sql_mode", "")),
+    "/*!40103 SET TIME_ZONE='+00:00' */": sets(system("time_zone", "+00:00")),
+    "/*M!100100 SET @@MAX_STATEMENT_TIME=0.000000 */": sets(
+        system("max_statement_time", "0.000000")
+    ),
+    "/*M!100100 SET WAIT_TIMEOUT=DEFAULT */": sets(system("wait_timeout", Default())),
+    "/* My comment */ SET /**/ @a := 1 -- the end": sets(user("a", 1)),
+    "# first\nSET @`A b` = 1": sets(user("a b", 1)),
+    "SHOW STATUS LIKE 'Uptime'": like("Uptime", status=True),
+    "SHOW SESSION STATUS LIKE 'Ssl_version'": like("Ssl_version", SESSION, status=True),
+    "SHOW VARIABLES": like(None),
+    "SHOW MASTER STATUS": Show.MASTER_STATUS,
+    "show binlog status": Show.MASTER_STATUS,
+    "SHOW BINARY LOGS": Show.BINARY_LOGS,
+    "SHOW MASTER LOGS": Show.BINARY_LOGS,
+    "SHOW SLAVE HOSTS": Show.SLAVE_HOSTS,
+    "SHOW REPLICA HOSTS": Show.SLAVE_HOSTS,
+    "SHOW PROCESSLIST": Show.PROCESSLIST,
+    "SHOW FULL PROCESSLIST": Show.PROCESSLIST,
+    "SHOW WARNINGS": Show.WARNINGS,
+    "KILL CONNECTION 17": Kill(17, query_only=False),
+    "KILL QUERY 17": Kill(17, query_only=True),
+    "KILL SOFT CONNECTION 17": Kill(17, query_only=False),
+}
+
+
+@pytest.mark.parametrize("text", [*REPLICA, *CLIENTS])
+def test_meaning(text: str) -> None:
+    assert parse(text) == (REPLICA | CLIENTS)[text]
+
+
+@pytest.mark.parametrize("text", [*REPLICA, *CLIENTS])
+def test_key_words_in_any_case_and_white_space_anywhere(text: str) -> None:
+    expected = (REPLICA | CLIENTS)[text]
+    if text[0] not in "/#" and not isinstance(expected, Select):
+        head, _, rest = text.partition(" ")
+        assert parse(f"\t {head.lower()} \n {rest} ;; ") == expected
+        assert parse(f"{head.upper()} {rest}") == expected
+
+
+# MariaDB, too, says 1064 to these.
+SYNTAX_ERRORS = [
+    ("", ""),
+    (";", ";"),
+    ("SELECT", ""),
+    ("SELECT 1,", ""),
+    ("SELEC 1", "SELEC 1"),
+    ("SHOW BINARY LOG STATUS", "LOG STATUS"),
+    ("SHOW REPLICAS", "S"),
+    ("SET @a", ""),
+    ("SET @a=", ""),
+    ("SET @a=1,", ""),
+    ("SET @a=1 @b=2", "@b=2"),
+    ("SELECT 'unfinished", "'unfinished"),
+    ("SELECT 1; SELECT 2", "SELECT 2"),
+    ("KILL x", "x"),
+    ("SELECT 1\0", "\0"),
+]
+
+
+@pytest.mark.parametrize(("text", "near"), SYNTAX_ERRORS)
+def test_syntax_errors(text: str, near: str) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse(text)
+    assert f"near '{near}' at line 1" in caught.value.message
+
+
+def test_syntax_error_names_its_line() -> None:
+    with pytest.raises(SqlSyntaxError, match="near '' at line 3"):
+        parse("SET\n@a=1,\noops")
+
+
+# Valid in MariaDB, and not served here.
+NOT_SERVED = [
+    "SELECT * FROM mysql.user",
+    "SELECT 1 + 1",
+    "INSERT INTO t VALUES (1)",
+    "FLUSH LOGS",
+    "SET STATEMENT max_statement_time=1 FOR SELECT 1",
+]
+
+
+@pytest.mark.parametrize("text", NOT_SERVED)
+def test_not_served(text: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        parse(text)
+
+
+HOSTILE = {
+    "long": "SELECT '" + "x" * STATEMENT_CHARS_MAX + "'",
+    "many items": "SELECT " + ",".join(["1"] * 30000),
+    "many items in little": "SELECT " + ",".join(["''"] * 20000),
+    "many assignments": "SET " + ",".join(f"@a{n}=1" for n in range(6000)),
+    "a long number": "SELECT " + "9" * 4000,
+    "a number too long to convert": "KILL " + "9" * 4000,
+    "a long limit": "SELECT 1 LIMIT " + "9" * 4000,
+    "parentheses": "SELECT " + "(" * 60000,
+    "functions in functions": "SELECT " + "f(" * 20000 + ")" * 20000,
+    "quotes": "SELECT '" + "\\'" * 30000,
+    "pairs of quotes": "SELECT " + "''" * 30000,
+    "comments": "/*" * 30000,
+    "stars": "/*" + "*" * 60000,
+    "dashes": "-- " * 20000,
+    "ends": "SELECT 1" + ";" * 60000,
+    "back quotes": "SELECT " + "`" * 60000,
+    "white space": " " * 60000 + "x",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_takes_no_long_time(name: str) -> None:
+    parse("SELECT 1")  # the grammar is read once
+    began = time.perf_counter()
+    outcome(HOSTILE[name])
+    assert time.perf_counter() - began < 1.0
+
+
+def outcome(text: str) -> Statement | int:
+    try:
+        return parse(text)
+    except ServerError as error:
+        return error.errno
+
+
+def test_limits_leave_room_for_what_is_needed() -> None:
+    position = ",".join(f"{domain}-4294967295-{2**63}" for domain in range(1500))
+    assert len(position) > 8 * CODE_CHARS_MAX
+    assert parse(f"SET @slave_connect_state='{position}'") == sets(
+        user("slave_connect_state", position)
+    )
+
+
+WORDS = st.sampled_from(
+    "SELECT SHOW SET KILL GLOBAL . @ @@ = := , ; ( ) ' \" ` \\ /* */ /*! /*M!100100 -- # NULL DEFAULT ON NAMES LIKE "
+    "WHERE IN VARIABLES STATUS MASTER LIMIT 1 -1 1.5 99999999999999999999999 x 'y' \"z\" `w` \0 \n é ٣ \udcff".split(
+        " "
+    )
+)
+
+
+@given(st.lists(WORDS, max_size=30).map(" ".join))
+@example("SELECT @@global . x")
+@example("SELECT ٣")
+@settings(max_examples=300, deadline=1000)
+def test_random_words(text: str) -> None:
+    assert isinstance(outcome(text), Statement | int)
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=200, deadline=1000)
+def test_random_text(text: str) -> None:
+    assert isinstance(outcome(text), Statement | int)
+
+
+@given(
+    st.sampled_from([*REPLICA, *CLIENTS]),
+    st.integers(0, 60),
+    st.integers(0, 5),
+    st.text(max_size=3),
+)
+@settings(max_examples=300, deadline=1000)
+def test_mutated_statements(text: str, position: int, cut: int, inserted: str) -> None:
+    found = outcome(text[:position] + inserted + text[position + cut :])
+    assert isinstance(found, Statement) or found == SqlSyntaxError.errno

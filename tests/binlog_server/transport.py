@@ -1,0 +1,102 @@
+"""A transport that takes nothing by itself: what was written stays to be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from binlog_server.app import Server
+from binlog_server.session import ClientSession
+from protocol.connection.auth import native_password_scramble
+from protocol.connection.handshake import Greeting, LoginRequest
+from protocol.wire.packets import Packet, PacketReader, frame_packet
+
+from .lab import PASSWORD, USER
+
+
+class HeldTransport(asyncio.Transport):
+    """Pauses its protocol beyond the limit, as those of asyncio do; `take` makes room."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.1", 1234)})
+        self.protocol: ClientSession
+        self.written = bytearray()
+        self.held = 0
+        self.high = 64 * 1024
+        self.reading = True
+        self.closing = self.aborted = False
+        self._paused = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or self.high
+
+    def get_write_buffer_size(self) -> int:
+        return self.held
+
+    def write(self, data: Any) -> None:
+        if self.closing:
+            return
+        self.written += data
+        self.held += len(data)
+        if self.held > self.high and not self._paused:
+            self._paused = True
+            self.protocol.pause_writing()
+
+    def take(self) -> None:
+        """The peer has read everything."""
+        self.held = 0
+        if self._paused:
+            self._paused = False
+            self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+
+class Held:
+    """A session on such a transport."""
+
+    def __init__(self, server: Server) -> None:
+        self.transport = HeldTransport()
+        self.session = ClientSession(server)
+        self.transport.protocol = self.session
+        self.session.connection_made(self.transport)
+        self._reader = PacketReader(1 << 24)
+        self._read = 0
+
+    def packets(self) -> list[Packet]:
+        """What was written since the last call."""
+        self._reader.feed(self.transport.written[self._read :])
+        self._read = len(self.transport.written)
+        found = []
+        while (packet := self._reader.next_packet()) is not None:
+            found.append(packet)
+        return found
+
+    def log_in(self) -> None:
+        (greeting,) = self.packets()
+        salt = Greeting.parse(greeting.payload).salt
+        login = LoginRequest(USER, native_password_scramble(PASSWORD, salt))
+        self.session.data_received(frame_packet(login.build(), 1)[0])
+        (answer,) = self.packets()
+        assert answer.payload[:1] == b"\0"
+
+    def ask(self, *payloads: bytes) -> list[bytes]:
+        """Commands, sent together; all packets of their answers."""
+        self.session.data_received(b"".join(frame_packet(p, 0)[0] for p in payloads))
+        return [packet.payload for packet in self.packets()]
+
+    def end(self) -> None:
+        self.session.connection_lost(None)
