@@ -105,15 +105,14 @@ class LogWriter:
 
     def _make_room(self, *, nested: bool = False) -> None:
         """Stand where a chunk can begin."""
-        left = PAGE_END - self._at
-        if left >= CHUNK_MIN:
-            return
-        self._page[self._at : PAGE_END] = bytes((FILLER,)) * left
-        self._seal_page()
-        if self._page_no + 1 < self._file_pages:
-            self._enter_page(self._page_no + 1, nested=nested)
-        else:
-            self._enter_file(self._file_no + 1)
+        # More than once: the state record of the page that was entered may have filled it.
+        while (left := PAGE_END - self._at) < CHUNK_MIN:
+            self._page[self._at : PAGE_END] = bytes((FILLER,)) * left
+            self._seal_page()
+            if self._page_no + 1 < self._file_pages:
+                self._enter_page(self._page_no + 1, nested=nested)
+            else:
+                self._enter_file(self._file_no + 1)
 
     def _seal_page(self) -> None:
         self._pages.add(self._file_no, self._page_no, seal(self._page))
@@ -131,7 +130,8 @@ class LogWriter:
     def _enter_file(self, file_no: int) -> None:
         options = self._options
         self._file_no = file_no
-        self._file_pages = options.file_pages
+        # A state that fills the file would lead to the next file, and its state, without end.
+        self._file_pages = max(options.file_pages, 4 * self._pages_of(self._full_state()))
         self._interval = options.state_interval_pages
         self._pages.add_file(file_no, self._file_pages * PAGE_SIZE)
         header = FileHeader(
@@ -144,16 +144,23 @@ class LogWriter:
         self._pages.add(file_no, 0, header.build())
         self._enter_page(1)
 
-    def _write_full_state(self) -> None:
-        self._since_page_one = BinlogState()
+    def _full_state(self) -> bytes:
         entries = self.state.entries()
         if self._file_no == 0 and len(entries) == 1 and entries[0].seq_no == 1:
             entries = []  # so that a replica may start from that very first GTID
-        self._chunks(RecordType.GTID_STATE, gtid_state.encode(entries), nested=True)
+        return gtid_state.encode(entries)
+
+    @staticmethod
+    def _pages_of(body: bytes) -> int:
+        return -(-len(body) // CHUNK_DATA_MAX)
+
+    def _write_full_state(self) -> None:
+        self._since_page_one = BinlogState()
+        self._chunks(RecordType.GTID_STATE, self._full_state(), nested=True)
 
     def _write_difference(self) -> None:
         body = gtid_state.encode(self._since_page_one.entries())
-        pages_needed = -(-len(body) // CHUNK_DATA_MAX)
+        pages_needed = self._pages_of(body)
         # Behind it there must be room for data, and readers probe the next interval for a record of its own.
         if self._page_no + pages_needed < self._file_pages and pages_needed < self._interval:
             self._chunks(RecordType.GTID_STATE, body, nested=True)

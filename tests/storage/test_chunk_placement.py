@@ -5,6 +5,7 @@ The same groups written with the same sizes must give the same bytes as the inde
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
-from tests.storage.groups import gtid_of
+from tests.storage.groups import group, gtid_of, read_all
 
 PAGES = 4
 SMALL = StoreOptions(max_binlog_size=PAGES * PAGE_SIZE, innodb_binlog_state_interval=2 * PAGE_SIZE)
@@ -166,6 +167,62 @@ def test_a_state_of_several_pages() -> None:
     behind = RecordReader(writing.pages, record.end).next()
     assert behind is not None
     assert behind.data == b"behind it"
+
+
+def state_entries(size: int) -> list[Gtid]:
+    """Entries whose state record has a body of exactly `size` bytes."""
+    six = [Gtid(0, 1000 + number, 70_000) for number in range((size - 3) // 6 - 1)]
+    short = size - len(gtid_state.encode(six))
+    for server_id, bits in itertools.product((1, 1000), (0, 5, 13, 21, 29, 37, 45, 53)):
+        entries = [*six, Gtid(1, server_id, 1 << bits)]  # one more, of 3 to 12 bytes
+        if len(gtid_state.encode(entries)) == size:
+            return entries
+    raise AssertionError(f"{short} bytes are missing")
+
+
+@pytest.mark.parametrize("left", range(6))
+@pytest.mark.parametrize("page_no", [1, 2], ids=["full state", "difference"])
+def test_a_state_that_fills_its_page(left: int, page_no: int) -> None:
+    """What comes behind it begins on the next page if fewer than 4 bytes are left."""
+    writing = Writing(StoreOptions(16 * PAGE_SIZE, 2 * PAGE_SIZE))
+    writer = writing.writer
+    size = PAGE_END - 3 - left
+    entries = state_entries(size)
+    if page_no == 1:
+        writer.state.overlay(entries)
+        writer.start_new(7)
+    else:
+        writer.start_new(7)
+        writing.fill_to(0, 1)
+        writer._since_page_one.overlay(entries)
+    start = writer.write(RecordType.COMMIT, b"behind it")
+    writing.flush()
+    found = read_state(writing.pages, 7, page_no)
+    assert found is not None
+    assert BinlogState(found) == BinlogState(entries)
+    expected = (page_no + 1) * PAGE_SIZE
+    if page_no + 1 == 2:
+        expected += 5  # there the next state record stands first
+    assert start.offset == (expected if left < 4 else page_no * PAGE_SIZE + PAGE_END - left)
+    record = RecordReader(writing.pages, start).next()
+    assert record is not None
+    assert record.data == b"behind it"
+
+
+def test_a_state_as_large_as_a_file() -> None:
+    """The file is made larger; a state that filled it would be followed by the next, without end."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    groups = [group(Gtid(domain, 1, 70_000)) for domain in range(9000)]
+    for payload, gtid in groups:
+        engine.append(payload, gtid)
+    engine.close()
+    engine = IbbEngine(disk, SMALL)
+    assert read_all(engine) == [payload for payload, _ in groups]
+    assert engine.binlog_state() == BinlogState(gtid for _, gtid in groups if gtid)
+    sizes = {file.size // PAGE_SIZE for file in engine.files()}
+    assert sizes == {PAGES, 2 * PAGES, 3 * PAGES}
+    engine.close()
 
 
 def test_a_difference_that_leaves_no_room_is_left_out() -> None:
