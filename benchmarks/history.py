@@ -30,7 +30,7 @@ _SET_UP: Final = (
     "  DECLARE done INT DEFAULT 0;"
     "  WHILE done < wanted DO"
     # Nothing of the loop in it: a local variable would show up in the annotation, with its name.
-    "    INSERT INTO bench.t (a, b) VALUES (7, REPEAT('x', 110));"
+    "    INSERT INTO bench.t (a, b) VALUES (7, REPEAT('x', 123));"
     "    SET done = done + 1;"
     "  END WHILE;"
     "END",
