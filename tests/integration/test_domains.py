@@ -59,9 +59,7 @@ def test_three_domains(
     for filtered, kept in ((without_5, (0, 7)), (only_7, (7,))):
         filtered.wait_gtid(position)  # what is ignored counts as done
         wanted = [25 if domain in kept else 0 for domain in DOMAINS]
-        assert [
-            filtered.value(f"SELECT COUNT(*) FROM d.t{domain}") for domain in DOMAINS
-        ] == wanted
+        assert [filtered.value(f"SELECT COUNT(*) FROM d.t{domain}") for domain in DOMAINS] == wanted
     assert f"position '{replica_start(server.log())}'" in server.log()
 
 

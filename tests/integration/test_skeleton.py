@@ -5,10 +5,17 @@ from __future__ import annotations
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
 
-def test_smoke(backend: object, make_upstream: MakeMariaDB, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer) -> None:
+def test_smoke(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, server_id=99, max_binlog_size=262144)
-    upstream.script("create database d", "create table d.t(a int primary key auto_increment, b varchar(100))")
+    upstream.script(
+        "create database d", "create table d.t(a int primary key auto_increment, b varchar(100))"
+    )
     for i in range(50):
         upstream.q("insert into d.t(b) values(%s)", f"row {i}" * 10)
     replica = make_replica().follow(server)

@@ -1,0 +1,98 @@
+"""What the store holds is the upstream's binlog, byte by byte, in normal form: no checksums, no end positions.
+
+The expectation is made here from the upstream's own dump, by the layout of an event header alone:
+
+    offset  size  field                 offset  size  field
+    0       4     timestamp             9       4     event length
+    4       1     type                  13      4     end position
+    5       4     server_id             17      2     flags
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.gtid import BinlogState
+from tests.integration import store_files
+from tests.integration.load import make_table, until
+from tests.integration.raw_client import RawClient, all_events, start_markers
+from tests.integration.test_statements import FORMATS, ddl, dml
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+
+GTID, FORMAT_DESCRIPTION = 162, 15
+OF_FILES = {3, 4, FORMAT_DESCRIPTION, 27, 161, 163, 164}
+"""STOP, ROTATE, HEARTBEAT, BINLOG_CHECKPOINT, GTID_LIST, START_ENCRYPTION: no part of a group."""
+FLAG_ARTIFICIAL = 0x20
+
+
+def normal(event: bytes, *, checksum: bool) -> bytes:
+    if checksum:
+        event = event[:9] + (len(event) - 4).to_bytes(4, "little") + event[13:-4]
+    return event[:13] + bytes(4) + event[17:]
+
+
+def groups(events: list[bytes], *, checksum: bool) -> list[bytes]:
+    """Everything from one GTID to the next."""
+    found: list[bytes] = []
+    for event in events:
+        if event[4] in OF_FILES or event[17] & FLAG_ARTIFICIAL:
+            continue
+        if event[4] == GTID:
+            found.append(b"")
+        found[-1] += normal(event, checksum=checksum)
+    return found
+
+
+@pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
+def test_store_equals_upstream(
+    backend: object, checksum: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    upstream = make_upstream(f"--binlog-checksum={checksum}", "--max-binlog-size=65536")
+    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+    for name in FORMATS:
+        db = f"d_{name.lower()}"
+        upstream.script(f"SET SESSION binlog_format={name}", *ddl(db), *dml(db, name))
+    make_table(upstream, "d.wide")
+    upstream.script(
+        "XA START 'x'",
+        "INSERT INTO d.wide (a) VALUES ('xa')",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+        "SET SESSION gtid_domain_id=3",
+        "INSERT INTO d.wide (a) SELECT REPEAT('w', 190) FROM d_row.t, d_row.t AS more",
+    )
+    wanted = groups(all_events(upstream), checksum=checksum == "CRC32")
+    state = BinlogState.parse(upstream.gtid_binlog_state)
+    until(
+        lambda: len(groups(all_events(server), checksum=False)) == len(wanted), "all groups stored"
+    )
+    with RawClient(server) as client:
+        sent = list(client.dump(""))
+    server.stop()
+
+    stored = [p for p in store_files.payloads(server.directory) if p[4] != FORMAT_DESCRIPTION]
+    assert len(wanted) > 100
+    assert stored == wanted
+    assert all(payload[4] == GTID for payload in stored)
+    assert store_files.binlog_state(server.directory) == state
+    # What replicas get is what is stored.
+    assert groups(sent, checksum=False) == wanted
+    assert all(event[13:17] == bytes(4) for event in sent)
+
+
+def test_nothing_but_groups_and_start_markers(
+    make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    upstream = make_upstream("--loose-binlog-gtid-index=OFF", "--max-binlog-size=4096")
+    server = binlog_server(upstream=upstream)
+    make_table(upstream)
+    for i in range(50):
+        upstream.q("INSERT INTO d.t (a) VALUES (%s)", f"{i}" * 50)
+    upstream.q("FLUSH BINARY LOGS")
+    assert len(upstream.q("SHOW BINARY LOGS")) > 3
+    until(lambda: len(groups(all_events(server), checksum=False)) == 52, "all groups stored")
+    server.stop()
+    payloads = store_files.payloads(server.directory)
+    assert len(payloads) == 53  # files have format descriptions, but only one tells of a start
+    assert start_markers(payloads[:1]) == payloads[:1]

@@ -1,0 +1,68 @@
+"""Orderly ends: of our server with replicas attached, of the upstream; and one that comes late."""
+
+from __future__ import annotations
+
+from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.raw_client import RawClient, all_events, start_markers
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+
+NO_GTID_INDEX = "--loose-binlog-gtid-index=OFF"
+"""11.8 starts a dump by its index behind the format description, and so never says that it began."""
+
+
+def test_clean_shutdown(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream()
+    make_table(upstream)
+    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+    replicas = [make_replica().follow(server) for _ in range(2)]
+    position = insert(upstream)
+    for replica in replicas:
+        replica.wait_gtid(position)
+    with RawClient(server) as idle, RawClient(server) as client:
+        client.start_dump(server_id=7)
+        events = client.events()
+        next(events)
+        with load(upstream) as running:
+            running.wait_more(20)
+            server.stop()  # and its exit code is 0
+            assert list(events)  # ends by EOF, or the client would have raised
+            assert idle.socket.recv(100) == b""
+    assert "shutdown complete" in server.log()
+    server.start()
+    # Nobody told the replicas to: they come back by themselves.
+    assert_equal(upstream, *replicas)
+    for replica in replicas:
+        assert replica.replica_status()["Last_IO_Errno"] == 0
+
+
+def test_upstream_comes_late_and_restarts(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream(NO_GTID_INDEX)
+    upstream.stop()
+    server = binlog_server(upstream=upstream)
+    replica = make_replica().follow(server)
+    until(lambda: f"lost upstream 127.0.0.1:{upstream.port}" in server.log(), "a first failure")
+    upstream.start()
+    make_table(upstream)
+    assert_equal(upstream, replica)
+    upstream.kill()
+    upstream.start()
+    insert(upstream)
+    assert_equal(upstream, replica)
+    following = server.log().count("INFO following")
+    upstream.restart()  # nothing written since the start
+    until(lambda: server.log().count("INFO following") > following, "following again")
+    upstream.restart()
+    insert(upstream)
+    assert_equal(upstream, replica)
+    assert len(start_markers(all_events(server))) == 4
+    assert "ERROR" not in server.log()
