@@ -121,22 +121,25 @@ class Follower:
         unsynced = 0
         while True:
             appended = 0
-            for event in await link.events():
-                match event:
-                    case EventReceived(data):
-                        self._received = True
-                        appended += self._store(assembler.feed(data))
-                    case ErrorReceived(error):
-                        raise error
-                    case StreamEnded():
-                        raise ConnectionError("the upstream has ended the stream")
-            if appended:
-                self._stored = True
-                self._syncer.request()
-                unsynced += appended
-                if unsynced > UNSYNCED_BYTES_MAX:
-                    await self._syncer.synced()
-                    unsynced = 0
+            try:
+                for event in await link.events():
+                    match event:
+                        case EventReceived(data):
+                            self._received = True
+                            appended += self._store(assembler.feed(data))
+                        case ErrorReceived(error):
+                            raise error
+                        case StreamEnded():
+                            raise ConnectionError("the upstream has ended the stream")
+            finally:
+                # Also for what came together with the end: no later group may ever come.
+                if appended:
+                    self._stored = True
+                    self._syncer.request()
+            unsynced += appended
+            if unsynced > UNSYNCED_BYTES_MAX:
+                await self._syncer.synced()
+                unsynced = 0
 
     def _store(self, whole: EventGroup | StartMarker | None) -> int:
         """Bytes appended."""
