@@ -290,10 +290,11 @@ def test_limits_leave_room_for_what_is_needed() -> None:
 
 
 WORDS = st.sampled_from(
-    "SELECT SHOW SET KILL GLOBAL . @ @@ = := , ; ( ) ' \" ` \\ /* */ /*! /*M!100100 -- # NULL DEFAULT ON NAMES LIKE "
-    "WHERE IN VARIABLES STATUS MASTER LIMIT 1 -1 1.5 99999999999999999999999 x 'y' \"z\" `w` \0 \n é ٣ \udcff".split(
-        " "
-    )
+    [
+        *"SELECT SHOW SET KILL GLOBAL NULL DEFAULT ON NAMES LIKE WHERE IN VARIABLES".split(),  # noqa: SIM905
+        *"STATUS MASTER LIMIT 1 -1 1.5 99999999999999999999999 x 'y' `w` := /*M!100100".split(),  # noqa: SIM905
+        *("/*", "*/", "/*!", "--", "@@", "\0", "\n", "é", "٣", "\udcff", *".@=,;()'\"`\\#"),
+    ]
 )
 
 

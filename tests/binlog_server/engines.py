@@ -1,0 +1,44 @@
+"""Engines that a test holds up: reads and syncs that wait, count and fail."""
+
+from __future__ import annotations
+
+import threading
+
+from storage.engine import GroupBatch, Position
+from storage.errors import StorageError
+from storage.memory_engine import MemoryEngine
+
+HOLD_S = 5.0  # a held call goes on by itself in the end, so that no thread hangs
+
+
+class SlowEngine(MemoryEngine):
+    """Reads and syncs wait for their gate, and are counted; `read_error` makes reads raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recent = False
+        self.reads: list[Position] = []
+        self.syncs = 0
+        self.read_gate = threading.Event()
+        self.sync_gate = threading.Event()
+        self.read_gate.set()
+        self.sync_gate.set()
+        self.read_error: StorageError | None = None
+        self.sync_error: StorageError | None = None
+
+    def is_recent(self, start: Position) -> bool:
+        return self.recent
+
+    def read(self, start: Position) -> GroupBatch:
+        self.reads.append(start)
+        self.read_gate.wait(HOLD_S)
+        if self.read_error is not None:
+            raise self.read_error
+        return super().read(start)
+
+    def sync(self) -> None:
+        self.syncs += 1
+        self.sync_gate.wait(HOLD_S)
+        if self.sync_error is not None:
+            raise self.sync_error
+        super().sync()
