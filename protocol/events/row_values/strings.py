@@ -22,7 +22,7 @@ import ipaddress
 import struct
 import uuid
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ProtocolError
 from protocol.events.charsets import BINARY_COLLATION, UndecodedText, decode_text
@@ -56,7 +56,8 @@ class SetBits:
     bits: int
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Geometry:
     """A geometry; SRID 0 is none."""
 
     srid: int
