@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from protocol.limits import GROUP_BYTES_MAX
+from protocol.events.format_description import SERVER_VERSION_SIZE
+from protocol.limits import GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
 from storage.binlog.options import (
     FILE_BYTES_MAX,
     PAGE_CACHE_BYTES_DEFAULT,
@@ -28,6 +29,7 @@ from storage.binlog.options import (
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 _U32_MAX = 2**32 - 1
 
 
@@ -47,11 +49,15 @@ class Upstream:
     @classmethod
     def parse(cls, url: str) -> Upstream:
         """From `mariadb://user:password@host:port`; characters that a URL cannot hold as %xx. Raises `ConfigError`."""
-        parts = urlsplit(url)
         try:
-            port = parts.port or PORT
-        except ValueError as error:
-            raise ConfigError(f"upstream: {error}") from None
+            parts = urlsplit(url)
+            port = PORT if parts.port is None else parts.port
+        except ValueError:  # its text may quote a part of the password
+            raise ConfigError(
+                "upstream: the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
+            ) from None
+        if not port:
+            raise ConfigError("upstream: port 0 is not between 1 and 65535")
         if parts.scheme not in ("mariadb", "mysql") or not parts.hostname or not parts.username:
             raise ConfigError("upstream: write it as mariadb://user:password@host:port")
         if parts.path.strip("/") or parts.query or parts.fragment:
@@ -93,10 +99,21 @@ class Config:
             ("net_write_timeout", 1, 31536000),
             ("slave_net_timeout", 1, 31536000),
             ("max_event_group_size", 1 << 20, 1 << 40),
+            ("binlog_page_cache_size", 1 << 20, 1 << 40),
+            ("dump_frame_cache_size", 1 << 20, 1 << 40),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"{name}: {value} is not between {low} and {high}")
+        for name, limit in (
+            ("server_version", SERVER_VERSION_SIZE),
+            ("report_host", REPORT_HOST_BYTES_MAX),
+        ):
+            text = getattr(self, name)
+            if len(text.encode(errors="replace")) > limit or not (text.isprintable()):
+                raise ConfigError(f"{name}: {text!r} is not printable text of up to {limit} bytes")
+        if self.log_level not in LOG_LEVELS:
+            raise ConfigError(f"log_level: {self.log_level!r} is none of {', '.join(LOG_LEVELS)}")
         version = self.server_version.removeprefix("5.5.5-")
         if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
             raise ConfigError(
@@ -132,7 +149,9 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     values.update({name: value for name, value in overrides.items() if value is not None})
     if "listen" in values:
         values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
-    if isinstance(values.get("upstream"), str):
+    if "upstream" in values:
+        if not isinstance(values["upstream"], str):
+            raise ConfigError(f"upstream: it is not str{_place(path)}")
         values["upstream"] = Upstream.parse(values["upstream"])
     known = {f.name for f in fields(Config)}
     for name in values:
@@ -140,6 +159,10 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
             raise ConfigError(f"unknown option {name!r}{_place(path)}")
     if "binlog_directory" not in values:
         raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
+    if not isinstance(values["binlog_directory"], str | Path):
+        raise ConfigError(
+            f"binlog_directory: {values['binlog_directory']!r} is not str{_place(path)}"
+        )
     values["binlog_directory"] = Path(values["binlog_directory"])
     _check_types(values, path)
     return Config(**values)
