@@ -21,6 +21,7 @@ from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
 from binlog_server.users import Users
 from protocol.connection.server import ServerConnection
+from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.wire.results import Value
 from storage.engine import BinlogEngine
 
@@ -120,6 +121,8 @@ class Server:
 
     def _upstream_is(self, version: str) -> None:
         """Replicas are told the version that wrote the events: it decides how some are read."""
+        # Cut as a MariaDB server does for its own format description.
+        version = version.encode()[:SERVER_VERSION_SIZE].decode(errors="ignore")
         if self.state.get(UPSTREAM_VERSION_KEY) != version:
             self.state.set(UPSTREAM_VERSION_KEY, version)
 
