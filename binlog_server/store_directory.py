@@ -47,7 +47,11 @@ def open_state(path: Path) -> tuple[StateStore, Disk]:
         require_ours(path, (entry.name for entry in path.iterdir()))
     disk = OsDisk(path)
     disk.lock(LOCK_NAME)
-    return StateStore(disk), disk
+    try:
+        return StateStore(disk), disk
+    except BaseException:
+        disk.close()
+        raise
 
 
 def require_ours(path: Path, names: Iterable[str]) -> None:

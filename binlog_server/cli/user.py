@@ -31,6 +31,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The command."""
+    if arguments.action != "add" and not arguments.directory.is_dir():
+        raise ConfigError(f"there is no directory {arguments.directory}")
     state, disk = open_state(arguments.directory)
     try:
         users = Users(state)
