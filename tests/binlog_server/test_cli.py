@@ -1,0 +1,174 @@
+"""The command line: exit codes, and what it says."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog_server.cli import main
+from binlog_server.store_directory import StoreDirectory, open_state
+from binlog_server.users import Users
+from protocol.connection.auth import native_password_scramble
+
+from .lab import STORE
+
+SALT = b"0123456789abcdefghij"
+
+
+def run(*arguments: str) -> int:
+    """The exit code, also where argparse exits by itself."""
+    try:
+        return main(arguments)
+    except SystemExit as exit_:
+        assert isinstance(exit_.code, int)
+        return exit_.code
+
+
+USAGE = [
+    ([], "the following arguments are required: COMMAND"),
+    (["nonsense"], "invalid choice: 'nonsense'"),
+    (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
+    (["serve", "--server-id", "x"], "invalid int value: 'x'"),
+    (["serve", "--log-level", "LOUD"], "invalid choice: 'LOUD'"),
+    (["user"], "the following arguments are required: ACTION"),
+    (["user", "list"], "the following arguments are required: --directory"),
+    (["user", "add", "--directory", "/d"], "the following arguments are required: name"),
+    (["serve"], "binlog_directory is missing"),
+    (["serve", "--directory", "/d", "--listen", "x"], "listen: 'x' is not HOST:PORT"),
+    (["serve", "--directory", "/d", "--upstream", "x"], "upstream: write it as mariadb://"),
+    (["serve", "--directory", "/d", "--upstream", "mariadb://u:p@[::1"], "upstream: "),
+    (["serve", "--config", "/no/such.toml"], "cannot read /no/such.toml: No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE)
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("binlog-server ")
+    assert run("--help") == 0
+    assert "serve" in capsys.readouterr().out
+
+
+def serve(directory: Path, *more: str) -> int:
+    (directory.parent / "small.toml").write_text(f"max_binlog_size = {STORE.max_binlog_size}\n")
+    config = str(directory.parent / "small.toml")
+    return run("serve", "--config", config, "--directory", str(directory), *more)
+
+
+def test_directory_that_is_not_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data"
+    path.mkdir()
+    (path / "ibdata1").write_text("mine")
+    assert serve(path, "--listen", "127.0.0.1:0") == 1
+    assert "is not a binlog store: it holds 'ibdata1'" in capsys.readouterr().err
+    assert [p.name for p in path.iterdir()] == ["ibdata1"]
+
+
+def test_file_in_place_of_the_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert serve(tmp_path / "file", "--listen", "127.0.0.1:0") == 1
+    assert "is not a directory" in capsys.readouterr().err
+
+
+def test_directory_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data"
+    other = StoreDirectory(path, STORE)
+    assert serve(path, "--listen", "127.0.0.1:0") == 1
+    assert run("user", "list", "--directory", str(path)) == 1
+    assert capsys.readouterr().err.count("in use by another process") == 2
+    other.close()
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_address_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], taken: int) -> None:
+    path = tmp_path / "data"
+    assert serve(path, "--listen", f"127.0.0.1:{taken}") == 1
+    err = capsys.readouterr().err
+    assert "address already in use" in err
+    assert str(taken) in err
+    assert "Traceback" not in err
+    StoreDirectory(path, STORE).close()  # the lock was given up
+
+
+def test_address_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve(tmp_path / "data", "--listen", "no.such.host.invalid:0") == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data"
+    StoreDirectory(path, STORE).close()
+    file = path / "binlog-000000.ibb"
+    data = bytearray(file.read_bytes())
+    data[20] ^= 1
+    file.write_bytes(data)
+    assert serve(path, "--listen", "127.0.0.1:0") == 1
+    err = capsys.readouterr().err
+    assert "binlog number 0" in err
+    assert "Traceback" not in err
+
+
+def test_users(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path)
+
+    def user(*arguments: str, password: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(password))
+        code = run("user", *arguments, "--directory", path)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    assert user("list") == (0, "no accounts\n", "")
+    assert user("add", "repl", password="se cret\n") == (0, "", "")
+    assert user("add", "open", password="\n") == (0, "", "")
+    assert user("list") == (0, "open\nrepl\n", "")
+    state, disk = open_state(tmp_path)
+    users = Users(state)
+    assert users.verify("repl", SALT, native_password_scramble("se cret", SALT))
+    assert users.verify("open", SALT, b"")
+    disk.close()
+    assert user("drop", "open") == (0, "", "")
+    code, _, err = user("drop", "open")
+    assert (code, "there is no account 'open'" in err) == (2, True)
+    code, _, err = user("add", "a@b", password="x\n")
+    assert (code, "cannot be a user name" in err) == (2, True)
+    assert user("list") == (0, "repl\n", "")
+
+
+def test_user_of_a_foreign_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert run("user", "list", "--directory", str(tmp_path)) == 1
+    assert "is not a binlog store" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("action", [["list"], ["drop", "x"]])
+def test_looking_for_users_makes_no_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]
+) -> None:
+    path = tmp_path / "mistyped"
+    assert run("user", *action, "--directory", str(path)) != 0
+    assert str(path) in capsys.readouterr().err
+    assert not path.exists()

@@ -1,0 +1,195 @@
+"""Options: what is taken, from where, and one clear error for everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_server.config import Config, ConfigError, Upstream, load, parse_listen
+
+DIRECTORY = {"binlog_directory": "/d"}
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults() -> None:
+    config = load(None, DIRECTORY)
+    assert config == Config(Path("/d"))
+    assert (config.listen_host, config.listen_port, config.upstream) == ("127.0.0.1", 3306, None)
+
+
+def test_precedence(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        'binlog_directory="/file"\nserver_id=5\nlisten="file:1"\nmax_connections=7\n'
+        'log_level="DEBUG"\nupstream="mariadb://u:p@file"\n[users]\nrepl="x"',
+    )
+    config = load(
+        path,
+        {
+            "binlog_directory": None,
+            "server_id": 6,
+            "listen": ":2",
+            "upstream": "mariadb://u:p@line",
+            "log_level": None,
+        },
+    )
+    assert config == Config(
+        Path("/file"),
+        listen_host="",
+        listen_port=2,
+        server_id=6,
+        max_connections=7,
+        log_level="DEBUG",
+        upstream=Upstream("line", 3306, "u", "p"),
+        users={"repl": "x"},
+    )
+
+
+WRONG_IN_FILE = [
+    ("server_id='x'", "server_id: 'x' is not int"),
+    ("server_id=true", "server_id: True is not int"),
+    ("server_id=0", "server_id: 0 is not between 1 and 4294967295"),
+    ("server_id=4294967296", "server_id: 4294967296 is not between"),
+    ("server_id=-1", "server_id: -1 is not between"),
+    ("server_id=1.5", "server_id: 1.5 is not int"),
+    ("gtid_domain_id=4294967296", "gtid_domain_id: "),
+    ("listen='3306'", "listen: '3306' is not HOST:PORT"),
+    ("listen='host:port'", "listen: 'host:port' is not HOST:PORT"),
+    ("listen=3306", "listen: '3306' is not HOST:PORT"),
+    ("listen='h:65536'", "listen_port: 65536 is not between 0 and 65535"),
+    ("listen_host=5", "listen_host: 5 is not str"),
+    ("upstream='h:3306'", "upstream: "),
+    ("upstream=5", "upstream: it is not str"),
+    ("binlog_directory=5", "binlog_directory: 5 is not str"),
+    ("max_binlog_size=1000", "max_binlog_size must be between"),
+    ("max_binlog_size=2147483648", "max_binlog_size must be between"),
+    ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
+    ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),
+    ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
+    ("dump_frame_cache_size=0", "dump_frame_cache_size: 0 is not between"),
+    ("max_connections=0", "max_connections: 0 is not between"),
+    ("connect_timeout=0", "connect_timeout: 0 is not between"),
+    ("net_write_timeout=0", "net_write_timeout: 0 is not between"),
+    ("slave_net_timeout=0", "slave_net_timeout: 0 is not between"),
+    ("max_event_group_size=5", "max_event_group_size: 5 is not between"),
+    ("server_version='9.9.9'", "server_version: '9.9.9' must begin with a number of 10"),
+    ("server_version='binsrv'", "server_version: 'binsrv' must begin"),
+    ("server_version=''", "server_version: '' must begin"),
+    (f"server_version='11.{'8' * 60}'", "server_version: .* is not printable text of up to 50"),
+    ('server_version="11.8\\n"', "server_version: .* is not printable"),
+    (f"report_host='{'h' * 61}'", "report_host: .* up to 60 bytes"),
+    ("report_host=7", "report_host: 7 is not str"),
+    ("log_level='LOUD'", "log_level: 'LOUD' is none of DEBUG"),
+    ("users=5", "users: write a table"),
+    ("[users]\nrepl=5", "users: write a table"),
+    ("no_such=1", "unknown option 'no_such' in .*config.toml"),
+    ("server-id=1", "unknown option 'server-id'"),
+    ("server_id=", "config.toml is not TOML: "),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_IN_FILE)
+def test_wrong_options(tmp_path: Path, text: str, message: str) -> None:
+    head = "" if text.startswith("binlog_directory") else "binlog_directory='/d'\n"
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(written(tmp_path, head + text), {})
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_every_option_has_a_wrong_value_here() -> None:
+    tried = {text.partition("=")[0].strip("[] \n") for text, _ in WRONG_IN_FILE} | {"users"}
+    assert tried >= set(Config.__dataclass_fields__) - {"listen_port"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({}, "binlog_directory is missing: give --directory"),
+        ({**DIRECTORY, "listen": "x"}, "listen: 'x' is not HOST:PORT"),
+        ({**DIRECTORY, "server_id": 0}, "server_id: 0 is not between"),
+    ],
+)
+def test_wrong_command_lines(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(None, overrides)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml: No such file"):
+        load(tmp_path / "none.toml", DIRECTORY)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path, DIRECTORY)
+
+
+URLS = {
+    "mariadb://u:p@h": Upstream("h", 3306, "u", "p"),
+    "mysql://u:p@h:3307/": Upstream("h", 3307, "u", "p"),
+    "mariadb://u@h": Upstream("h", 3306, "u", ""),
+    "mariadb://u:@h": Upstream("h", 3306, "u", ""),
+    "mariadb://u%40x:p%2F%3A%23%25@h": Upstream("h", 3306, "u@x", "p/:#%"),
+    "mariadb://u:p%C3%A9@h": Upstream("h", 3306, "u", "pé"),
+    "mariadb://u:a:b@h": Upstream("h", 3306, "u", "a:b"),
+    "mariadb://u:p@[::1]:3307": Upstream("::1", 3307, "u", "p"),
+    "mariadb://u:p@[fe80::1]": Upstream("fe80::1", 3306, "u", "p"),
+    "mariadb://u:p@10.0.0.1:1": Upstream("10.0.0.1", 1, "u", "p"),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_urls(url: str) -> None:
+    assert Upstream.parse(url) == URLS[url]
+
+
+WRONG_URLS = [
+    "",
+    "h",
+    "u:hidden@h",
+    "http://u:hidden@h",
+    "mariadb://h",
+    "mariadb://:hidden@h",
+    "mariadb://u:hidden@",
+    "mariadb://u:hidden@h:port",
+    "mariadb://u:hidden@h:65536",
+    "mariadb://u:hidden@h:0",
+    "mariadb://u:hidden@h/db",
+    "mariadb://u:hidden@h?x=1",
+    "mariadb://u:hidden@h#x",
+    "mariadb://u:hidden/x@h:1",
+    "mariadb://u:hidden#x@h:1",
+    "mariadb://u:hidden@[::1",
+    "mariadb://u:hidden@::1:3306",
+    "mariadb://u:hi[dden@h",
+]
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
+def test_wrong_urls_and_no_password_in_the_message(url: str) -> None:
+    with pytest.raises(ConfigError, match="^upstream: ") as caught:
+        Upstream.parse(url)
+    assert "hidden" not in str(caught.value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:3306", ("127.0.0.1", 3306)),
+        (":0", ("", 0)),
+        ("[::1]:3307", ("::1", 3307)),
+        ("host.example:1", ("host.example", 1)),
+    ],
+)
+def test_listen(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+def test_secrets_are_not_shown() -> None:
+    config = Config(Path("/d"), upstream=Upstream("h", 1, "u", "hidden"), users={"a": "hidden"})
+    assert "hidden" not in repr(config)

@@ -1,0 +1,283 @@
+"""Following an upstream: what is stored, where it goes on, when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_server.config import Config, Upstream
+from binlog_server.relay.follower import Follower
+from binlog_server.syncer import Syncer
+from protocol.errors import MasterFatalError, UnknownServerError
+from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
+from protocol.gtid import Gtid
+from protocol.stored_group import group_gtid
+from storage.memory_engine import MemoryEngine, MemoryHistory
+
+from .lab import fill, transaction, until, within
+from .upstream import (
+    OPENING,
+    PASSWORD,
+    VERSION,
+    FakeUpstream,
+    Visit,
+    description,
+    group,
+    groups,
+    rotate,
+)
+
+Delays = list[float]
+
+
+@pytest.fixture
+def delays(monkeypatch: pytest.MonkeyPatch) -> Delays:
+    """The pauses between connections, which take no time."""
+    found: Delays = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        found.append(seconds)
+        await sleep(0)
+
+    class Asyncio:
+        """The module, but for `sleep`."""
+
+        def __getattr__(self, name: str) -> Any:
+            return noted if name == "sleep" else getattr(asyncio, name)
+
+    monkeypatch.setattr("binlog_server.relay.follower.asyncio", Asyncio())
+    return found
+
+
+@asynccontextmanager
+async def following(
+    upstream: FakeUpstream, engine: MemoryEngine, **options: Any
+) -> AsyncIterator[asyncio.Task[None]]:
+    address = Upstream("127.0.0.1", upstream.port, "relay", PASSWORD)
+    config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
+    versions: list[str] = []
+    follower = Follower(config, address, engine, Syncer(engine), versions.append)
+    task = asyncio.ensure_future(follower.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert set(versions) <= {VERSION}
+
+
+def durable(history: MemoryHistory) -> str:
+    """GTIDs of what is durable; `start` for a start marker."""
+    return ",".join(str(gtid or "start") for _, gtid in history.groups)
+
+
+@pytest.fixture
+def history() -> MemoryHistory:
+    return MemoryHistory()
+
+
+@pytest.fixture
+def engine(history: MemoryHistory) -> MemoryEngine:
+    return MemoryEngine(history)
+
+
+def shows(history: MemoryHistory, expected: str) -> Callable[[], bool]:
+    return lambda: durable(history) == expected
+
+
+async def test_groups_are_stored_in_normal_form(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays
+) -> None:
+    async with FakeUpstream([Visit(OPENING + groups("0-1-1", "5-1-1"))]) as upstream:
+        async with following(upstream, engine, report_host="here"):
+            await until(shows(history, "0-1-1,5-1-1"))
+            upstream.send(groups("0-1-2"))
+            await until(shows(history, "0-1-1,5-1-1,0-1-2"))
+    assert [payload for payload, _ in history.groups] == [
+        transaction(Gtid.parse(text)) for text in ("0-1-1", "5-1-1", "0-1-2")
+    ]
+    (dump,) = upstream.dumps
+    assert (dump.server_id, dump.flags, dump.file, dump.position) == (10, 2, "", 4)
+    (registered,) = upstream.registered
+    assert (registered.server_id, registered.host) == (10, "here")
+    assert upstream.positions == [""]
+
+
+async def test_goes_on_from_the_binlog_state(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays
+) -> None:
+    fill(engine, [Gtid(0, 1, 1), Gtid(5, 2, 7), Gtid(0, 3, 2)])
+    async with FakeUpstream() as upstream, following(upstream, engine):
+        await until(lambda: upstream.streaming == 1)
+    assert set(upstream.positions[0].split(",")) == {"0-3-2", "5-2-7"}
+
+
+@pytest.mark.parametrize("end", ["cut", "eof", UnknownServerError("oops")])
+async def test_partial_group_is_thrown_away(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, end: Any
+) -> None:
+    """And whatever was whole is durable, although nothing comes after it."""
+    partial = group(Gtid(0, 1, 2))[:-1]
+    visits = [
+        Visit(OPENING + groups("0-1-1") + partial, end),
+        Visit(OPENING),
+    ]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(lambda: upstream.streaming == 1)
+        await until(shows(history, "0-1-1"))
+        upstream.send(groups("0-1-2", "0-1-3"))
+        await until(shows(history, "0-1-1,0-1-2,0-1-3"))
+    assert upstream.positions == ["", "0-1-1"]
+    assert [gtid for gtid in map(group_gtid, (p for p, _ in history.groups)) if gtid] == [
+        Gtid(0, 1, n) for n in (1, 2, 3)
+    ]
+
+
+async def test_bad_checksum_stores_nothing_and_reconnects(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = groups("0-1-1")
+    bad[1] = bad[1][:-1] + bytes((bad[1][-1] ^ 1,))
+    visits = [Visit(OPENING + bad, "hold"), Visit(OPENING + groups("0-1-1"))]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(lambda: upstream.visits == 2)
+        await until(shows(history, "0-1-1"))
+    assert upstream.positions == ["", ""]
+    assert "CRC-32" in caplog.text
+
+
+async def test_start_marker_is_stored_once(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays
+) -> None:
+    opening = [rotate(), description(created=1000)]
+    again = [rotate(), description(created=2000)]
+    visits = [
+        Visit(opening, "cut"),
+        Visit(opening, "cut"),
+        Visit(opening + groups("0-1-1"), "cut"),
+        Visit(OPENING + again[1:] + groups("0-1-2")),
+    ]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(shows(history, "start,0-1-1,start,0-1-2"))
+    created = [FormatDescription.parse(p).created for p, gtid in history.groups if gtid is None]
+    assert created == [1000, 2000]
+
+
+async def test_own_restart_stores_no_marker(history: MemoryHistory, delays: Delays) -> None:
+    """A replica drops its temporary tables on a marker."""
+    first = Visit([rotate(), description(created=1000), *groups("0-1-1")], "hold")
+    async with FakeUpstream([first, Visit(OPENING + groups("0-1-2"))]) as upstream:
+        async with following(upstream, MemoryEngine(history)):
+            await until(shows(history, "start,0-1-1"))
+        async with following(upstream, MemoryEngine(history)):
+            await until(shows(history, "start,0-1-1,0-1-2"))
+
+
+async def test_reconnects_at_once_then_ever_slower(engine: MemoryEngine, delays: Delays) -> None:
+    visits = [Visit(deny=True)] * 10
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(lambda: upstream.visits == 11)
+    assert delays[:10] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+async def test_what_worked_starts_the_count_anew(engine: MemoryEngine, delays: Delays) -> None:
+    visits = [
+        Visit(deny=True),
+        Visit(deny=True),
+        Visit(deny=True),
+        Visit(OPENING + groups("0-1-1"), "cut"),
+        Visit(deny=True),
+    ]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(lambda: upstream.streaming == 1)
+    assert delays[:5] == [0, 1, 2, 0, 1]
+
+
+async def test_an_opening_alone_is_no_success(engine: MemoryEngine, delays: Delays) -> None:
+    """Or an upstream that fails behind its first events is asked without a pause."""
+    async with FakeUpstream([Visit(OPENING, "cut")] * 5) as upstream, following(upstream, engine):
+        await until(lambda: upstream.streaming == 1)
+    assert delays[:5] == [0, 1, 2, 4, 8]
+
+
+STOPS = {
+    "1236 in the stream": (Visit(OPENING, MasterFatalError("purged, sorry")), "1236.*purged"),
+    "1236 at once": (Visit([], MasterFatalError.purged_position()), "1236.*Could not find GTID"),
+    "our own server_id": (Visit(server_id=10), "equal MariaDB server ids"),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+async def test_gives_up(
+    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    visit, text = STOPS[name]
+    async with FakeUpstream([visit]) as upstream, following(upstream, engine) as task:
+        await within(asyncio.shield(task))
+        assert upstream.visits == 1
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert line.startswith(f"stopped following upstream 127.0.0.1:{upstream.port}")
+    assert re.search(text, line)
+
+
+async def test_other_errors_are_tried_again(engine: MemoryEngine, delays: Delays) -> None:
+    visits = [Visit(refuse=UnknownServerError("not now")), Visit(OPENING, UnknownServerError("x"))]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine):
+        await until(lambda: upstream.streaming == 1)
+    assert upstream.visits == 3
+
+
+async def test_failed_store_ends_the_following(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    history.fails = True
+    async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
+        async with following(upstream, engine) as task:
+            await until(lambda: engine.binlog_state().last(0) is not None)
+            for number in range(2, 1000):
+                upstream.send(groups(f"0-1-{number}"))
+                await asyncio.sleep(0)
+                if task.done():
+                    break
+            await within(asyncio.shield(task))
+    assert "stopped following" in caplog.text
+
+
+async def test_silence_means_reconnect(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeUpstream() as upstream, following(upstream, engine, slave_net_timeout=1):
+        await until(lambda: upstream.visits == 2)
+    assert "SET @master_heartbeat_period= 333333333" in upstream.statements
+    assert "lost upstream" in caplog.text
+
+
+async def test_heartbeats_are_not_stored(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays
+) -> None:
+    beat = append_checksum(HeartbeatEvent("m-bin.000001", 400, 1).build())
+    async with FakeUpstream([Visit([*OPENING, beat, beat, *groups("0-1-1"), beat])]) as upstream:
+        async with following(upstream, engine):
+            await until(shows(history, "0-1-1"))
+
+
+async def test_no_password_anywhere(
+    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    visits = [Visit(deny=True), Visit(OPENING, "cut"), Visit(OPENING, MasterFatalError("end"))]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine) as task:
+        await within(asyncio.shield(task))
+    address = Upstream("h", 1, "u", PASSWORD)
+    config = Config(Path("/d"), upstream=address, users={"u": PASSWORD})
+    texts = [caplog.text, repr(address), repr(config), str(config)]
+    assert len(caplog.records) >= 3
+    assert not any(PASSWORD in text for text in texts)

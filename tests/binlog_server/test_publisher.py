@@ -1,0 +1,128 @@
+"""Groups of our own."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog_server.publisher import Publisher
+from protocol.event_group import EventGroup, EventGroupAssembler, split_events
+from protocol.events import EventType, FormatDescription, QueryEvent
+from protocol.gtid import Gtid
+from protocol.stored_group import is_start_marker
+from storage.binlog.store import IbbEngine
+from storage.engine import BinlogEngine
+from storage.memory_disk import MemoryDisk
+
+from .lab import STORE
+
+
+def publisher(engine: BinlogEngine, domain_id: int = 0) -> Publisher:
+    return Publisher(engine, server_version="11.8.6-MariaDB", server_id=7, domain_id=domain_id)
+
+
+def stored(engine: BinlogEngine) -> list[bytes]:
+    engine.sync()
+    found: list[bytes] = []
+    position = engine.find_start(type(engine.binlog_state().position())()).position
+    while position < engine.durable_end:
+        batch = engine.read(position)
+        found += batch.groups
+        position = batch.end
+    return found
+
+
+def whole(payload: bytes) -> EventGroup:
+    """What an assembler makes of the events."""
+    assembler = EventGroupAssembler()
+    *first, last = [assembler.feed(event) for event in split_events(payload)]
+    assert first == [None] * len(first)
+    assert isinstance(last, EventGroup)
+    assert last.payload == payload
+    return last
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def test_groups_are_whole(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine, domain_id=3)
+    assert own.ddl("CREATE TABLE t (a INT)", "test") == Gtid(3, 7, 1)
+    assert own.transaction(["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]) == Gtid(
+        3, 7, 2
+    )
+    marker, ddl, transaction = stored(engine)
+    assert is_start_marker(marker)
+    assert whole(ddl).gtid == Gtid(3, 7, 1)
+    assert whole(ddl).is_ddl
+    assert whole(ddl).is_standalone
+    assert whole(transaction).gtid == Gtid(3, 7, 2)
+    assert [event[4] for event in split_events(transaction)] == [
+        EventType.GTID,
+        EventType.QUERY,
+        EventType.QUERY,
+        EventType.XID,
+    ]
+    assert not whole(transaction).is_standalone
+
+
+def test_one_start_marker_per_start(disk: MemoryDisk) -> None:
+    for _ in range(2):
+        engine = IbbEngine(disk, STORE)
+        own = publisher(engine)
+        for _ in range(3):
+            own.transaction(["DO 1"])
+        engine.close()
+        disk.crash()
+    engine = IbbEngine(disk, STORE)
+    publisher(engine)  # one that publishes nothing marks nothing
+    kinds = [is_start_marker(payload) for payload in stored(engine)]
+    assert kinds == [True, False, False, False] * 2
+    marker = FormatDescription.parse(stored(engine)[0])
+    assert marker.created > 0
+    assert marker.server_version == "11.8.6-MariaDB"
+
+
+def test_numbers_go_on_after_a_restart(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine)
+    assert [own.transaction(["DO 1"]).seq_no for _ in range(5)] == [1, 2, 3, 4, 5]
+    engine.close()
+    disk.kill()
+    engine = IbbEngine(disk, STORE)
+    assert publisher(engine).transaction(["DO 1"]) == Gtid(0, 7, 6)
+    assert publisher(engine, domain_id=1).transaction(["DO 1"]) == Gtid(1, 7, 1)
+
+
+def test_what_was_not_synced_is_numbered_again(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine)
+    own.transaction(["DO 1"])
+    engine.sync()
+    own.transaction(["DO 2"])
+    disk.crash()
+    assert publisher(IbbEngine(disk, STORE)).transaction(["DO 3"]) == Gtid(0, 7, 2)
+
+
+def test_numbers_follow_those_of_others(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    other = Publisher(engine, server_version="11.8.6-MariaDB", server_id=9, domain_id=0)
+    for _ in range(4):
+        other.transaction(["DO 1"])
+    assert publisher(engine).transaction(["DO 1"]) == Gtid(0, 7, 5)
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO `ü` VALUES ('日本 😀\0')", "", "x" * 100_000])
+def test_statement_text(disk: MemoryDisk, text: str) -> None:
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine)
+    own.ddl(text, "schéma")
+    own.transaction([text], "schéma")
+    for payload in stored(engine)[1:]:
+        queries = [e for e in split_events(payload) if e[4] == EventType.QUERY]
+        (query,) = map(QueryEvent.parse, queries)
+        assert query.text.decode() == text
+        assert query.database.decode() == "schéma"
+        assert query.server_id == 7

@@ -1,0 +1,130 @@
+"""Which directories are taken, and which are left as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlog_server.store_directory import LOCK_NAME, StoreDirectory, open_state
+from protocol.gtid import Gtid
+from storage.errors import NotAStore, StorageError, StoreInUse
+from storage.state import STATE_NAME
+
+from .lab import STORE, fill
+
+
+def picture(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def opened(path: Path) -> StoreDirectory:
+    return StoreDirectory(path, STORE)
+
+
+def test_new_directory(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    directory = opened(path)
+    fill(directory.engine, [Gtid(0, 1, 1)])
+    directory.close()
+    assert {STATE_NAME, "binlog-000000.ibb"} <= {p.name for p in path.iterdir()}
+    again = opened(path)
+    assert str(again.engine.binlog_state()) == "0-1-1"
+    again.close()
+
+
+FOREIGN = {
+    "a file": {"ibdata1": b"x"},
+    "a file beside .ibb files": {"binlog-000000.ibb": b"x" * 100, "notes.txt": b"mine"},
+    "a directory": {"mysql/db.frm": b"x"},
+    "almost our name": {"binlog-000000.ibb.bak": b"x"},
+    "hidden": {".profile": b"x"},
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_foreign_directory_is_refused_and_untouched(tmp_path: Path, what: str) -> None:
+    for name, data in FOREIGN[what].items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    before = picture(tmp_path)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(NotAStore, match="is not a binlog store: it holds"):
+        opened(tmp_path)
+    with pytest.raises(NotAStore):
+        open_state(tmp_path)
+    assert picture(tmp_path) == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_directory_of_ibb_files_alone_is_taken(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    fill(made.engine, [Gtid(0, 1, n) for n in range(1, 10)])
+    made.close()
+    for name in (STATE_NAME, LOCK_NAME):
+        (tmp_path / name).unlink()
+    adopted = opened(tmp_path)
+    assert str(adopted.engine.binlog_state()) == "0-1-9"
+    adopted.close()
+    assert (tmp_path / STATE_NAME).exists()
+
+
+def test_lost_and_found_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    opened(tmp_path).close()
+
+
+def test_second_open_is_refused(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    before = picture(tmp_path)
+    with pytest.raises(StoreInUse, match="in use by another process"):
+        opened(tmp_path)
+    with pytest.raises(StoreInUse):
+        open_state(tmp_path)
+    assert picture(tmp_path) == before
+    first.close()
+    opened(tmp_path).close()
+
+
+def test_file_in_place_of_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"mine")
+    with pytest.raises(NotAStore, match="is not a directory"):
+        opened(path)
+    with pytest.raises(StorageError):
+        open_state(path)
+    assert path.read_bytes() == b"mine"
+
+
+def test_ours_stays_ours_with_other_files(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "notes.txt").write_text("mine")
+    opened(tmp_path).close()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_damaged_state_is_refused_and_lets_go_of_the_lock(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    state = (tmp_path / STATE_NAME).read_bytes()
+    (tmp_path / STATE_NAME).write_bytes(state.replace(b"store", b"stole"))
+    for _ in range(2):
+        with pytest.raises(NotAStore, match="damaged or not ours"):
+            opened(tmp_path)
+        with pytest.raises(NotAStore, match="damaged or not ours"):
+            open_state(tmp_path)
+    (tmp_path / STATE_NAME).write_bytes(state)
+    opened(tmp_path).close()
+
+
+def test_damaged_page_is_refused_and_lets_go_of_the_lock(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    fill(made.engine, [Gtid(0, 1, n) for n in range(1, 1000)])
+    made.close()
+    path = tmp_path / "binlog-000000.ibb"
+    data = bytearray(path.read_bytes())
+    data[16384 + 200] ^= 0xFF
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="page 1 in binlog number 0"):
+            opened(tmp_path)
+    assert path.read_bytes() == bytes(data)
