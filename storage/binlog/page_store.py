@@ -16,6 +16,7 @@ from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
 
 READ_AHEAD_PAGES = 16
+RECENT_PAGES = 16
 
 PageKey = tuple[int, int]  # (file_no, page_no)
 _NOWHERE: PageKey = (-1, -1)
@@ -25,7 +26,7 @@ _NEVER: PageKey = (1 << 64, 0)
 class PageStore:
     """A `PageSource` over a directory, and the way that pages of the writer take to it.
 
-    Thread contract: `page`, `header`, `has_data`, `in_memory` from any thread; the writer's methods under the store's
+    Thread contract: `page`, `header`, `has_data`, `is_recent` from any thread; the writer's methods under the store's
     append lock; `write_out` by one thread at a time.
     """
 
@@ -65,11 +66,10 @@ class PageStore:
             return None
         return self._read(file, key, stable_end)
 
-    def in_memory(self, file_no: int, page_no: int) -> bool:
-        """Whether `page` would not have to wait for the disk."""
-        key = (file_no, page_no)
-        with self._lock:
-            return key == self._tail_key or key in self._unflushed or key in self._cache
+    def is_recent(self, file_no: int, page_no: int) -> bool:
+        """Whether this page is so near the end that it is in memory, or at worst in the system's cache."""
+        tail_file, tail_page = self._tail_key
+        return file_no == tail_file and page_no > tail_page - RECENT_PAGES
 
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written."""

@@ -180,7 +180,7 @@ class IbbEngine:
 
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""
-        return self._pages.in_memory(start.file_no, start.page_no)
+        return self._pages.is_recent(start.file_no, start.page_no)
 
     def _shape(self, file_no: int) -> FileShape:
         shape = self._shapes.get(file_no)
