@@ -1,0 +1,186 @@
+"""Groups of .ibb files without a server: in order, each once, whatever file boundaries they cross.
+
+A group belongs to the file in which its commit record begins. Of files that follow one another a record may cross into
+the next; the out-of-band data of a group may lie in any earlier file of the directory, whether that was asked for or
+not. Nothing is written or locked, so this works beside a server; it sees what that has written out.
+
+Ends are told apart: a torn tail (a record that is not whole at the end of the newest file, as a crash or a server at
+work leaves it) ends the reading quietly and is told in `torn_tail`; everything else is `CorruptBinlog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import ProtocolError
+from protocol.event_text.pieces import split_pieces
+from protocol.events.format_description import FormatDescription
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from protocol.stored_group import group_gtid
+from storage.binlog.file_names import file_name, file_number
+from storage.binlog.group_reader import group_head, group_pieces
+from storage.binlog.offline_pages import OfflinePages
+from storage.disk import Disk
+from storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
+from storage.ibb import gtid_state
+from storage.ibb.chunk import CONT, TYPE_MASK, Position, Record, RecordType
+from storage.ibb.page import PAGE_SIZE
+from storage.ibb.records import RecordReader
+from storage.read_only_disk import ReadOnlyDisk
+
+IBB_MAGIC = bytes.fromhex("fefe0d01")
+_NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineGroup:
+    """One group, or a start marker (`gtid` None), and where it is. Its bytes are read as they are asked for."""
+
+    file: str
+    place: Position
+    gtid: Gtid | None
+    _pieces: Iterable[bytes]
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.place.offset}"
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes in order, once. Raises `CorruptBinlog`."""
+        return iter(self._pieces)
+
+    def events(self) -> Iterator[bytes]:
+        """Its events in normal form, once, one in memory at a time. Raises `CorruptBinlog`."""
+        try:
+            yield from split_pieces(self._pieces)
+        except ProtocolError as error:
+            raise CorruptBinlog(*self.place, str(error)) from None
+
+    def marker(self) -> FormatDescription:
+        """The format description of a start marker. Raises `CorruptBinlog`."""
+        try:
+            return FormatDescription.parse(b"".join(self._pieces))
+        except ProtocolError as error:
+            raise CorruptBinlog(*self.place, str(error)) from None
+
+
+class OfflineBinlog:
+    """Some .ibb files of one directory. One owner; `close` it."""
+
+    def __init__(self, disk: Disk, numbers: Sequence[int] | None = None) -> None:
+        """`numbers`: the files to read groups from; all by default."""
+        self.pages = OfflinePages(disk)
+        self.torn_tail: CorruptBinlog | None = None
+        self._all = numbers is None
+        self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
+
+    @classmethod
+    def of_paths(cls, paths: Sequence[Path]) -> OfflineBinlog:
+        """Of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
+        if len(paths) == 1 and paths[0].is_dir():
+            binlog = cls(ReadOnlyDisk(paths[0]))
+            if not binlog.pages.numbers:
+                raise NotAStore(f"{paths[0]} holds no binlog-NNNNNN.ibb")
+            return binlog
+        directories = {path.resolve().parent for path in paths}
+        if len(directories) != 1:
+            raise NotAStore(
+                "give files of one directory: groups may refer to other files beside them"
+            )
+        numbers = []
+        for path in paths:
+            number = file_number(path.name)
+            if number is None:
+                raise NotAStore(
+                    f"{path} is not named binlog-NNNNNN.ibb, so its number is not known"
+                )
+            numbers.append(number)
+        return cls(ReadOnlyDisk(directories.pop()), numbers)
+
+    def close(self) -> None:
+        self.pages.close()
+
+    def base_state(self, file_no: int) -> BinlogState | None:
+        """The binlog state at the beginning of a file; None if the file has none. Raises `CorruptBinlog`."""
+        page = self.pages.page(file_no, 1)
+        if page is None or page[0] & (TYPE_MASK | CONT) != RecordType.GTID_STATE:
+            return None
+        place = Position(file_no, PAGE_SIZE)
+        record = RecordReader(self.pages, place).next()
+        assert record is not None
+        try:
+            return BinlogState(gtid_state.decode(record.data).entries)
+        except ValueError as error:
+            raise CorruptBinlog(*place, str(error), record.data) from None
+
+    def first_file(self, position: SlavePosition | None) -> int | None:
+        """The newest of the files whose beginning lies before the position, the oldest for None; None if none does."""
+        files = [n for n in self._numbers if self.pages.has_data(n)]
+        if position is None:
+            return files[0] if files else None
+        for number in reversed(files):
+            state = self.base_state(number)
+            if state is not None and state.is_before(position):
+                return number
+        return None
+
+    def groups(self, first_file: int | None = None) -> Iterator[OfflineGroup]:
+        """Groups and markers whose commit record begins in the files. Raises `CorruptBinlog`."""
+        behind = None
+        for first, last in self._runs(first_file):
+            if self._all and behind is not None and self.pages.has_data(first):
+                raise CorruptBinlog(
+                    behind, 0, f"the file is missing, but there is {file_name(first)}"
+                )
+            yield from self._run(first, last)
+            behind = last + 1
+
+    def _runs(self, first_file: int | None) -> Iterator[tuple[int, int]]:
+        """Files that follow one another, as (first, last)."""
+        numbers = [n for n in self._numbers if first_file is None or n >= first_file]
+        while numbers:
+            count = 1
+            while count < len(numbers) and numbers[count] == numbers[0] + count:
+                count += 1
+            yield numbers[0], numbers[count - 1]
+            del numbers[:count]
+
+    def _run(self, first: int, last: int) -> Iterator[OfflineGroup]:
+        if first not in self.pages.numbers:
+            raise NotAStore(f"there is no {file_name(first)}")
+        if not self.pages.has_data(first):
+            return
+        # Before file 0 there is nothing that could go on in it.
+        skip = first > 0
+        reader = RecordReader(
+            self.pages, Position(first, PAGE_SIZE), Position(last + 1, PAGE_SIZE), skip_partial=skip
+        )
+        while (record := self._next(reader)) is not None:
+            if record.type not in _NESTABLE:
+                reader.stop_skipping()
+            if record.type == RecordType.COMMIT:
+                yield self._group(record)
+
+    def _next(self, reader: RecordReader) -> Record | None:
+        try:
+            return reader.next()
+        except TruncatedRecord as error:
+            # At the end of a file in the middle, or of one that was cut, something is missing.
+            newest = self.pages.newest
+            header = self.pages.header(newest)
+            whole = header is not None and self.pages.size(newest) >= header.pages * PAGE_SIZE
+            if not whole or self.pages.numbers[-1] > newest + 1:
+                raise
+            self.torn_tail = error
+            return None
+
+    def _group(self, record: Record) -> OfflineGroup:
+        try:
+            gtid = group_gtid(group_head(self.pages, record))
+        except ProtocolError as error:
+            raise CorruptBinlog(*record.start, str(error), record.data) from None
+        return OfflineGroup(
+            file_name(record.start.file_no), record.start, gtid, group_pieces(self.pages, record)
+        )

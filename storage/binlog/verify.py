@@ -1,0 +1,164 @@
+"""Everything that can be wrong in a directory of .ibb files, found and told, going on behind each damage.
+
+    files      names without gaps; whole pages; header against name, size and neighbours; every page's checksum; only
+               the newest files may be empty, and no file with a successor ends in zeros
+    records    chunks, types and ends; out-of-band nodes and references, each walked from its commit record
+    groups     split into events, begin with a GTID event, end where a group ends; GTIDs not going backwards (a
+               warning: a server that is not strict may do that)
+    states     each state record against the groups before it
+
+The two passes read everything, so the directory should not be written meanwhile. Memory does not grow with the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from storage.binlog.file_names import file_name
+from storage.binlog.offline_pages import OfflinePages
+from storage.binlog.verify_records import RecordPass
+from storage.disk import Disk
+from storage.errors import CorruptBinlog
+from storage.ibb.file_header import VERSION_MINOR, FileHeader
+from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
+
+_MINOR_AT = 12
+_PROGRESS_PAGES = 64
+
+
+class Severity(Enum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, at a byte offset of a file."""
+
+    severity: Severity
+    file_no: int
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        mark = "" if self.severity is Severity.ERROR else "warning: "
+        return f"{file_name(self.file_no)} page {self.offset // PAGE_SIZE} offset {self.offset}: {mark}{self.reason}"
+
+
+Report = Callable[[Finding], None]
+Progress = Callable[[int, int], None]
+"""Bytes checked, bytes in all."""
+
+
+class Totals(NamedTuple):
+    """What was looked at and what was found."""
+
+    files: int
+    groups: int
+    errors: int
+    warnings: int
+
+
+class Verifier:
+    """One run over one directory."""
+
+    def __init__(self, disk: Disk, report: Report, progress: Progress | None = None) -> None:
+        self._report_to = report
+        self._progress_to = progress or (lambda done, total: None)
+        self._told: set[tuple[int, int]] = set()
+        self._counts = dict.fromkeys(Severity, 0)
+        self._pages = OfflinePages(disk)
+        # Both passes read all bytes.
+        self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
+        self._done = 0
+
+    def run(self) -> Totals:
+        """Raises `DiskError` only; what is wrong with the data is reported."""
+        try:
+            self._files()
+            records = RecordPass(self._pages, self._error, self._warning, self._progress)
+            records.run()
+            return Totals(
+                len(self._pages.numbers),
+                records.groups,
+                self._counts[Severity.ERROR],
+                self._counts[Severity.WARNING],
+            )
+        finally:
+            self._pages.close()
+
+    def _error(self, file_no: int, offset: int, reason: str) -> None:
+        # The same damage is met by both passes: the first words for it are enough.
+        if (file_no, offset) not in self._told:
+            self._told.add((file_no, offset))
+            self._tell(Severity.ERROR, file_no, offset, reason)
+
+    def _warning(self, file_no: int, offset: int, reason: str) -> None:
+        self._tell(Severity.WARNING, file_no, offset, reason)
+
+    def _tell(self, severity: Severity, file_no: int, offset: int, reason: str) -> None:
+        self._counts[severity] += 1
+        self._report_to(Finding(severity, file_no, offset, reason))
+
+    def _progress(self, count: int) -> None:
+        self._done += count
+        self._progress_to(min(self._done, self._total), self._total)
+
+    # --- files ---
+
+    def _files(self) -> None:
+        previous: int | None = None
+        for number in self._pages.numbers:
+            if previous is not None and number != previous + 1:
+                self._error(
+                    previous + 1, 0, f"the file is missing, but there is {file_name(number)}"
+                )
+            previous = number
+            self._file(number, self._pages.newest)
+
+    def _file(self, number: int, newest: int) -> None:
+        size = self._pages.size(number)
+        if size % PAGE_SIZE:
+            self._error(
+                number, size - size % PAGE_SIZE, f"the file of {size} bytes ends inside a page"
+            )
+        if self._pages.is_empty(number):
+            if number < newest:
+                self._error(number, 0, f"the file is empty, but {file_name(newest)} is not")
+        else:
+            self._header(number, size)
+        for page_no in range(size // PAGE_SIZE):
+            page = self._pages.raw_page(number, page_no)
+            if page != ZERO_PAGE:
+                try:
+                    check(page, number, page_no)
+                except CorruptBinlog as error:
+                    self._error(error.file_no, error.offset, error.reason)
+            if page_no % _PROGRESS_PAGES == _PROGRESS_PAGES - 1:
+                self._progress(_PROGRESS_PAGES * PAGE_SIZE)
+        self._progress(size % (_PROGRESS_PAGES * PAGE_SIZE))
+
+    def _header(self, number: int, size: int) -> None:
+        page = self._pages.raw_page(number, 0)
+        try:
+            header = FileHeader.parse(page, number)
+        except CorruptBinlog as error:
+            self._error(error.file_no, error.offset, error.reason)
+            return
+        assert header is not None
+        if size < 2 * PAGE_SIZE:
+            self._error(number, 0, f"the file has {size // PAGE_SIZE} pages, less than two")
+        minor = int.from_bytes(page[_MINOR_AT : _MINOR_AT + 4], "little")
+        if minor != VERSION_MINOR:
+            self._warning(
+                number, _MINOR_AT, f"minor version {minor}, newer than what is known here"
+            )
+        if header.state_interval_pages == 0:
+            self._error(number, 40, "GTID state interval 0: MariaDB cannot search this file")
+        if header.oob_ref > number:
+            self._error(
+                number, 48, f"the header refers to file {header.oob_ref}, which comes later"
+            )
+        if header.xa_ref is not None and header.xa_ref > number:
+            self._error(number, 56, f"the header refers to file {header.xa_ref}, which comes later")
