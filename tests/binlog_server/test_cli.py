@@ -24,8 +24,7 @@ def run(*arguments: str) -> int:
     try:
         return main(arguments)
     except SystemExit as exit_:
-        assert isinstance(exit_.code, int)
-        return exit_.code
+        return int(exit_.code or 0)
 
 
 USAGE = [

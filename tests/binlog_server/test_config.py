@@ -171,7 +171,7 @@ WRONG_URLS = [
 
 @pytest.mark.parametrize("url", WRONG_URLS)
 def test_wrong_urls_and_no_password_in_the_message(url: str) -> None:
-    with pytest.raises(ConfigError, match="^upstream: ") as caught:
+    with pytest.raises(ConfigError, match=r"^upstream: ") as caught:
         Upstream.parse(url)
     assert "hidden" not in str(caught.value)
     assert caught.value.__context__ is None or caught.value.__suppress_context__

@@ -96,11 +96,13 @@ def shows(history: MemoryHistory, expected: str) -> Callable[[], bool]:
 async def test_groups_are_stored_in_normal_form(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays
 ) -> None:
-    async with FakeUpstream([Visit(OPENING + groups("0-1-1", "5-1-1"))]) as upstream:
-        async with following(upstream, engine, report_host="here"):
-            await until(shows(history, "0-1-1,5-1-1"))
-            upstream.send(groups("0-1-2"))
-            await until(shows(history, "0-1-1,5-1-1,0-1-2"))
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1", "5-1-1"))]) as upstream,
+        following(upstream, engine, report_host="here"),
+    ):
+        await until(shows(history, "0-1-1,5-1-1"))
+        upstream.send(groups("0-1-2"))
+        await until(shows(history, "0-1-1,5-1-1,0-1-2"))
     assert [payload for payload, _ in history.groups] == [
         transaction(Gtid.parse(text)) for text in ("0-1-1", "5-1-1", "0-1-2")
     ]
@@ -239,15 +241,17 @@ async def test_failed_store_ends_the_following(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
 ) -> None:
     history.fails = True
-    async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
-        async with following(upstream, engine) as task:
-            await until(lambda: engine.binlog_state().last(0) is not None)
-            for number in range(2, 1000):
-                upstream.send(groups(f"0-1-{number}"))
-                await asyncio.sleep(0)
-                if task.done():
-                    break
-            await within(asyncio.shield(task))
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream,
+        following(upstream, engine) as task,
+    ):
+        await until(lambda: engine.binlog_state().last(0) is not None)
+        for number in range(2, 1000):
+            upstream.send(groups(f"0-1-{number}"))
+            await asyncio.sleep(0)
+            if task.done():
+                break
+        await within(asyncio.shield(task))
     assert "stopped following" in caplog.text
 
 
@@ -264,9 +268,11 @@ async def test_heartbeats_are_not_stored(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays
 ) -> None:
     beat = append_checksum(HeartbeatEvent("m-bin.000001", 400, 1).build())
-    async with FakeUpstream([Visit([*OPENING, beat, beat, *groups("0-1-1"), beat])]) as upstream:
-        async with following(upstream, engine):
-            await until(shows(history, "0-1-1"))
+    async with (
+        FakeUpstream([Visit([*OPENING, beat, beat, *groups("0-1-1"), beat])]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(shows(history, "0-1-1"))
 
 
 async def test_no_password_anywhere(

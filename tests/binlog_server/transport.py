@@ -18,7 +18,7 @@ class HeldTransport(asyncio.Transport):
     """Pauses its protocol beyond the limit, as those of asyncio do; `take` makes room."""
 
     def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 1234)})
+        super().__init__({"peername": ("127.0.0.1", 1234)})
         self.protocol: ClientSession
         self.written = bytearray()
         self.held = 0
