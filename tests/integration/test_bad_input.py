@@ -124,7 +124,6 @@ def serve(directory: Path, *options: str) -> tuple[int, str]:
 
 
 def test_at_the_start(
-    backend: object,
     make_upstream: MakeMariaDB,
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,

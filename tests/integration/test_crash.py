@@ -60,7 +60,7 @@ def test_kill_of_our_server(
     server = binlog_server(upstream=upstream, max_binlog_size=262144)
     replicas = [make_replica(*STRICT, version=v).follow(server) for v in ("10.11", "11.8")]
     with load(upstream) as running:
-        for _ in range(4):
+        for _ in range(3):
             running.wait_more(rng.randrange(5, 100))
             replicas[0].wait_running()
             before = [received(replica) for replica in replicas]

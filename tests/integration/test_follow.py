@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, load, make_table
+from tests.integration.raw_client import start_markers
+from tests.integration.test_crash import STRICT
+from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
 
@@ -70,9 +74,7 @@ def test_stop_and_start_again_and_again(
     upstream = make_upstream()
     server = binlog_server(upstream=upstream)
     make_table(upstream)
-    replica = make_replica(
-        "--log-bin=replica-bin", "--log-slave-updates=1", "--gtid-strict-mode=1"
-    ).follow(server)
+    replica = make_replica(*STRICT).follow(server)
     with load(upstream):
         for i in range(12):
             threads = ("IO_THREAD", "SQL_THREAD", "")[i % 3]
@@ -81,3 +83,54 @@ def test_stop_and_start_again_and_again(
     assert_equal(upstream, replica)
     # Strict mode would have stopped it at a group that came twice; its own binlog shows each once.
     assert replica.gtid_binlog_state == upstream.gtid_binlog_state
+
+
+def test_change_of_master(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """A position of the upstream is one of ours, and the other way round."""
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream)
+    make_table(upstream)
+    replica = make_replica(*STRICT).follow(upstream)
+    with load(upstream) as running:
+        for source in (server, upstream, server):
+            running.wait_more(30)
+            replica.follow(source)
+    assert_equal(upstream, replica)
+    assert replica.gtid_binlog_state == upstream.gtid_binlog_state
+    assert server.log().count("dump starts") == 2
+
+
+def test_chain_of_servers(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream(NO_GTID_INDEX)
+    first = binlog_server(upstream=upstream, server_id=101, max_binlog_size=262144)
+    second = binlog_server(upstream=first, server_id=102, max_binlog_size=524288)
+    make_table(upstream)
+    replica = make_replica().follow(second)
+    with load(upstream) as running:
+        running.wait_more(50)
+        first.kill()
+        first.start()
+        running.wait_more(50)
+        second.restart()
+        running.wait_more(10)
+    assert_equal(upstream, replica)
+    upstream.kill()
+    upstream.start()
+    insert(upstream)
+    assert_equal(upstream, replica, timeout=40)
+    first.stop()
+    second.stop()
+    # The same groups and the same two starts of the upstream, in the same order.
+    stored = store_files.payloads(first.directory)
+    assert store_files.payloads(second.directory) == stored
+    assert len(start_markers(stored)) == 2

@@ -81,7 +81,6 @@ def test_single_bytes(
 
 
 def test_changed_bytes(
-    backend: object,
     make_upstream: MakeMariaDB,
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,

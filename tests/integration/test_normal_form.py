@@ -10,12 +10,16 @@ The expectation is made here from the upstream's own dump, by the layout of an e
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from protocol.gtid import BinlogState
+from protocol.gtid import BinlogState, Gtid
+from protocol.stored_group import group_gtid
 from tests.integration import store_files
 from tests.integration.load import make_table, until
 from tests.integration.raw_client import RawClient, all_events, start_markers
+from tests.integration.test_restart import NO_GTID_INDEX
 from tests.integration.test_statements import FORMATS, ddl, dml
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
@@ -84,7 +88,7 @@ def test_store_equals_upstream(
 def test_nothing_but_groups_and_start_markers(
     make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
-    upstream = make_upstream("--loose-binlog-gtid-index=OFF", "--max-binlog-size=4096")
+    upstream = make_upstream(NO_GTID_INDEX, "--max-binlog-size=4096")
     server = binlog_server(upstream=upstream)
     make_table(upstream)
     for i in range(50):
@@ -96,3 +100,33 @@ def test_nothing_but_groups_and_start_markers(
     payloads = store_files.payloads(server.directory)
     assert len(payloads) == 53  # files have format descriptions, but only one tells of a start
     assert start_markers(payloads[:1]) == payloads[:1]
+
+
+def test_any_position(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+) -> None:
+    """From every position of three domains over several files: the groups that the upstream sends."""
+    upstream = make_upstream(NO_GTID_INDEX)
+    server = binlog_server(
+        upstream=upstream, max_binlog_size=262144, innodb_binlog_state_interval=65536
+    )
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a MEDIUMTEXT)")
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        for i in range(150):
+            cursor.execute(f"SET SESSION gtid_domain_id={rng.choice((0, 5, 7))}")
+            cursor.execute("INSERT INTO d.t VALUES (%s)", (f"{i}-" * rng.randrange(1, 4000),))
+    every = [g for p in groups(all_events(upstream), checksum=True) if (g := group_gtid(p))]
+    until(lambda: len(groups(all_events(server), checksum=False)) == len(every), "all stored")
+    assert len(server.q("SHOW BINARY LOGS")) > 2
+    for _ in range(25):
+        at: dict[int, Gtid] = {}
+        for gtid in every[: rng.randrange(len(every) + 1)]:
+            at[gtid.domain_id] = gtid
+        if at and rng.random() < 0.3:
+            del at[rng.choice(list(at))]  # a domain that the replica does not know
+        position = ",".join(map(str, at.values()))
+        wanted = groups(all_events(upstream, position), checksum=True)
+        assert groups(all_events(server, position), checksum=False) == wanted, position

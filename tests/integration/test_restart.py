@@ -66,3 +66,29 @@ def test_upstream_comes_late_and_restarts(
     assert_equal(upstream, replica)
     assert len(start_markers(all_events(server))) == 4
     assert "ERROR" not in server.log()
+
+
+def test_upstream_that_lost_its_history(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """We stop following with the upstream's own words; what we have is served on."""
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream)
+    make_table(upstream)
+    replica = make_replica().follow(server)
+    before = insert(upstream)
+    replica.wait_gtid(before)
+    server.stop()
+    upstream.q("RESET MASTER")
+    insert(upstream, 3)
+    server.start()
+    until(lambda: "stopped following" in server.log(), "giving up")
+    (line,) = [line for line in server.log().splitlines() if "stopped following" in line]
+    assert "1236" in line
+    assert "which is not in the master's binlog" in line
+    late = make_replica().follow(server)
+    late.wait_gtid(before)
+    assert late.gtid_slave_pos == before
