@@ -148,13 +148,19 @@ class ClientSession(asyncio.Protocol):
             await asyncio.sleep(0)  # others get their turn although this socket takes everything
             return
         self._connection.state = "Writing to net"
-        try:
-            async with asyncio.timeout(self._net_write_timeout()):
-                await asyncio.shield(writable)
-        except TimeoutError:
+        left = self._transport.get_write_buffer_size()
+        while True:
+            try:
+                async with asyncio.timeout(self._net_write_timeout()):
+                    await asyncio.shield(writable)
+                return
+            except TimeoutError:
+                before, left = left, self._transport.get_write_buffer_size()
+                if left < before:
+                    continue  # slowly, but it takes: one event may have a gigabyte
             log.warning("aborted %s: it took nothing for net_write_timeout", self._peer)
             self._transport.abort()
-            raise ConnectionAbortedError from None
+            raise ConnectionAbortedError
 
     # Ending of a connection, from outside
 
