@@ -42,10 +42,10 @@ class HeldTransport(asyncio.Transport):
             self._paused = True
             self.protocol.pause_writing()
 
-    def take(self) -> None:
-        """The peer has read everything."""
-        self.held = 0
-        if self._paused:
+    def take(self, size: int | None = None) -> None:
+        """The peer has read so many bytes, or everything."""
+        self.held -= self.held if size is None else min(size, self.held)
+        if self._paused and self.held <= self.high // 4:
             self._paused = False
             self.protocol.resume_writing()
 
