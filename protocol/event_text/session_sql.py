@@ -20,7 +20,6 @@ _FLAGS: Final = (
     ("foreign_key_checks", SessionFlags.NO_FOREIGN_KEY_CHECKS, 0),
     ("sql_auto_is_null", SessionFlags.AUTO_IS_NULL, 1),
     ("unique_checks", SessionFlags.RELAXED_UNIQUE_CHECKS, 0),
-    ("autocommit", SessionFlags.NOT_AUTOCOMMIT, 0),
     ("check_constraint_checks", SessionFlags.NO_CHECK_CONSTRAINT_CHECKS, 0),
 )
 # Variables that older servers do not have, with the version that brought them.

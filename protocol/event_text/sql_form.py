@@ -48,6 +48,8 @@ _ALTER_BEGIN_OR_UNDONE: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLL
 HEAD: Final = (
     b"/*!50530 SET @@SESSION.PSEUDO_SLAVE_MODE=1*/;\n"
     b"/*!50003 SET @OLD_COMPLETION_TYPE=@@COMPLETION_TYPE,COMPLETION_TYPE=0*/;\n"
+    # Changed inside a transaction it would commit that one. Each transaction here says its own beginning and end.
+    b"SET @@session.autocommit=1;\n"
     b"DELIMITER /*!*/;\n"
 )
 TAIL: Final = (

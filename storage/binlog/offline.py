@@ -17,18 +17,18 @@ from pathlib import Path
 from protocol.errors import ProtocolError
 from protocol.event_text.pieces import split_pieces
 from protocol.events.format_description import FormatDescription
+from protocol.events.header import HEADER_SIZE, EventHeader
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.group_reader import group_head, group_pieces
 from storage.binlog.offline_pages import OfflinePages
-from storage.disk import Disk
 from storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from storage.ibb import gtid_state
 from storage.ibb.chunk import CONT, TYPE_MASK, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
-from storage.read_only_disk import ReadOnlyDisk
+from storage.read_only_disk import ReadableDisk, ReadOnlyDisk
 
 IBB_MAGIC = bytes.fromhex("fefe0d01")
 _NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
@@ -36,11 +36,15 @@ _NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 @dataclass(frozen=True, slots=True)
 class OfflineGroup:
-    """One group, or a start marker (`gtid` None), and where it is. Its bytes are read as they are asked for."""
+    """One group, or a start marker (`gtid` None), and where it is. Its bytes are read as they are asked for.
+
+    `timestamp`: that of its first event, in seconds since 1970.
+    """
 
     file: str
     place: Position
     gtid: Gtid | None
+    timestamp: int
     _pieces: Iterable[bytes]
 
     @property
@@ -69,7 +73,7 @@ class OfflineGroup:
 class OfflineBinlog:
     """Some .ibb files of one directory. One owner; `close` it."""
 
-    def __init__(self, disk: Disk, numbers: Sequence[int] | None = None) -> None:
+    def __init__(self, disk: ReadableDisk, numbers: Sequence[int] | None = None) -> None:
         """`numbers`: the files to read groups from; all by default."""
         self.pages = OfflinePages(disk)
         self.torn_tail: CorruptBinlog | None = None
@@ -122,6 +126,8 @@ class OfflineBinlog:
             return files[0] if files else None
         for number in reversed(files):
             state = self.base_state(number)
+            if state is None and number == 0:
+                state = BinlogState()
             if state is not None and state.is_before(position):
                 return number
         return None
@@ -178,9 +184,14 @@ class OfflineBinlog:
 
     def _group(self, record: Record) -> OfflineGroup:
         try:
-            gtid = group_gtid(group_head(self.pages, record))
+            head = group_head(self.pages, record)
+            gtid = group_gtid(head)
         except ProtocolError as error:
             raise CorruptBinlog(*record.start, str(error), record.data) from None
         return OfflineGroup(
-            file_name(record.start.file_no), record.start, gtid, group_pieces(self.pages, record)
+            file_name(record.start.file_no),
+            record.start,
+            gtid,
+            EventHeader.parse(head[:HEADER_SIZE]).timestamp,
+            group_pieces(self.pages, record),
         )

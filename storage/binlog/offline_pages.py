@@ -12,10 +12,10 @@ from collections import OrderedDict
 from typing import Final
 
 from storage.binlog.file_names import file_name, file_numbers
-from storage.disk import Disk, File
 from storage.errors import CorruptBinlog
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
+from storage.read_only_disk import ReadableDisk, ReadableFile
 
 READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512
@@ -26,11 +26,11 @@ _RETRY_S: Final = 0.02
 class OfflinePages:
     """A `PageSource`. One owner; `close` it."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: ReadableDisk) -> None:
         self._disk = disk
         self.numbers: Final = file_numbers(disk.names())
         """All files, those made ahead included, ascending."""
-        self._files: dict[int, File] = {}
+        self._files: dict[int, ReadableFile] = {}
         self._sizes: Final = {n: self._open(n).size() for n in self.numbers}
         self._headers: dict[int, FileHeader | None] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
@@ -110,7 +110,7 @@ class OfflinePages:
         if len(self._cache) > _CACHE_PAGES:
             self._cache.popitem(last=False)
 
-    def _open(self, file_no: int) -> File:
+    def _open(self, file_no: int) -> ReadableFile:
         file = self._files.get(file_no)
         if file is None:
             file = self._files[file_no] = self._disk.open(file_name(file_no))

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from storage.binlog.file_names import file_name
 from storage.binlog.offline_pages import OfflinePages
 from storage.binlog.verify_records import RecordPass
-from storage.disk import Disk
 from storage.errors import CorruptBinlog
 from storage.ibb.file_header import VERSION_MINOR, FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
+from storage.read_only_disk import ReadableDisk
 
 _MINOR_AT = 12
 _PROGRESS_PAGES = 64
@@ -63,7 +63,9 @@ class Totals(NamedTuple):
 class Verifier:
     """One run over one directory."""
 
-    def __init__(self, disk: Disk, report: Report, progress: Progress | None = None) -> None:
+    def __init__(
+        self, disk: ReadableDisk, report: Report, progress: Progress | None = None
+    ) -> None:
         self._report_to = report
         self._progress_to = progress or (lambda done, total: None)
         self._told: set[tuple[int, int]] = set()

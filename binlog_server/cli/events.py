@@ -1,0 +1,305 @@
+"""`binlog-server events`: what is in binlog files, as SQL that `mariadb` applies, or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from binlog_server.config import ConfigError
+from protocol.dump_position import DumpFilter, Verdict
+from protocol.errors import ProtocolError, ServerError
+from protocol.event_text import Choice, JsonForm, SqlForm
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.binlog.offline import IBB_MAGIC, OfflineBinlog, OfflineGroup
+from storage.binlog.offline_classic import CLASSIC_MAGIC, classic_groups
+from storage.errors import NotAStore, PositionPurged, StorageError
+
+_EXAMPLES = """
+examples:
+  binlog-server events /var/lib/binlog
+      everything in the store, as SQL; `-v` adds the rows, decoded, as comments
+  binlog-server events /var/lib/binlog --start-position 0-1-4711 | mariadb
+      give a server what came after that GTID, under the same GTIDs
+  binlog-server events DIR --stop-datetime '2026-11-20 10:00:00' | mariadb
+      point-in-time recovery (times are UTC)
+  binlog-server events DIR --table shop.orders --json | jq 'select(.rows)'
+      every change of one table
+  binlog-server events binlog-000007.ibb binlog-000008.ibb
+      the groups that begin in these files; what they refer to is read from files beside them
+  binlog-server events master-bin.000001
+      traditional binlog files are read too
+
+positions are GTID lists, as of a replica: behind --start-position 0-1-5,1-2-7 domains 0 and 1 begin after these GTIDs
+and other domains at their beginning; with --stop-position only the domains in it are shown, up to and with its GTIDs.
+Groups are shown whole. A running server may be writing the directory: what it has not written out yet is not seen.
+"""
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "events",
+        help="show the events of binlog files as SQL or JSON",
+        description="Show the events of a binlog directory or of binlog files, across file boundaries, each once.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("paths", nargs="+", type=Path, metavar="FILES|DIR")
+    add("--start-position", metavar="GTIDS", help="show what comes after these GTIDs")
+    add("--stop-position", metavar="GTIDS", help="show up to and with these GTIDs")
+    add(
+        "--start-datetime",
+        metavar="TIME",
+        help="show groups from then on: '2026-11-20 10:00:00', UTC",
+    )
+    add("--stop-datetime", metavar="TIME", help="stop at the first group of then or later")
+    add(
+        "--domain",
+        type=int,
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only this domain; repeatable",
+    )
+    add(
+        "--server-id",
+        type=int,
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only groups of this server",
+    )
+    add(
+        "--database",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only rows in, and statements run with it",
+    )
+    add(
+        "--table",
+        action="append",
+        default=[],
+        metavar="[DB.]TABLE",
+        help="only rows of it, and no statements",
+    )
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="rows as comments; -vv with column names and types",
+    )
+    add("--json", action="store_true", help="one object an event, rows decoded")
+    add("-s", "--short-form", action="store_true", help="SQL without the comments about each event")
+    add(
+        "--local-load",
+        type=Path,
+        metavar="DIR",
+        help="where the files of LOAD DATA statements are put",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    try:
+        selection = Selection(arguments)
+    except (ValueError, ServerError) as error:
+        raise ConfigError(str(error)) from None
+    with contextlib.ExitStack() as stack:
+        source = _Source(arguments.paths, selection.position)
+        stack.callback(source.close)
+        try:
+            _write(arguments, selection, source)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has seen enough. Nothing more may be written, not even by the interpreter's own flush.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except ProtocolError as error:
+            raise StorageError(str(error)) from None
+        for line in (*source.notes(), *selection.notes()):
+            print(f"binlog-server: {line}", file=sys.stderr)
+    return 0
+
+
+def _write(arguments: argparse.Namespace, selection: Selection, source: _Source) -> None:
+    output = sys.stdout.buffer
+    choice = Choice(frozenset(arguments.database), frozenset(arguments.table))
+    if arguments.json:
+        objects = JsonForm(choice)
+        for group in selection.of(source):
+            found = (
+                [objects.marker(group.marker())]
+                if group.gtid is None
+                else objects.group(group.events())
+            )
+            for item in found:
+                line = {"file": group.file, "offset": group.place.offset, **item}
+                output.write(
+                    json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace")
+                    + b"\n"
+                )
+        return
+    files = None if arguments.local_load is None else _LoadFiles(arguments.local_load)
+    script = SqlForm(
+        choice, verbose=arguments.verbose, comments=not arguments.short_form, save_file=files
+    )
+    output.write(script.head())
+    for group in selection.of(source):
+        if group.gtid is None:
+            pieces = script.marker(group.marker(), group.where)
+        else:
+            pieces = script.group(group.events(), group.where)
+        _write_all(output, pieces)
+    output.write(script.tail())
+
+
+def _write_all(output: BinaryIO, pieces: Iterator[bytes]) -> None:
+    for piece in pieces:
+        output.write(piece)
+
+
+class _LoadFiles:
+    """Keeps the files of LOAD DATA statements; the script names them by their absolute paths."""
+
+    def __init__(self, directory: Path) -> None:
+        if "'" in str(directory) or "\\" in str(directory):
+            raise ConfigError(
+                f"--local-load {directory}: a path without quotes and backslashes, please"
+            )
+        self._directory = directory.resolve()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._count = 0
+
+    def __call__(self, file_id: int, data: bytes, first: bool) -> bytes:
+        """One piece; returns the path."""
+        if first:
+            self._count += 1
+        path = self._directory / f"load-{os.getpid()}-{self._count}-{file_id}"
+        with path.open("xb" if first else "ab") as file:
+            file.write(data)
+        return os.fsencode(path)
+
+
+class _Source:
+    """The groups of the paths, from the file on in which the position lies."""
+
+    def __init__(self, paths: list[Path], position: SlavePosition | None) -> None:
+        self._binlog: OfflineBinlog | None = None
+        self.state = BinlogState()
+        if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
+            self.groups = classic_groups(paths)
+            return
+        for path in paths:
+            if not path.exists():
+                raise NotAStore(f"there is no {path}")
+            if path.is_file():
+                _check_ibb(path)
+        self._binlog = binlog = OfflineBinlog.of_paths(paths)
+        first = binlog.first_file(position)
+        if first is None and position is not None and binlog.first_file(None) is not None:
+            raise PositionPurged(f"the files do not reach back to {position}")
+        if first is not None:
+            self.state = binlog.base_state(first) or BinlogState()
+        self.groups = binlog.groups(first)
+
+    def notes(self) -> Iterator[str]:
+        """What else is to be said at the end."""
+        if self._binlog is not None and self._binlog.torn_tail is not None:
+            yield f"the last record is not whole and was left out: {self._binlog.torn_tail}"
+
+    def close(self) -> None:
+        if self._binlog is not None:
+            self._binlog.close()
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def _check_ibb(path: Path) -> None:
+    magic = _magic(path)
+    if magic == bytes(4):
+        raise NotAStore(f"{path} is an empty pre-allocated binlog: it contains no data yet")
+    if magic != IBB_MAGIC:
+        raise NotAStore(
+            f"{path} is no binlog file of either kind, or they are mixed: it begins {magic.hex(' ')}"
+        )
+
+
+class Selection:
+    """Which groups are wanted, by their GTID and time."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Raises `ValueError` or `ServerError` for a value that cannot be read."""
+        self.position = _position(arguments.start_position)
+        self._until = _position(arguments.stop_position)
+        self._start_time = _timestamp(arguments.start_datetime)
+        self._stop_time = _timestamp(arguments.stop_datetime)
+        self._domains = frozenset(arguments.domain)
+        self._servers = frozenset(arguments.server_id)
+        self._reached: BinlogState | None = None
+
+    def of(self, source: _Source) -> Iterator[OfflineGroup]:
+        """The wanted groups of a source in their order."""
+        state = self._reached = source.state.copy()
+        dump = DumpFilter(self.position or SlavePosition(), state_at_start=state, until=self._until)
+        for group in source.groups:
+            if dump.until_reached:
+                return
+            if group.gtid is None:
+                if (
+                    dump.send_marker()
+                    and not self._domains
+                    and not self._servers
+                    and self._start_time is None
+                ):
+                    yield group
+                continue
+            state.update(group.gtid)
+            if dump.decide(group.gtid) is not Verdict.SEND or not self._has_origin(group.gtid):
+                continue
+            if self._stop_time is not None and group.timestamp >= self._stop_time:
+                return
+            if self._start_time is None or group.timestamp >= self._start_time:
+                yield group
+
+    def notes(self) -> Iterator[str]:
+        """Positions that were not met."""
+        state = self._reached or BinlogState()
+        for name, wanted in (("--start-position", self.position), ("--stop-position", self._until)):
+            for gtid in wanted or ():
+                seen = state.get(gtid.domain_id, gtid.server_id)
+                if seen is None or seen < gtid.seq_no:
+                    yield f"{name} {gtid} is not in these files"
+
+    def _has_origin(self, gtid: Gtid) -> bool:
+        if self._domains and gtid.domain_id not in self._domains:
+            return False
+        return not self._servers or gtid.server_id in self._servers
+
+
+def _position(text: str | None) -> SlavePosition | None:
+    return None if text is None else SlavePosition.parse(text)
+
+
+def _timestamp(text: str | None) -> float | None:
+    """Seconds since 1970 of a time in UTC, unless it says its zone."""
+    if text is None:
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time such as '2026-11-20 10:00:00'") from None
+    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()

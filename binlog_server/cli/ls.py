@@ -1,0 +1,96 @@
+"""`binlog-server ls`: the files of a binlog directory and what they span."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storage.binlog.file_summary import FileState, FileSummary, GroupEnd, summarize
+from storage.binlog.offline import OfflineBinlog
+
+_EPILOG = """
+The times are those of the first and last group, in UTC. States: closed (it has a successor), last (being written, if a
+server runs), empty (made ahead), damaged (the reason follows; `verify` tells more). A few pages are read of each file.
+"""
+_HEAD = ("FILE", "SIZE", "STATE", "FIRST GTID", "FIRST TIME", "LAST GTID", "LAST TIME")
+_RIGHT = frozenset((1,))
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "ls",
+        help="list the files of a store, with GTIDs and times",
+        description="List the files of a binlog directory with sizes, first and last GTID, times and state.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument(
+        "--json", action="store_true", help="one array with an object for each file"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command: 1 if a file is damaged."""
+    binlog = OfflineBinlog.of_paths([arguments.directory])
+    try:
+        files = [summarize(binlog, number) for number in binlog.pages.numbers]
+    finally:
+        binlog.close()
+    if arguments.json:
+        print(json.dumps([_object(file) for file in files], indent=1))
+    else:
+        for line in _table([_HEAD, *map(_row, files)]):
+            print(line)
+    return 1 if any(file.state is FileState.DAMAGED for file in files) else 0
+
+
+def _object(file: FileSummary) -> dict[str, object]:
+    return {
+        "file": file.name,
+        "size": file.size,
+        "state": file.state.value,
+        **({"damage": file.damage} if file.damage else {}),
+        **_end_object("first", file.first),
+        **_end_object("last", file.last),
+        "base_state": None if file.base_state is None else str(file.base_state),
+    }
+
+
+def _end_object(name: str, end: GroupEnd | None) -> dict[str, object]:
+    return {
+        f"{name}_gtid": None if end is None else str(end.gtid),
+        f"{name}_time": None if end is None else _time(end, "T") + "Z",
+    }
+
+
+def _row(file: FileSummary) -> Sequence[str]:
+    ends = [
+        text
+        for end in (file.first, file.last)
+        for text in (("-", "-") if end is None else (str(end.gtid), _time(end, " ")))
+    ]
+    state = file.state.value + (f": {file.damage}" if file.damage else "")
+    return (file.name, str(file.size), state, *ends)
+
+
+def _time(end: GroupEnd, between: str) -> str:
+    moment = datetime.datetime.fromtimestamp(end.timestamp, datetime.UTC)
+    return moment.strftime(f"%Y-%m-%d{between}%H:%M:%S")
+
+
+def _table(rows: list[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,86 @@
+"""`binlog-server verify`: is everything in a binlog directory sound, and if not, what and where."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from storage.binlog.file_names import file_numbers
+from storage.binlog.verify import Finding, Verifier
+from storage.errors import NotAStore
+from storage.read_only_disk import ReadOnlyDisk
+
+_EPILOG = """
+One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may
+show in more than one line. Exit code: 0 sound, perhaps with warnings; 1 damaged. Nothing is changed. Verify a directory
+that no server is writing: what is being written would count as damaged.
+"""
+_BAR_CELLS = 30
+_REFRESH_S = 0.1
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "verify",
+        help="check every page, record and reference of a store",
+        description="Check every page, record, reference and GTID state of a binlog directory.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    disk = ReadOnlyDisk(arguments.directory)
+    if not file_numbers(disk.names()):
+        raise NotAStore(f"{arguments.directory} holds no binlog-NNNNNN.ibb")
+    bar = _Bar(enabled=sys.stderr.isatty())
+
+    def report(finding: Finding) -> None:
+        bar.clear()
+        print(finding, flush=True)
+
+    totals = Verifier(disk, report, bar.show).run()
+    bar.clear()
+    verdict = "damaged" if totals.errors else "sound"
+    print(
+        f"{verdict}: {_count(totals.files, 'file')}, {_count(totals.groups, 'group')}, "
+        f"{_count(totals.errors, 'error')}, {_count(totals.warnings, 'warning')}"
+    )
+    return 1 if totals.errors else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class _Bar:
+    """A progress bar on standard error, which a person may be looking at."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._shown = False
+        self._next = 0.0
+
+    def show(self, done: int, total: int) -> None:
+        """Bytes checked so far, and in all."""
+        now = time.monotonic()
+        if not self._enabled or now < self._next:
+            return
+        self._next = now + _REFRESH_S
+        self._shown = True
+        part = done / total if total else 1.0
+        cells = "#" * int(part * _BAR_CELLS)
+        print(f"\r[{cells:<{_BAR_CELLS}}] {part:4.0%} ", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Before a line is printed."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = False
