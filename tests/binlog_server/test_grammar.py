@@ -301,13 +301,13 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, max_size=30).map(" ".join))
 @example("SELECT @@global . x")
 @example("SELECT ٣")
-@settings(max_examples=300, deadline=1000)
+@settings(max_examples=300, deadline=5000)
 def test_random_words(text: str) -> None:
     assert isinstance(outcome(text), Statement | int)
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=1000)
+@settings(max_examples=200, deadline=5000)
 def test_random_text(text: str) -> None:
     assert isinstance(outcome(text), Statement | int)
 
@@ -318,7 +318,7 @@ def test_random_text(text: str) -> None:
     st.integers(0, 5),
     st.text(max_size=3),
 )
-@settings(max_examples=300, deadline=1000)
+@settings(max_examples=300, deadline=5000)
 def test_mutated_statements(text: str, position: int, cut: int, inserted: str) -> None:
     found = outcome(text[:position] + inserted + text[position + cut :])
     assert isinstance(found, Statement) or found == SqlSyntaxError.errno
