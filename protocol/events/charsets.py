@@ -9,9 +9,8 @@ numbers          character set
 ===============  ============================================================================
 
 Learnt from information_schema of 10.11 and 11.8. Where MariaDB's mapping of a byte differs from that of the Python
-codec, MariaDB's is taken (asked from 11.8 byte by byte; tests/integration/rows asks again). Two things stay as Python
-has them: the full-width backslash of sjis and ujis, which MariaDB turns into a plain one, and the private-use area of
-ujis and eucjpms, which is left undecoded. No Python codec knows dec8, swe7, armscii8, geostd8 and keybcs2.
+codec, MariaDB's is taken (asked from 11.8 byte by byte; tests/integration/rows asks again). The private-use
+area of ujis and eucjpms is left undecoded. No Python codec knows dec8, swe7, armscii8, geostd8 and keybcs2.
 """
 
 from __future__ import annotations
@@ -111,10 +110,15 @@ _MULTI_BYTE: Final = {
     "gb2312": "gb2312",
     "gbk": "gbk",
 }
-# eucjpms has the full-width forms where euc_jp has others.
-_EUCJPMS: Final = str.maketrans(
-    "\u301c\u2016\u2212\u00a2\u00a3\u00ac", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"
-)
+# Characters of the Python codec, and MariaDB's.
+_FULL_BACKSLASH: Final = str.maketrans("\uff3c", "\\")
+_INSTEAD: Final = {
+    "eucjpms": str.maketrans(
+        "\u301c\u2016\u2212\u00a2\u00a3\u00ac", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"
+    ),
+    "sjis": _FULL_BACKSLASH,
+    "ujis": _FULL_BACKSLASH,
+}
 _UNDEFINED: Final = "\ufffe"  # what `codecs.charmap_decode` takes for "no character"
 
 
@@ -168,8 +172,9 @@ def _decoder(charset: str | None) -> Callable[[bytes], str] | None:
     codec = _MULTI_BYTE.get(charset or "")
     if codec is None:
         return None
-    if charset == "eucjpms":
-        return lambda raw: raw.decode(codec).translate(_EUCJPMS)
+    instead = _INSTEAD.get(charset or "")
+    if instead is not None:
+        return lambda raw: raw.decode(codec).translate(instead)
     # A ucs2 column may hold the halves of surrogate pairs, alone too.
     errors = "surrogatepass" if charset == "ucs2" else "strict"
     return lambda raw: raw.decode(codec, errors)

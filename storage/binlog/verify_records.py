@@ -16,7 +16,7 @@ from storage.binlog.group_reader import group_pieces
 from storage.binlog.offline_pages import OfflinePages
 from storage.binlog.verify_states import StateCheck
 from storage.errors import CorruptBinlog, TruncatedRecord
-from storage.ibb import commit, oob
+from storage.ibb import commit, oob, xa
 from storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
 from storage.ibb.records import RecordReader
@@ -119,6 +119,8 @@ class RecordPass:
             self._commit(record)
         elif record.type == RecordType.OOB_DATA:
             self._node(record)
+        elif record.type in (RecordType.XA_PREPARE, RecordType.XA_COMPLETE):
+            self._xa(record)
 
     def _passed(self, end: Position) -> None:
         done = sum(self._pages.size(n) for n in self._pages.numbers if n < end.file_no) + end.offset
@@ -160,6 +162,22 @@ class RecordPass:
                     *record.start,
                     f"out-of-band reference to ({link.file_no}, {link.offset}) does not point back",
                 )
+
+    def _xa(self, record: Record) -> None:
+        try:
+            if record.type == RecordType.XA_COMPLETE:
+                xa.decode_complete(record.data)
+                return
+            reference = xa.decode_prepare(record.data).oob
+            if reference is not None:
+                # Its list is walked as that of the commit record that is to come.
+                commit_like = record._replace(data=commit.encode(b"", reference))
+                for _ in group_pieces(self._pages, commit_like):
+                    pass
+        except CorruptBinlog as error:
+            self._error(error.file_no, error.offset, error.reason)
+        except ValueError as error:
+            self._error(*record.start, str(error))
 
     # --- groups ---
 

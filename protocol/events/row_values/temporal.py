@@ -14,7 +14,7 @@ TIMESTAMP (7)           4 bytes LE: seconds since 1970 in UTC
 11, 12, 7 with digits   MariaDB 5.3 style. The precision is not in the log (10.11 and 11.8 checked), so
                         it must be given. BE, bytes for 1..6 digits: TIME 4 4 5 5 5 6, DATETIME
                         6 6 7 7 7 8, TIMESTAMP 4 + 1 1 2 2 3 3. TIME and DATETIME are one mixed-radix
-                        number in units of the last digit; TIME counts from the least one
+                        number in units of the last digit; in a TIME 839 hours are zero
 ======================  ============================================================================
 
 11, 12 and 7 come from tables made with mysql56_temporal_format=OFF, or by servers older than 10.1.
@@ -37,9 +37,7 @@ _TIMESTAMP_SIZE: Final = 4
 _OLD_TIME_SIZES: Final = (3, 4, 4, 5, 5, 5, 6)
 _OLD_DATETIME_SIZES: Final = (8, 6, 6, 7, 7, 7, 8)
 _OLD_FRACTION_SIZES: Final = (0, 1, 1, 2, 2, 3, 3)
-_OLD_TIME_ZERO_S: Final = (
-    838 * 3600 + 59 * 60 + 59 + 1
-)  # the least TIME is this many seconds below zero, less a unit
+_OLD_TIME_ZERO_S: Final = 839 * 3600
 _HOURS_MAX: Final = 838
 
 
@@ -103,7 +101,7 @@ def old_time(cursor: Cursor, digits: int | None) -> datetime.timedelta:
         return _timedelta(number < 0, clock // 10000, clock // 100 % 100, clock % 100, 0)
     unit = 10 ** (6 - digits)
     number = int.from_bytes(cursor.take(_OLD_TIME_SIZES[digits]), "big")
-    microseconds = number * unit - (_OLD_TIME_ZERO_S * _MICROSECONDS - unit)
+    microseconds = number * unit - _OLD_TIME_ZERO_S * _MICROSECONDS
     return _checked_time(datetime.timedelta(microseconds=microseconds))
 
 
