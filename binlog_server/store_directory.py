@@ -31,7 +31,7 @@ class StoreDirectory:
             self.state = StateStore(disk)
             if self.state.get("store") is None:
                 self.state.set("store", "binlog-server")  # from now on the directory is ours
-            self.engine = IbbEngine(disk, options)
+            self.engine = IbbEngine(disk, options, facts=self.state, background=True)
         except BaseException:
             disk.close()
             raise

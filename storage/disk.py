@@ -11,13 +11,14 @@ the name and the size of a file once `fsync_dir` returned as well.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from storage.errors import DiskError, StoreInUse
+from storage.errors import DiskError, DiskFull, StoreInUse
 
 
 class File(Protocol):
@@ -35,6 +36,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros to `size` bytes."""
 
+    def allocate(self, size: int) -> None:
+        """Extend with zeros to `size` bytes that are really there, so that writing them cannot meet a full disk."""
+
     def fdatasync(self) -> None:
         """Returns when data and length are durable."""
 
@@ -50,6 +54,9 @@ class Disk(Protocol):
 
     def names(self) -> list[str]:
         """All names in the directory, in no order."""
+
+    def modified(self, name: str) -> float:
+        """Time of the last change of the file, seconds since 1970."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces `new`."""
@@ -73,7 +80,8 @@ def _mapped(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DiskError(f"cannot {action} {path}: {error.strerror or error}") from error
+        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskError
+        raise kind(f"cannot {action} {path}: {error.strerror or error}") from error
 
 
 class OsFile:
@@ -117,6 +125,10 @@ class OsFile:
         with _mapped("truncate", self._path):
             os.ftruncate(self._fd, size)
 
+    def allocate(self, size: int) -> None:
+        with _mapped("allocate", self._path):
+            os.posix_fallocate(self._fd, 0, size)
+
     def fdatasync(self) -> None:
         with _mapped("sync", self._path):
             os.fdatasync(self._fd)
@@ -148,6 +160,10 @@ class OsDisk:
     def names(self) -> list[str]:
         with _mapped("list", self._directory):
             return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+
+    def modified(self, name: str) -> float:
+        with _mapped("stat", self._directory / name):
+            return (self._directory / name).stat().st_mtime
 
     def rename(self, old: str, new: str) -> None:
         with _mapped("rename", self._directory / old):

@@ -15,6 +15,30 @@ class DiskError(StorageError):
     """The operating system refused; the `OSError` is the cause."""
 
 
+class DiskFull(DiskError):
+    """There is no room on the disk, or none left for this user."""
+
+
+class BinlogInUse(StorageError):
+    """RESET MASTER while a reader is at work (4243)."""
+
+
+class BinlogInUseByTransaction(StorageError):
+    """RESET MASTER while a transaction holds data in the binlog (4244)."""
+
+
+class DomainInUse(StorageError):
+    """FLUSH BINARY LOGS DELETE_DOMAIN_ID of a domain that existing files still hold groups of."""
+
+
+class UnknownBinlog(StorageError):
+    """A file name that is no .ibb name, or lies beyond the last file (1373)."""
+
+
+class XaStateError(StorageError):
+    """An XID that is prepared already, or is not prepared."""
+
+
 class NotAStore(StorageError):
     """The directory holds something else than a binlog store, and is left as it is."""
 

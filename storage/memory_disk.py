@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from storage.errors import DiskError, StoreInUse
+from storage.errors import DiskError, DiskFull, StoreInUse
 
 SECTOR_BYTES = 512  # the unit that a disk writes whole
 
@@ -70,6 +70,13 @@ class MemoryFile:
         _apply(self._content.visible, size)
         self._content.pending.append(size)
 
+    def allocate(self, size: int) -> None:
+        self._check()
+        self._disk.count("allocate")
+        if size > self._disk.file_bytes_max:
+            raise DiskFull("cannot allocate: No space left on device (injected)")
+        self.truncate(max(size, self.size()))
+
     def fdatasync(self) -> None:
         self._check()
         self._disk.count("sync")
@@ -88,6 +95,8 @@ class MemoryDisk:
         self.operations = 0
         self.syncs = 0
         self.fail_at: int | None = None
+        self.file_bytes_max = 1 << 62  # `allocate` of more meets a full disk
+        self.times: dict[str, float] = {}  # for `modified`; 0 where nothing is set
         self._visible: dict[str, _Content] = {}
         self._durable: dict[str, _Content] = {}
         self._locked = False
@@ -110,6 +119,9 @@ class MemoryDisk:
 
     def names(self) -> list[str]:
         return list(self._visible)
+
+    def modified(self, name: str) -> float:
+        return self.times.get(name, 0.0)
 
     def rename(self, old: str, new: str) -> None:
         if old not in self._visible:

@@ -34,6 +34,7 @@ CATCH_UP_S = 10.0
 _PERIOD_S = 0.05
 _REPORT_S = 1.0
 _CLIENT_SERVER_ID = 4243
+_FILE_BYTES = 16 << 20  # a temporary directory may be in memory
 _USER = "demo"
 _TABLE = "demo.orders"
 
@@ -55,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _demo(directory: Path, seconds: float) -> int:
     password = secrets.token_hex(12)
-    config = Config(directory / "store", listen_port=0, users={_USER: password})
+    config = Config(
+        directory / "store", listen_port=0, max_binlog_size=_FILE_BYTES, users={_USER: password}
+    )
     server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
     await server.start()
     print(f"server    listening on 127.0.0.1:{server.port}, store in {config.binlog_directory}")

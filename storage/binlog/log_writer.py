@@ -16,6 +16,7 @@ from protocol.gtid import BinlogState, Gtid
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.recovery import Recovered
+from storage.binlog.references import Reason, References
 from storage.ibb import gtid_state
 from storage.ibb.chunk import (
     CHUNK_DATA_MAX,
@@ -34,8 +35,11 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 class LogWriter:
     """One writer of one store. Not thread-safe: the store's append lock is held around every call."""
 
-    def __init__(self, pages: PageStore, options: StoreOptions) -> None:
+    def __init__(
+        self, pages: PageStore, options: StoreOptions, references: References | None = None
+    ) -> None:
         self._pages = pages
+        self._references = references or References()
         self._options = options
         self.state = BinlogState()
         self._since_page_one = BinlogState()
@@ -45,7 +49,9 @@ class LogWriter:
         self._page = bytearray(PAGE_SIZE)
         self._file_pages = 0
         self._interval = 0
-        self.open_refs: dict[object, int] = {}  # open group -> file of its node 0
+        self.breaks: set[int] = (
+            set()
+        )  # files whose page-1 state is not a grown one of the file before
 
     @property
     def end(self) -> Position:
@@ -53,6 +59,11 @@ class LogWriter:
         if self._at > PAGE_END - CHUNK_MIN:
             return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+
+    def forget_state(self, state: BinlogState) -> None:
+        """Go on with another state; the next file tells of it."""
+        self.state = state
+        self.breaks.add(self._file_no + 1)
 
     def start_new(self, file_no: int) -> None:
         """Begin with a file of that number, behind whatever there is."""
@@ -75,10 +86,26 @@ class LogWriter:
         self._make_room()
         start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
         if gtid is not None:
+            seq_no = self.state.get(gtid.domain_id, gtid.server_id)
+            if seq_no is not None and seq_no >= gtid.seq_no:
+                self.breaks.add(self._file_no + 1)
             self.state.update(gtid)
             self._since_page_one.update(gtid)
         self._chunks(kind, data)
         return start
+
+    def flush(self) -> None:
+        """Go on in a new file. The current one is filled up by a DUMMY record and cut behind that page.
+
+        A file that has a successor must have no zeros at its end: readers would stop there for good.
+        """
+        file_no = self._file_no
+        self._make_room()
+        if self._file_no == file_no:
+            self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
+            self._seal_page()
+            self._pages.cut_file(file_no, (self._page_no + 1) * PAGE_SIZE)
+            self._enter_file(file_no + 1)
 
     def _chunks(self, kind: RecordType, data: bytes, *, nested: bool = False) -> None:
         size = len(data)
@@ -134,12 +161,14 @@ class LogWriter:
         self._file_pages = max(options.file_pages, 4 * self._pages_of(self._full_state()))
         self._interval = options.state_interval_pages
         self._pages.add_file(file_no, self._file_pages * PAGE_SIZE)
+        oob_ref = self._references.lowest(Reason.ACTIVE_TRANSACTION, Reason.PREPARED_XA)
         header = FileHeader(
             file_no=file_no,
             pages=self._file_pages,
             start_lsn=0,  # there is no redo log yet
             state_interval_pages=self._interval,
-            oob_ref=min(self.open_refs.values(), default=file_no),
+            oob_ref=file_no if oob_ref is None else min(oob_ref, file_no),
+            xa_ref=self._references.lowest(Reason.PREPARED_XA),
         )
         self._pages.add(file_no, 0, header.build())
         self._enter_page(1)
@@ -148,7 +177,7 @@ class LogWriter:
         entries = self.state.entries()
         if self._file_no == 0 and len(entries) == 1 and entries[0].seq_no == 1:
             entries = []  # so that a replica may start from that very first GTID
-        return gtid_state.encode(entries)
+        return gtid_state.encode(entries, self._references.lowest(Reason.PREPARED_XA))
 
     @staticmethod
     def _pages_of(body: bytes) -> int:
@@ -159,7 +188,8 @@ class LogWriter:
         self._chunks(RecordType.GTID_STATE, self._full_state(), nested=True)
 
     def _write_difference(self) -> None:
-        body = gtid_state.encode(self._since_page_one.entries())
+        xa_ref = self._references.lowest(Reason.PREPARED_XA)
+        body = gtid_state.encode(self._since_page_one.entries(), xa_ref)
         pages_needed = self._pages_of(body)
         # Behind it there must be room for data, and readers probe the next interval for a record of its own.
         if self._page_no + pages_needed < self._file_pages and pages_needed < self._interval:

@@ -4,71 +4,127 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from protocol.gtid import Gtid
 from storage.binlog.log_writer import LogWriter
+from storage.binlog.references import Hold, Reason, References
 from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, RecordType
+from storage.ibb.xa import XaPrepare, Xid
 
 
-class OpenGroup:
-    """See `storage.engine.GroupWriter`. Several may be open; one owner each.
+@dataclass(frozen=True, slots=True)
+class GroupMark:
+    """Where a group stood: for `GroupWriter.rewind`."""
+
+    transactional: oob.Forest
+    statement: oob.Forest
+
+
+class GroupContext:
+    """What open groups share with their store.
 
     Args:
-        writer, append_lock: the store's.
         piece_bytes: largest piece in one record.
         require_sound: called under the lock before anything is written; raises if the store accepts nothing more.
-        committed: called under the lock when the group is.
+        committed: called under the lock when a group is.
+        prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
     """
 
     def __init__(
         self,
         writer: LogWriter,
-        append_lock: threading.Lock,
+        lock: threading.Lock,
+        references: References,
         piece_bytes: int,
         require_sound: Callable[[], None],
         committed: Callable[[], None],
+        prepare: Callable[[XaPrepare], Position],
     ) -> None:
-        self._writer = writer
-        self._lock = append_lock
-        self._piece_bytes = piece_bytes
-        self._require_sound = require_sound
-        self._committed = committed
-        self._forest = oob.Forest()
+        self.writer = writer
+        self.lock = lock
+        self.references = references
+        self.piece_bytes = piece_bytes
+        self.require_sound = require_sound
+        self.committed = committed
+        self.prepare = prepare
+
+
+class OpenGroup:
+    """See `storage.engine.GroupWriter`. Several may be open; one owner each."""
+
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._transactional = oob.Forest()
+        self._statement = oob.Forest()
+        self._hold: Hold | None = None
         self._closed = False
 
-    def spill(self, data: bytes | memoryview) -> None:
+    def spill(self, data: bytes | memoryview, *, statement: bool = False) -> None:
         """See `GroupWriter`. The lock is given up between pieces, so that small groups get in between."""
-        for at in range(0, len(data), self._piece_bytes):
-            piece = bytes(data[at : at + self._piece_bytes])
-            with self._lock:
+        context = self._context
+        for at in range(0, len(data), context.piece_bytes):
+            piece = bytes(data[at : at + context.piece_bytes])
+            with context.lock:
                 self._require_open()
-                self._require_sound()
-                # Before node 0: the header of a new file may be written in the middle of it.
-                self._writer.open_refs.setdefault(self, self._writer.end.file_no)
-                node = self._forest.next_node(piece)
-                self._forest.placed(self._writer.write(RecordType.OOB_DATA, oob.encode(node)))
+                context.require_sound()
+                if self._hold is None:
+                    # Before node 0: the header of a new file may be written in the middle of it.
+                    file_no = context.writer.end.file_no
+                    self._hold = context.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
+                forest = self._statement if statement else self._transactional
+                node = oob.encode(forest.next_node(piece))
+                forest.placed(context.writer.write(RecordType.OOB_DATA, node))
+
+    def mark(self) -> GroupMark:
+        """See `GroupWriter`."""
+        return GroupMark(self._transactional.copy(), self._statement.copy())
+
+    def rewind(self, mark: GroupMark) -> None:
+        """See `GroupWriter`."""
+        self._transactional = mark.transactional.copy()
+        self._statement = mark.statement.copy()
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""
-        with self._lock:
+        context = self._context
+        with context.lock:
             self._require_open()
-            self._require_sound()
-            reference = self._forest.reference() if self._forest.count else None
-            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, reference), gtid)
+            context.require_sound()
+            # The statement list is replayed first; an empty transaction list behind it is left out.
+            lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
+            record = commit.encode(gtid_event, *lists)
+            context.writer.write(RecordType.COMMIT, record, gtid)
             self._close()
-            self._committed()
-            return self._writer.end
+            context.committed()
+            return context.writer.end
+
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        """See `GroupWriter`."""
+        context = self._context
+        with context.lock:
+            self._require_open()
+            context.require_sound()
+            if self._statement.count:
+                raise ValueError(
+                    "an XA transaction has no statement list: spill into one list only"
+                )
+            reference = self._transactional.reference() if self._transactional.count else None
+            end = context.prepare(XaPrepare(engines, xid, reference))
+            self._close()
+            return end
 
     def rollback(self) -> None:
         """See `GroupWriter`. No use after it; a second call does nothing."""
-        with self._lock:
+        with self._context.lock:
             self._close()
 
     def _close(self) -> None:
         self._closed = True
-        self._writer.open_refs.pop(self, None)
+        if self._hold is not None:
+            self._hold.release()
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RuntimeError("this group was committed or rolled back")
+            raise RuntimeError("this group was committed, prepared or rolled back")

@@ -21,11 +21,17 @@ class StoreOptions:
     max_binlog_size: size of files made from now on, rounded down to whole pages, 64 KiB to 1 GiB.
     innodb_binlog_state_interval: distance of GTID state records; the page size times a power of two, 32 KiB or more.
     page_cache_bytes: memory for pages of history.
+    binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
+    max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
+    slave_connections_needed_for_purge: replicas that must be connected for any purge.
     """
 
     max_binlog_size: int = FILE_BYTES_MAX
     innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
     page_cache_bytes: int = PAGE_CACHE_BYTES_DEFAULT
+    binlog_expire_logs_seconds: int = 0
+    max_binlog_total_size: int = 0
+    slave_connections_needed_for_purge: int = 1
 
     def __post_init__(self) -> None:
         if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import threading
 
-from storage.binlog.file_names import file_name, file_numbers
+from storage.binlog.file_names import file_name
+from storage.binlog.file_table import FileTable
 from storage.disk import Disk, File
 from storage.errors import CorruptBinlog, DiskError
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
+from storage.ibb.records import PageSource
 
 READ_AHEAD_PAGES = 16
+UNSYNCED_PAGES_MAX = 64
 RECENT_PAGES = 16
 
 PageKey = tuple[int, int]  # (file_no, page_no)
@@ -31,14 +34,15 @@ class PageStore:
     """
 
     def __init__(self, disk: Disk, cache_pages: int) -> None:
-        self._disk = disk
         self._lock = threading.Lock()
-        self._files: dict[int, File] = {}
-        self._replaced: list[File] = []
+        self.files = FileTable(disk)
         self._cache: dict[PageKey, bytes] = {}
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
         self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
+        self._cuts: dict[
+            int, int
+        ] = {}  # file_no -> bytes to which it is cut once its pages are there
         self._tail_key = _NOWHERE
         self._tail = bytearray()
         self._tail_changed = False
@@ -47,7 +51,7 @@ class PageStore:
 
     # --- readers ---
 
-    def page(self, file_no: int, page_no: int) -> bytes | None:
+    def page(self, file_no: int, page_no: int, *, ahead: bool = True) -> bytes | None:
         """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
         key = (file_no, page_no)
         with self._lock:
@@ -60,11 +64,13 @@ class PageStore:
             if page is not None:
                 self._cache[key] = page  # to the young end
                 return page
-            file = self._file(file_no)
             stable_end = self._stable_end
-        if file is None:
-            return None
-        return self._read(file, key, stable_end)
+        with self.files.use(file_no) as file:
+            return None if file is None else self._read(file, key, stable_end, ahead=ahead)
+
+    def probing(self) -> PageSource:
+        """The same pages, read one by one: for a search, which jumps."""
+        return _Probing(self)
 
     def is_recent(self, file_no: int, page_no: int) -> bool:
         """Whether this page is so near the end that it is in memory, or at worst in the system's cache."""
@@ -73,8 +79,8 @@ class PageStore:
 
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written."""
-        page = self.page(file_no, 0)
-        size = self.file_size(file_no)
+        page = self.page(file_no, 0, ahead=False)
+        size = self.files.size(file_no)
         if page is None:
             if size:
                 raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
@@ -88,9 +94,9 @@ class PageStore:
         """See `PageSource`."""
         return self.header(file_no) is not None
 
-    def _read(self, file: File, key: PageKey, stable_end: PageKey) -> bytes | None:
+    def _read(self, file: File, key: PageKey, stable_end: PageKey, *, ahead: bool) -> bytes | None:
         file_no, first = key
-        count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES
+        count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES if ahead else 1
         if stable_end[0] == file_no:
             count = max(1, min(count, stable_end[1] - first))
         data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
@@ -118,12 +124,6 @@ class PageStore:
             del cache[next(iter(cache))]
         cache[key] = page
 
-    def _file(self, file_no: int) -> File | None:
-        file = self._files.get(file_no)
-        if file is None and file_name(file_no) in self._disk.names():
-            file = self._files[file_no] = self._disk.open(file_name(file_no))
-        return file
-
     # --- the writer, under the store's append lock ---
 
     def begin_tail(self, file_no: int, page_no: int, page: bytearray, *, changed: bool) -> None:
@@ -149,6 +149,10 @@ class PageStore:
     def add_file(self, file_no: int, size: int) -> None:
         """A file to be made, `size` bytes of zeros, when its first page is written out."""
         self._new_files[file_no] = size
+
+    def cut_file(self, file_no: int, size: int) -> None:
+        """The file ends here: `size` bytes, all of them pages that were added."""
+        self._cuts[file_no] = size
 
     def take(self) -> list[tuple[PageKey, bytes]]:
         """All pages that are not on disk as they are now, in order, the tail sealed. For `write_out`."""
@@ -183,62 +187,66 @@ class PageStore:
     def _write_file(self, file_no: int, pages: list[tuple[PageKey, bytes]]) -> None:
         size = self._new_files.pop(file_no, None)
         if size is not None:
-            self._create(file_no, size)
-        with self._lock:
-            file = self._file(file_no)
-        if file is None:
-            raise DiskError(
-                f"{file_name(file_no)} has gone from the directory while it was being written"
-            )
-        at = 0
-        while at < len(pages):
-            end = at + 1
-            while end < len(pages) and pages[end][0][1] == pages[end - 1][0][1] + 1:
-                end += 1
-            file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0][1] * PAGE_SIZE)
-            at = end
-        file.fdatasync()
-        if size is not None:
-            self._disk.fsync_dir()
-
-    def _create(self, file_no: int, size: int) -> None:
-        name = file_name(file_no)
-        if (
-            name in self._disk.names()
-        ):  # made ahead, or left empty by a crash: recovery saw to it that it holds nothing
-            self._disk.unlink(name)
-        file = self._disk.open(name, create=True)
-        file.truncate(size)
-        with self._lock:
-            if file_no in self._files:
-                self._replaced.append(self._files[file_no])  # somebody may be reading it just now
-            self._files[file_no] = file
+            self.files.make(file_no, size)
+        with self.files.use(file_no) as file:
+            if file is None:
+                raise DiskError(
+                    f"{file_name(file_no)} has gone from the directory while it was being written"
+                )
+            # A few at a time: that is as far as recovery has to look for pages which a power cut took in no order.
+            for at in range(0, len(pages), UNSYNCED_PAGES_MAX):
+                _write_pages(file, pages[at : at + UNSYNCED_PAGES_MAX])
+                file.fdatasync()
+            cut = self._cuts.pop(file_no, None)
+            if cut is not None:
+                # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
+                file.truncate(cut)
+                file.fdatasync()
 
     # --- the owner ---
 
-    def file_numbers(self) -> list[int]:
-        """Files in the directory, ascending."""
-        return file_numbers(self._disk.names())
-
-    def file_size(self, file_no: int) -> int | None:
-        """Physical size in bytes; None if there is no such file."""
-        with self._lock:
-            file = self._file(file_no)
-        return None if file is None else file.size()
-
     def forget(self, file_no: int) -> None:
-        """Close a file and drop its pages: it was changed or removed from outside this class."""
+        """Close a file and drop its pages: it was changed or removed."""
+        self.files.forget(file_no)
         with self._lock:
-            file = self._files.pop(file_no, None)
-            if file is not None:
-                file.close()
             for key in [key for key in self._cache if key[0] == file_no]:
                 del self._cache[key]
 
+    def restart(self) -> None:
+        """All files were removed: nothing is known any more."""
+        self.files.restart()
+        with self._lock:
+            self._cache.clear()
+            self._unflushed.clear()
+            self._new_files.clear()
+            self._cuts.clear()
+            self._tail_key = _NOWHERE
+            self._stable_end = _NEVER
+
     def close(self) -> None:
         """Close all files."""
-        with self._lock:
-            for file in [*self._files.values(), *self._replaced]:
-                file.close()
-            self._files.clear()
-            self._replaced.clear()
+        self.files.close()
+
+
+class _Probing:
+    """See `PageStore.probing`."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._store = store
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        return self._store.page(file_no, page_no, ahead=False)
+
+    def has_data(self, file_no: int) -> bool:
+        return self._store.has_data(file_no)
+
+
+def _write_pages(file: File, pages: list[tuple[PageKey, bytes]]) -> None:
+    """Consecutive pages in one write."""
+    at = 0
+    while at < len(pages):
+        end = at + 1
+        while end < len(pages) and pages[end][0][1] == pages[end - 1][0][1] + 1:
+            end += 1
+        file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0][1] * PAGE_SIZE)
+        at = end

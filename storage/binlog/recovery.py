@@ -2,8 +2,9 @@
 
 1. The last file that was entered is the current one: its header and page 1 are good. Files behind it are empty, made
    ahead; or hold a torn header or page 1, which were written together and never durable, and are put aside.
-2. All its pages are checked. The first empty one ends the data. A single bad page at the very end is a torn write; a
-   bad or empty page in front of good ones is corruption, and so is a missing file: the store does not open.
+2. Its end is found by bisection: the first empty page. The pages around it are checked, as many as can have been on
+   their way to the disk at a crash. A single bad page at the very end is a torn write; a bad or empty page in front of
+   good ones is corruption, and so is a missing file: the store does not open.
 3. The state at the last state record is read, and the records behind it. The walk begins further back if it saw no
    whole commit, so that a record which begins far back and never ends is found.
 4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
@@ -25,25 +26,27 @@ from protocol.gtid import BinlogState, Gtid
 from protocol.stored_group import group_gtid, is_start_marker
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
-from storage.binlog.page_store import PageStore
-from storage.binlog.search import read_state
-from storage.disk import Disk
+from storage.binlog.page_store import UNSYNCED_PAGES_MAX, PageStore
+from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.search import read_state, read_state_record
+from storage.disk import Disk, File
 from storage.errors import CorruptBinlog, TruncatedRecord
+from storage.ibb import xa
 from storage.ibb.chunk import (
     CHUNK_HEADER,
     END_OF_DATA,
     FILLER,
     LAST_CHUNK_START,
     Position,
+    Record,
     RecordType,
 )
 from storage.ibb.file_header import FileHeader
-from storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, is_sound, seal
+from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound, seal
 from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
 
-_SLICE_PAGES = 64
 _ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
     "files away to go on from the last group before it"
@@ -68,6 +71,7 @@ class Recovered:
 class _Walk:
     """What reading from one state record to the end saw."""
 
+    begin: Position
     state: BinlogState
     since_page_one: BinlogState
     end: Position
@@ -76,7 +80,7 @@ class _Walk:
     cut: Position | None = None
 
 
-def recover(disk: Disk, pages: PageStore) -> Recovered | None:
+def recover(disk: Disk, pages: PageStore, prepared: PreparedTransactions) -> Recovered | None:
     """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`."""
     current = _current_file(disk, pages)
     if current is None:
@@ -88,6 +92,7 @@ def recover(disk: Disk, pages: PageStore) -> Recovered | None:
             return None
         current = left
         walk = _walk_to_end(pages, current)
+    _replay_xa(pages, walk, prepared)
     header = pages.header(current)
     assert header is not None
     file_pages = _restore_size(disk, pages, header)
@@ -107,6 +112,17 @@ def recover(disk: Disk, pages: PageStore) -> Recovered | None:
     )
 
 
+def _replay_xa(pages: PageStore, walk: _Walk, prepared: PreparedTransactions) -> None:
+    """The XA transactions that wait: the records from the file of the oldest on, or else from where the walk began."""
+    record = read_state_record(pages, walk.begin.file_no, walk.begin.page_no)
+    begin = walk.begin
+    if record is not None and record.xa_ref is not None:
+        begin = Position(record.xa_ref, PAGE_SIZE)
+    reader = RecordReader(pages, begin, skip_partial=True)
+    while (found := reader.next()) is not None:
+        prepared.replay(found)
+
+
 class _Survey(NamedTuple):
     """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
 
@@ -116,7 +132,7 @@ class _Survey(NamedTuple):
 
 def _current_file(disk: Disk, pages: PageStore) -> int | None:
     """The last file that was entered, all of its pages good; None if none was."""
-    numbers = pages.file_numbers()
+    numbers = pages.files.numbers()
     aside = []
     while numbers:
         survey = _survey(disk, numbers[-1])
@@ -140,34 +156,50 @@ def _current_file(disk: Disk, pages: PageStore) -> int | None:
 
 
 def _survey(disk: Disk, file_no: int) -> _Survey:
-    """Check every page of a file. Raises `CorruptBinlog` for a bad or empty one in front of others."""
+    """Find the end of a file, and check the pages around it. Raises `CorruptBinlog` for bad ones before others.
+
+    Pages are synced a few at a time, so only as many around the end can be missing or torn.
+    """
     file = disk.open(file_name(file_no))
     try:
-        sound = 0
+        pages = -(-file.size() // PAGE_SIZE)
+        end = _first_empty(file, pages)
+        first = max(0, end - UNSYNCED_PAGES_MAX)
+        sound = first
         torn: int | None = None
         empty: int | None = None
-        for first in range(0, file.size(), _SLICE_PAGES * PAGE_SIZE):
-            data = file.pread(_SLICE_PAGES * PAGE_SIZE, first)
-            for at in range(0, len(data), PAGE_SIZE):
-                page = data[at : at + PAGE_SIZE]
-                if page == ZERO_PAGE or not any(page):
-                    empty = first + at if empty is None else empty
-                    continue
-                for bad, reason in (
-                    (torn, "Page corruption (invalid crc32 checksum)"),
-                    (empty, "an empty page"),
-                ):
-                    if bad is not None:
-                        raise CorruptBinlog(
-                            file_no, bad, f"{reason}, but later pages hold data{_ADVICE}"
-                        )
-                if len(page) < PAGE_SIZE or not is_sound(page):
-                    torn = first + at
-                else:
-                    sound += 1
+        for page_no in range(first, min(pages, end + UNSYNCED_PAGES_MAX)):
+            page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
+            if not any(page):
+                empty = page_no if empty is None else empty
+                continue
+            for bad, reason in (
+                (torn, "Page corruption (invalid crc32 checksum)"),
+                (empty, "an empty page"),
+            ):
+                if bad is not None:
+                    raise CorruptBinlog(
+                        file_no, bad * PAGE_SIZE, f"{reason}, but later pages hold data{_ADVICE}"
+                    )
+            if len(page) < PAGE_SIZE or not is_sound(page):
+                torn = page_no
+            else:
+                sound += 1
     finally:
         file.close()
     return _Survey(sound, torn is not None)
+
+
+def _first_empty(file: File, pages: int) -> int:
+    """By bisection: the first empty page behind the header, `pages` if there is none."""
+    low, high = 0, pages
+    while high - low > 1:
+        middle = (low + high) // 2
+        if any(file.pread(PAGE_SIZE, middle * PAGE_SIZE)):
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _filled(page: bytearray) -> int:
@@ -200,7 +232,7 @@ def _state_records(
             continue
         full = BinlogState(entries or [])
         interval = header.state_interval_pages
-        last_page = (pages.file_size(file_no) or 0) // PAGE_SIZE - 1
+        last_page = (pages.files.size(file_no) or 0) // PAGE_SIZE - 1
         page_no = last_page - last_page % interval if interval else 1
         while page_no > 1:
             entries = _whole_state(pages, file_no, page_no)
@@ -226,12 +258,16 @@ def _walk(
     pages: PageStore, current: int, start: Position, state: BinlogState, since_page_one: BinlogState
 ) -> _Walk:
     reader = RecordReader(pages, start, skip_partial=True)
-    walk = _Walk(state, since_page_one, start)
+    walk = _Walk(start, state, since_page_one, start)
+    completed: Position | None = None  # an XA COMMIT whose commit record has not come yet
     file_no = start.file_no
     try:
         while (record := reader.next()) is not None:
+            if record.type == RecordType.XA_COMPLETE and not _rolled_back(record):
+                completed = record.start
             if record.type != RecordType.COMMIT:
                 continue
+            completed = None
             reader.stop_skipping()
             if record.start.file_no != file_no:
                 file_no = record.start.file_no
@@ -248,10 +284,20 @@ def _walk(
                 since_page_one.update(gtid)
     except TruncatedRecord as torn:
         walk.cut = Position(torn.file_no, torn.offset)
+    if completed is not None:
+        # Both were one step: without its commit record the transaction is still prepared.
+        walk.cut = completed
     walk.end = reader.position
     if walk.end.file_no != file_no:  # the last commit began in the file before
         walk.since_page_one = BinlogState()
     return walk
+
+
+def _rolled_back(record: Record) -> bool:
+    try:
+        return xa.decode_complete(record.data).rolled_back
+    except ValueError as error:
+        raise CorruptBinlog(*record.start, str(error), record.data) from None
 
 
 def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | None:
@@ -264,7 +310,7 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | Non
     for file_no in range(current, last, -1):
         _put_aside(disk, pages, file_no)
     if last < cut.file_no:
-        return last if last in pages.file_numbers() else None
+        return last if last in pages.files.numbers() else None
     pages.forget(cut.file_no)
     file = disk.open(file_name(cut.file_no))
     try:
@@ -326,7 +372,7 @@ def _broken_name(disk: Disk, file_no: int) -> str:
 
 def _restore_size(disk: Disk, pages: PageStore, header: FileHeader) -> int:
     """Pages of the current file, extended to what its header says if a crash left it shorter."""
-    size = pages.file_size(header.file_no) or 0
+    size = pages.files.size(header.file_no) or 0
     wanted = header.pages * PAGE_SIZE
     if size < wanted:
         file = disk.open(file_name(header.file_no))

@@ -1,20 +1,26 @@
 """Where to start reading for a replica's position: by file, then by state record inside the file.
 
-A state S *is before* a position Q if everything in S is in what Q has seen (`BinlogState.is_before`). The newest file
-whose page-1 state is before Q is taken, then the last state record in it that still is; a state record inside a file
-holds the difference to page 1. From there the groups are skipped one by one, by GTID. (MariaDB: `innodb_binlog.cc`,
-gtid_search.)
+A state S *is before* a position Q if everything in S is in what Q has seen (`BinlogState.is_before`). Wanted is the
+newest file whose page-1 state is before Q, and in it the last state record that still is; a state record inside a
+file holds the difference to page 1. From there the groups are skipped one by one, by GTID. (MariaDB:
+`innodb_binlog.cc`, gtid_search.)
+
+As long as states only grow, "is before Q" holds for the first files and not for the later ones, and the file is found
+by bisection. A state shrinks when a domain is deleted, and goes back when a server logs a lower seq_no than before.
+The files at which that happens are known (`StateBreaks`): they cut the store into runs, each of which is bisected,
+the newest first. Where they are not known every file is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.errors import CorruptBinlog, PositionPurged
 from storage.ibb import gtid_state
 from storage.ibb.chunk import CONT, TYPE_MASK, Position, RecordType
+from storage.ibb.gtid_state import GtidStateRecord
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
 
@@ -26,8 +32,8 @@ class FileShape(NamedTuple):
     pages: int
 
 
-def read_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
-    """The entries of the state record at the start of a page; None if none stands there."""
+def read_state_record(pages: PageSource, file_no: int, page_no: int) -> GtidStateRecord | None:
+    """The state record at the start of a page; None if none stands there."""
     page = pages.page(file_no, page_no)
     if page is None or page[0] & (TYPE_MASK | CONT) != RecordType.GTID_STATE:
         return None
@@ -35,31 +41,71 @@ def read_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | No
     record = RecordReader(pages, place).next()
     assert record is not None
     try:
-        return gtid_state.decode(record.data).entries
+        return gtid_state.decode(record.data)
     except ValueError as error:
         raise CorruptBinlog(*place, str(error), record.data) from None
 
 
+def read_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
+    """The entries of `read_state_record`."""
+    record = read_state_record(pages, file_no, page_no)
+    return None if record is None else record.entries
+
+
 def find_start(
-    pages: PageSource, shapes: Mapping[int, FileShape], position: SlavePosition, limit: Position
+    pages: PageSource,
+    files: Sequence[int],
+    shape_of: Callable[[int], FileShape],
+    position: SlavePosition,
+    limit: Position,
+    breaks: Sequence[int] | None = None,
 ) -> tuple[Position, BinlogState]:
     """The place to read from, always the beginning of a record or `limit`, and the state there.
 
     Args:
-        shapes: the files there are.
+        files: numbers of the files there are, ascending.
         limit: the durable end; nothing behind it is looked at.
+        breaks: the files at whose page 1 the state is not a grown one of the file before; None if not known.
 
     Raises `PositionPurged`.
     """
-    for file_no in sorted(shapes, reverse=True):
-        if Position(file_no, PAGE_SIZE) >= limit:
-            continue
-        state = BinlogState()
-        state.overlay(read_state(pages, file_no, 1) or [])
-        if state.is_before(position):
-            page_no, state = _bisect(pages, file_no, shapes[file_no], state, position, limit)
+    durable = [file_no for file_no in files if Position(file_no, PAGE_SIZE) < limit]
+    for run in _runs(durable, durable if breaks is None else breaks):
+        file_no = _newest_before(pages, run, position)
+        if file_no is not None:
+            state = _page_one(pages, file_no)
+            page_no, state = _bisect(pages, file_no, shape_of(file_no), state, position, limit)
             return _first_record(pages, Position(file_no, page_no * PAGE_SIZE), limit), state
-    raise PositionPurged
+    raise PositionPurged("no file reaches back to the position")
+
+
+def _runs(files: Sequence[int], breaks: Sequence[int]) -> list[Sequence[int]]:
+    """The files cut into runs that begin at the breaks, the newest run first."""
+    runs: list[list[int]] = []
+    beginnings = set(breaks)
+    for file_no in files:
+        if not runs or file_no in beginnings:
+            runs.append([])
+        runs[-1].append(file_no)
+    return list(reversed(runs))
+
+
+def _newest_before(pages: PageSource, run: Sequence[int], position: SlavePosition) -> int | None:
+    """The last file of a run of growing states whose page-1 state is before the position."""
+    if _page_one(pages, run[-1]).is_before(position):
+        return run[-1]
+    low, high = -1, len(run) - 1  # high is not before the position
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _page_one(pages, run[middle]).is_before(position):
+            low = middle
+        else:
+            high = middle
+    return run[low] if low >= 0 else None
+
+
+def _page_one(pages: PageSource, file_no: int) -> BinlogState:
+    return BinlogState(read_state(pages, file_no, 1) or [])
 
 
 def _bisect(

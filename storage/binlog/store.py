@@ -4,64 +4,122 @@ How a group gets in, and what a crash between the steps leaves:
 
 1. `append`, under the append lock: the group becomes chunks on pages in memory, the state learns its GTID. A crash
    forgets it.
-2. `sync`, under the sync lock: all pages since the last sync, the partial last one included, are written and synced.
-   A crash in between leaves some of them; `recovery` cuts what is not whole.
+2. `sync`, under the sync lock: all pages since the last sync, the partial last one included, are written and synced. A
+   crash in between leaves some of them; `recovery` cuts what is not whole.
 3. The durable mark moves to what step 2 has written. A crash keeps the group from here on.
 4. Listeners wake; only now can a reader see the group.
+
+Locks, in this order: sync lock, append lock. Readers take neither.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
 from storage.binlog.batch_reader import read_batch
+from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.open_group import OpenGroup
+from storage.binlog.open_group import GroupContext, OpenGroup
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
+from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.recovery import recover
+from storage.binlog.references import Hold, Reason, References
 from storage.binlog.search import FileShape
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
-from storage.errors import DiskError, PositionPurged, StorageError, StoreFailed
-from storage.ibb import commit
+from storage.errors import (
+    BinlogInUse,
+    BinlogInUseByTransaction,
+    DiskError,
+    DomainInUse,
+    PositionPurged,
+    StorageError,
+    StoreFailed,
+)
+from storage.ibb import commit, xa
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
+from storage.ibb.xa import XaComplete, XaPrepare, Xid
+from storage.state import StateStore
 
 log = logging.getLogger(__name__)
 
+BREAKS_KEY = "binlog/state_breaks"  # files before which the state did not only grow
+
 
 class IbbEngine:
-    """See `storage.engine.BinlogEngine`. Made by `open`; every method may be called from any thread."""
+    """See `storage.engine.BinlogEngine`. Every method may be called from any thread.
 
-    def __init__(self, disk: Disk, options: StoreOptions | None = None) -> None:
+    Args:
+        facts: where the store keeps what a search needs to know beside the files; without it a search looks at every
+            file.
+        background: make files ahead and purge in a thread of our own; without it, `keeper.caretaker.step` does it.
+        clock: seconds since 1970, for purge by age.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions | None = None,
+        *,
+        facts: StateStore | None = None,
+        background: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
         self._options = options or StoreOptions()
         self._disk = disk
+        self._facts = facts
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._failure: StorageError | None = None
+        self.references = References()
         self._pages = PageStore(disk, self._options.page_cache_bytes // PAGE_SIZE)
-        self._writer = LogWriter(self._pages, self._options)
+        self._writer = LogWriter(self._pages, self._options, self.references)
+        self._prepared = PreparedTransactions(self.references)
         self._last_marker: bytes | None = None
         self._shapes: dict[int, FileShape] = {}
-        found = recover(disk, self._pages)
+        found = recover(disk, self._pages, self._prepared)
         if found is None:
             self._writer.start_new(0)
+            if facts is not None:
+                facts.set(BREAKS_KEY, [])
             log.info("Starting a new binlog from file number 0.")
         else:
             self._writer.resume(found)
             self._last_marker = found.last_marker
             end = self._writer.end
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
+        self._groups = GroupContext(
+            self._writer,
+            self._append_lock,
+            self.references,
+            self._options.piece_bytes,
+            self._require_sound,
+            self._committed,
+            self._prepare,
+        )
         self._durable_end = Position(0, PAGE_SIZE) if found is None else self._writer.end
+        self.keeper = FileKeeper(
+            self._pages.files,
+            self._pages,
+            self.references,
+            self._options,
+            sync=self.sync,
+            durable_end=lambda: self._durable_end,
+            clock=clock,
+        )
         self._write_and_sync()  # a new store has a durable first header before anything else happens
+        if background:
+            self.keeper.caretaker.start()
 
     # --- writing ---
 
@@ -74,7 +132,7 @@ class IbbEngine:
         """See `BinlogEngine`."""
         if len(payload) <= self._options.piece_bytes:
             with self._append_lock:
-                self._refuse_after_failure()
+                self._require_sound()
                 self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 self._last_marker = payload if gtid is None else None
                 return self._writer.end
@@ -87,16 +145,7 @@ class IbbEngine:
 
     def begin(self) -> OpenGroup:
         """See `BinlogEngine`."""
-        return OpenGroup(
-            self._writer,
-            self._append_lock,
-            self._options.piece_bytes,
-            self._refuse_after_failure,
-            self._committed,
-        )
-
-    def _committed(self) -> None:
-        self._last_marker = None
+        return OpenGroup(self._groups)
 
     def sync(self) -> None:
         """See `BinlogEngine`."""
@@ -105,28 +154,147 @@ class IbbEngine:
             if self._durable_end >= wanted and self._failure is None:
                 return  # whoever held the lock before us has done our work too
             self._write_and_sync()
+        self._wake()
+
+    def _wake(self) -> None:
         for wake in list(self._listeners):
             wake()
 
     def _write_and_sync(self) -> None:
         with self._append_lock:
-            self._refuse_after_failure()
+            self._require_sound()
             end = self._writer.end
             pages = self._pages.take()
         try:
+            self._note_breaks()
             self._pages.write_out(pages)
         except DiskError as error:
             # What reached the disk is unknown, and the kernel may have forgotten the error by the next fsync.
             self._failure = error
             log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
             raise
+        entered = end.file_no != self._durable_end.file_no
         self._durable_end = end
+        if entered:
+            self.keeper.caretaker.poke()
 
-    def _refuse_after_failure(self) -> None:
+    def _note_breaks(self) -> None:
+        """Before the files are: a search that does not know of a break would go wrong."""
+        if self._facts is None or not self._writer.breaks:
+            return
+        known = self._facts.get(BREAKS_KEY)
+        breaks, self._writer.breaks = self._writer.breaks, set()
+        if known is not None and not breaks <= set(known):
+            first = self._pages.files.numbers()[0]
+            self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
+
+    def _require_sound(self) -> None:
         if self._failure is not None:
             raise StoreFailed(
                 f"the binlog accepts nothing more after an earlier failure: {self._failure}"
             )
+
+    def _committed(self) -> None:
+        self._last_marker = None
+
+    # --- XA ---
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            return self._prepared.xids()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            self._require_sound()
+            prepare = self._prepared.get(xid)
+            complete = xa.encode_complete(XaComplete(xid, rolled_back=False))
+            # Next to each other: recovery takes back a completion whose commit did not get to the disk.
+            self._writer.write(RecordType.XA_COMPLETE, complete)
+            lists = [] if prepare.oob is None else [prepare.oob]
+            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
+            self._prepared.discard(xid)
+            self._last_marker = None
+            return self._writer.end
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            self._require_sound()
+            self._prepared.get(xid)
+            complete = xa.encode_complete(XaComplete(xid, rolled_back=True))
+            self._writer.write(RecordType.XA_COMPLETE, complete)
+            self._prepared.discard(xid)
+            return self._writer.end
+
+    def _prepare(self, prepare: XaPrepare) -> Position:
+        """Under the append lock."""
+        self._prepared.require_free(prepare.xid)
+        # Before the record: a state record in the middle of it already tells of this transaction.
+        self._prepared.add(prepare, self._writer.end.file_no)
+        self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
+        return self._writer.end
+
+    # --- files ---
+
+    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+        """See `BinlogEngine`."""
+        domains = set(delete_domains)
+        with self._sync_lock:
+            with self._append_lock:
+                self._require_sound()
+                for domain in sorted(domains):
+                    self._require_unused(domain)
+                entries = self._writer.state.entries()
+                kept = [gtid for gtid in entries if gtid.domain_id not in domains]
+                if len(kept) < len(entries):
+                    self._writer.forget_state(BinlogState(kept))
+                self._writer.flush()
+            self._write_and_sync()
+        self._wake()
+
+    def _require_unused(self, domain: int) -> None:
+        """Nothing of the domain may be in an existing file: its state is the same as where the first one begins."""
+        first = self._pages.files.numbers()[0]
+        then = BinlogState(search.read_state(self._pages, first, 1) or [])
+        if _of_domain(then, domain) != _of_domain(self._writer.state, domain):
+            raise DomainInUse(
+                f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
+            )
+
+    def reset(self, state: BinlogState | None = None) -> None:
+        """See `BinlogEngine`."""
+        with self._sync_lock:
+            with self._append_lock:
+                self._require_sound()
+                if self.references.count(Reason.DUMP) or self.references.count(Reason.NAMED):
+                    raise BinlogInUse(
+                        "Cannot execute RESET MASTER as the binlog is in use by a connected slave or "
+                        "another reader"
+                    )
+                if self.references.count(Reason.ACTIVE_TRANSACTION) or len(self._prepared):
+                    raise BinlogInUseByTransaction(
+                        "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
+                    )
+                for file_no in self._pages.files.numbers():
+                    self._pages.files.remove(file_no)
+                self._pages.restart()
+                self._shapes.clear()
+                self._writer.forget_state(BinlogState(state.entries() if state is not None else []))
+                self._last_marker = None
+                self._writer.start_new(0)
+                self._durable_end = Position(0, PAGE_SIZE)
+                if self._facts is not None:
+                    self._writer.breaks = set()
+                    self._facts.set(BREAKS_KEY, [])
+            self._write_and_sync()
+        self._wake()
+
+    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+        """See `BinlogEngine`."""
+        file_no = self._pages.files.numbers()[0] if start is None else start.file_no
+        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, file_no)
 
     # --- what there is ---
 
@@ -158,7 +326,7 @@ class IbbEngine:
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
-        sizes = ((n, self._pages.file_size(n)) for n in self._pages.file_numbers())
+        sizes = ((n, self._pages.files.size(n)) for n in self._pages.files.numbers())
         return [BinlogFile(file_name(n), size) for n, size in sizes if size is not None]
 
     def status(self) -> tuple[str, int]:
@@ -170,9 +338,16 @@ class IbbEngine:
 
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`."""
-        limit = self._durable_end
-        shapes = {n: self._shape(n) for n in self._pages.file_numbers() if n <= limit.file_no}
-        return StartPoint(*search.find_start(self._pages, shapes, position, limit))
+        breaks = None if self._facts is None else self._facts.get(BREAKS_KEY)
+        found = search.find_start(
+            self._pages.probing(),
+            self._pages.files.numbers(),
+            self._shape,
+            position,
+            self._durable_end,
+            breaks,
+        )
+        return StartPoint(*found)
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
@@ -186,7 +361,7 @@ class IbbEngine:
         shape = self._shapes.get(file_no)
         if shape is None:
             header = self._pages.header(file_no)
-            size = self._pages.file_size(file_no)
+            size = self._pages.files.size(file_no)
             if header is None or size is None:
                 raise PositionPurged(f"{file_name(file_no)} has gone")
             shape = self._shapes[file_no] = FileShape(
@@ -198,9 +373,14 @@ class IbbEngine:
 
     def close(self) -> None:
         """See `BinlogEngine`."""
+        self.keeper.caretaker.stop()
         try:
             if self._failure is None:
                 self.sync()
         finally:
             self._pages.close()
             self._disk.close()
+
+
+def _of_domain(state: BinlogState, domain: int) -> list[Gtid]:
+    return [gtid for gtid in state.entries() if gtid.domain_id == domain]

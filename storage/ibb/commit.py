@@ -17,6 +17,7 @@ from storage.ibb import compressed_int
 from storage.ibb.chunk import Position
 
 HEADER_BYTES_MAX = 45  # MariaDB reads the header in one piece of this size
+LISTS_MAX = 2
 _NO_LIST = b"\0"
 
 assert compressed_int.encode(0) == _NO_LIST
@@ -37,13 +38,18 @@ class CommitRecord(NamedTuple):
     payload: bytes
 
 
-def encode(payload: bytes, oob: OobList | None = None) -> bytes:
-    """The body of a commit record with at most one list."""
-    if oob is None:
-        return _NO_LIST + payload
+def encode(payload: bytes, *lists: OobList) -> bytes:
+    """The body of a commit record; at most two lists, the statement list first."""
     ci = compressed_int.encode
-    head = b"".join((ci(oob.nodes), *map(ci, oob.first), *map(ci, oob.last), _NO_LIST))
-    assert len(head) <= HEADER_BYTES_MAX
+    head = b"".join(
+        b"".join((ci(oob.nodes), *map(ci, oob.first), *map(ci, oob.last))) for oob in lists
+    )
+    if len(lists) < LISTS_MAX:
+        head += _NO_LIST
+    if len(lists) > LISTS_MAX or len(head) > HEADER_BYTES_MAX:
+        raise ValueError(
+            f"a commit record of {len(lists)} lists, with a header of {len(head)} bytes"
+        )
     return head + payload
 
 
@@ -55,7 +61,7 @@ def decode(data: bytes) -> CommitRecord:
     lists: list[OobList] = []
     at = 0
     try:
-        while len(lists) < 2:
+        while len(lists) < LISTS_MAX:
             nodes, at = ci(data, at)
             if not nodes:
                 break

@@ -90,6 +90,14 @@ class Forest:
             self._first = place
         self.count += 1
 
+    def copy(self) -> Forest:
+        """As it is now. A savepoint is a copy, a rollback to it goes on with one: numbers are then used again."""
+        forest = Forest()
+        forest._roots = list(self._roots)
+        forest._first = self._first
+        forest.count = self.count
+        return forest
+
     def reference(self) -> OobList:
         """What the commit record says of this forest, which must hold a node."""
         return OobList(self.count, self._first, self._roots[-1][0])

@@ -21,6 +21,7 @@ from tests.kit import ports, process, rundir
 from tests.kit.mariadb import POLL, Account, Row, Source
 
 READY = "ready for connections"
+MAX_BINLOG_SIZE = 16 << 20
 
 
 class BinlogServer:
@@ -47,7 +48,8 @@ class BinlogServer:
         """Where the store is. Given from outside it outlives this object."""
         self.upstream = upstream if upstream is None or isinstance(upstream, str) else url(upstream)
         self.users = dict(users) if users is not None else {Account().user: Account().password}
-        self.options: dict[str, Any] = dict(options)
+        # Files are allocated whole, one ahead: two of the default size would take 2 GiB of memory in /dev/shm.
+        self.options: dict[str, Any] = {"max_binlog_size": MAX_BINLOG_SIZE, **options}
         """Of the next start: a test may change them before a `restart`."""
         self.environment = dict(environment or {})
         self.name = f"binlog-server-{self.port}"

@@ -24,6 +24,10 @@ class BreakableFile:
         self._disk.check()
         self._file.truncate(size)
 
+    def allocate(self, size: int) -> None:
+        self._disk.check()
+        self._file.allocate(size)
+
     def fdatasync(self) -> None:
         self._disk.check()
         self._file.fdatasync()
@@ -37,6 +41,7 @@ class BreakableDisk:
         self.broken = False
         self.names = disk.names
         self.lock = disk.lock
+        self.modified = disk.modified
         self.close = disk.close
 
     def check(self) -> None:

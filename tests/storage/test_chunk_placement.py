@@ -17,6 +17,7 @@ from storage.binlog.group_reader import group_head
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
+from storage.binlog.references import Hold, Reason, References
 from storage.binlog.search import read_state
 from storage.binlog.store import IbbEngine
 from storage.ibb import commit, gtid_state
@@ -38,7 +39,16 @@ class Writing:
     def __init__(self, options: StoreOptions = SMALL) -> None:
         self.disk = MemoryDisk()
         self.pages = PageStore(self.disk, 64)
-        self.writer = LogWriter(self.pages, options)
+        self.references = References()
+        self.writer = LogWriter(self.pages, options, self.references)
+        self._hold: Hold | None = None
+
+    def hold(self, header: FileHeader | None) -> None:
+        """Let the next file's header refer back as this one does."""
+        if self._hold is not None:
+            self._hold.release()
+        if header is not None:
+            self._hold = self.references.hold(Reason.ACTIVE_TRANSACTION, "", header.oob_ref)
 
     def flush(self) -> None:
         self.pages.write_out(self.pages.take())
@@ -355,7 +365,7 @@ def test_writer_writes_the_same_files(vector: dict[str, Any]) -> None:
         gtid = group_gtid(group_head(pages, record)) if record.type == RecordType.COMMIT else None
         # the lowest file that an open group lies in is the header's business: taken from the vector
         header = pages.header(writing.writer.end.file_no + 1)
-        writing.writer.open_refs = {} if header is None else {"vector": header.oob_ref}
+        writing.hold(header)
         assert writing.writer.write(RecordType(record.type), record.data, gtid) == record.start
     writing.flush()
     compare(writing.disk, vector)

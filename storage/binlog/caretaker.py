@@ -1,0 +1,70 @@
+"""What happens in the background: the next file is made ahead, and files that are too old or too many are deleted.
+
+One thread in production; tests and simulations call `step` themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from storage.errors import DiskError, StorageError
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 60.0
+
+
+class Caretaker:
+    """Runs `work` whenever it is poked. A full disk is said aloud, and tried again after a while.
+
+    Args:
+        work: one round; raises `DiskError` if the disk refuses.
+    """
+
+    def __init__(self, work: Callable[[], None], *, retry_s: float = RETRY_S) -> None:
+        self._work = work
+        self._retry_s = retry_s
+        self._poked = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Have a thread of its own from now on."""
+        self._thread = threading.Thread(target=self._run, name="binlog-caretaker", daemon=True)
+        self._thread.start()
+        self.poke()
+
+    def poke(self) -> None:
+        """There may be something to do."""
+        self._poked.set()
+
+    def step(self) -> float | None:
+        """One round. Returns the seconds after which to try again, None if all is done."""
+        try:
+            self._work()
+        except DiskError as error:
+            log.error(
+                "InnoDB: %s. Waiting %.0f seconds before trying again...", error, self._retry_s
+            )
+            return self._retry_s
+        except StorageError as error:
+            log.error("the caretaker of the binlog gave up a round: %s", error)
+        return None
+
+    def stop(self) -> None:
+        """Finish the round, and end the thread."""
+        self._stopping = True
+        self._poked.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait: float | None = None
+        while True:
+            self._poked.wait(wait)
+            self._poked.clear()
+            if self._stopping:
+                return
+            wait = self.step()

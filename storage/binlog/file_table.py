@@ -1,0 +1,145 @@
+"""The .ibb files of a directory: opened once, shared by readers and writer, made ahead, removed.
+
+A file that is removed while somebody reads it is closed when the last reader has left it: a descriptor closed too
+early may be another file's by the time it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storage.binlog.file_names import file_name, file_numbers
+from storage.disk import Disk, File
+from storage.errors import DiskError, PositionPurged
+
+
+@dataclass(slots=True)
+class _Handle:
+    file: File
+    users: int = 0
+    gone: bool = False
+
+
+class FileTable:
+    """All files of one directory. May be used from several threads; each file is written by one at a time."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._handles: dict[int, _Handle] = {}
+        self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
+        self._purged_below = 0
+
+    @contextlib.contextmanager
+    def use(self, file_no: int) -> Iterator[File | None]:
+        """The file, for as long as the block lasts; None if there is none. Raises `PositionPurged`."""
+        handle = self._enter(file_no)
+        if handle is None:
+            yield None
+            return
+        try:
+            yield handle.file
+        finally:
+            with self._lock:
+                handle.users -= 1
+                self._close_if_done(handle)
+
+    def _enter(self, file_no: int) -> _Handle | None:
+        with self._lock:
+            if 0 <= file_no < self._purged_below:
+                raise PositionPurged(f"{file_name(file_no)} was purged")
+            handle = self._handles.get(file_no)
+            if handle is None:
+                if file_name(file_no) not in self._disk.names():
+                    return None
+                handle = self._handles[file_no] = _Handle(self._disk.open(file_name(file_no)))
+            handle.users += 1
+            return handle
+
+    @staticmethod
+    def _close_if_done(handle: _Handle) -> None:
+        if handle.gone and not handle.users:
+            handle.file.close()
+
+    def numbers(self) -> list[int]:
+        """Numbers of the files there are, ascending, those made ahead included."""
+        return file_numbers(self._disk.names())
+
+    def size(self, file_no: int) -> int | None:
+        """Physical size in bytes; None if there is no such file."""
+        with self.use(file_no) as file:
+            return None if file is None else file.size()
+
+    def modified(self, file_no: int) -> float:
+        """Time of the last write, seconds since 1970."""
+        return self._disk.modified(file_name(file_no))
+
+    # --- making files ---
+
+    def make_ahead(self, file_no: int, size: int) -> None:
+        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then."""
+        self._allocate(file_no, size)
+        with self._lock:
+            self._made_ahead[file_no] = size
+
+    def make(self, file_no: int, size: int) -> None:
+        """The file is to be written: take the one made ahead, or make it. Durable, its name too. Raises `DiskError`."""
+        with self._lock:
+            made = self._made_ahead.pop(file_no, None)
+        if made == size and file_name(file_no) in self._disk.names():
+            return
+        self._allocate(file_no, size)
+
+    def _allocate(self, file_no: int, size: int) -> None:
+        name = file_name(file_no)
+        self.forget(file_no)
+        if name in self._disk.names():  # left by a crash; recovery saw to it that it holds nothing
+            self._disk.unlink(name)
+        file = self._disk.open(name, create=True)
+        try:
+            file.allocate(size)
+            file.fdatasync()
+        except DiskError:
+            with contextlib.suppress(DiskError):
+                self._disk.unlink(name)  # half a file must not be found by the next start
+            raise
+        finally:
+            file.close()
+        self._disk.fsync_dir()
+
+    # --- ending files ---
+
+    def remove(self, file_no: int) -> None:
+        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable."""
+        with self._lock:
+            self._purged_below = file_no + 1
+        self.forget(file_no)
+        if file_name(file_no) in self._disk.names():
+            self._disk.unlink(file_name(file_no))
+            # One by one: a gap between files, left by a power cut, would be taken for damage.
+            self._disk.fsync_dir()
+
+    def forget(self, file_no: int) -> None:
+        """The file is closed, and opened anew when it is used next."""
+        with self._lock:
+            handle = self._handles.pop(file_no, None)
+            self._made_ahead.pop(file_no, None)
+            if handle is not None:
+                handle.gone = True
+                self._close_if_done(handle)
+
+    def restart(self) -> None:
+        """All files were removed, and numbers begin anew."""
+        for file_no in list(self._handles):
+            self.forget(file_no)
+        with self._lock:
+            self._purged_below = 0
+            self._made_ahead.clear()
+
+    def close(self) -> None:
+        """Close all files."""
+        for file_no in list(self._handles):
+            self.forget(file_no)

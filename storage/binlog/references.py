@@ -1,0 +1,83 @@
+"""Which files must stay: for open groups, prepared transactions, readers, and whoever else says so by name.
+
+The lowest file that an open or prepared transaction may refer to goes into the header of each new file (fields 48 and
+56), so that it is known after a restart too.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Reason(Enum):
+    """Why a file is held, in the words that purge tells."""
+
+    ACTIVE_TRANSACTION = "it holds data of an active transaction"
+    PREPARED_XA = "it holds data of a prepared XA transaction"
+    DUMP = "it is in use by a binlog dump thread (connected slave)"
+    NAMED = "it is held"
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """Files from `file_no` on must stay, until `release`. `name` tells a DBA who holds them."""
+
+    _owner: References
+    reason: Reason
+    name: str
+    file_no: int
+
+    def move(self, file_no: int) -> None:
+        """From now on only files from `file_no` on; never backwards."""
+        if file_no > self.file_no:
+            self.file_no = file_no
+
+    def release(self) -> None:
+        """Nothing is held any more; twice is no error."""
+        self._owner.drop(self)
+
+    @property
+    def why(self) -> str:
+        """For the message about a file that stays."""
+        return (
+            f"{self.reason.value} by {self.name}"
+            if self.reason is Reason.NAMED
+            else self.reason.value
+        )
+
+
+class References:
+    """All holds of one store. May be used from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds: set[Hold] = set()
+
+    def hold(self, reason: Reason, name: str, file_no: int) -> Hold:
+        """Hold the files from `file_no` on."""
+        hold = Hold(self, reason, name, file_no)
+        with self._lock:
+            self._holds.add(hold)
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        """See `Hold.release`."""
+        with self._lock:
+            self._holds.discard(hold)
+
+    def lowest(self, *reasons: Reason) -> int | None:
+        """The lowest file held for one of these reasons, None if none is."""
+        with self._lock:
+            return min((h.file_no for h in self._holds if h.reason in reasons), default=None)
+
+    def count(self, reason: Reason) -> int:
+        """How many holds there are for a reason."""
+        with self._lock:
+            return sum(h.reason is reason for h in self._holds)
+
+    def holds(self) -> list[Hold]:
+        """All, the lowest file first."""
+        with self._lock:
+            return sorted(self._holds, key=lambda h: h.file_no)
