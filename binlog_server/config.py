@@ -31,6 +31,7 @@ SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 _U32_MAX = 2**32 - 1
+_DAY_S = 86400
 
 
 class ConfigError(ValueError):
@@ -80,6 +81,10 @@ class Config:
     innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
     binlog_page_cache_size: int = PAGE_CACHE_BYTES_DEFAULT
     dump_frame_cache_size: int = 64 << 20
+    max_binlog_total_size: int = 0
+    binlog_expire_logs_seconds: int = 0
+    expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
+    slave_connections_needed_for_purge: int = 1
     max_connections: int = 2000
     connect_timeout: int = 10
     net_write_timeout: int = 60
@@ -101,6 +106,10 @@ class Config:
             ("max_event_group_size", 1 << 20, 1 << 40),
             ("binlog_page_cache_size", 1 << 20, 1 << 40),
             ("dump_frame_cache_size", 1 << 20, 1 << 40),
+            ("max_binlog_total_size", 0, 1 << 62),
+            ("binlog_expire_logs_seconds", 0, _U32_MAX),
+            ("expire_logs_days", 0, 99),
+            ("slave_connections_needed_for_purge", 0, _U32_MAX),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
@@ -128,7 +137,12 @@ class Config:
     def store_options(self) -> StoreOptions:
         """The part that the store needs."""
         return StoreOptions(
-            self.max_binlog_size, self.innodb_binlog_state_interval, self.binlog_page_cache_size
+            self.max_binlog_size,
+            self.innodb_binlog_state_interval,
+            self.binlog_page_cache_size,
+            self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S),
+            self.max_binlog_total_size,
+            self.slave_connections_needed_for_purge,
         )
 
 
@@ -182,7 +196,9 @@ def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
     defaults = {f.name: f.default for f in fields(Config)}
     for name, value in values.items():
         default = defaults[name]
-        if isinstance(default, (int, str)) and type(value) is not type(default):
+        if isinstance(default, float) and type(value) is int:
+            continue  # a whole number of days
+        if isinstance(default, (int, float, str)) and type(value) is not type(default):
             raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{_place(path)}")
     users = values.get("users", {})
     if not isinstance(users, Mapping) or not all(isinstance(v, str) for v in users.values()):

@@ -29,7 +29,7 @@ from protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
 from protocol.gtid import BinlogState, SlavePosition
 from protocol.stored_group import group_gtid
 from protocol.wire.event_frames import EventFrames
-from storage.engine import BinlogEngine, Position, StartPoint
+from storage.engine import BinlogEngine, Hold, Position, StartPoint
 from storage.errors import PositionPurged, StorageError
 
 log = logging.getLogger(__name__)
@@ -147,6 +147,7 @@ class Dump:
         self._format_version = format_version
         self._server_id = server_id
         self._last_sent = 0.0
+        self._hold: Hold | None = None
         # As the replica counts, or beyond: it adds up events, and stops on a heartbeat that lies before its sum.
         self._replica_position = FIRST_EVENT_POSITION
 
@@ -159,10 +160,15 @@ class Dump:
         except (StorageError, ProtocolError) as error:
             # 1236 stops the replica: it would meet the same error again and again.
             self._refuse(MasterFatalError(str(error)))
+        finally:
+            if self._hold is not None:
+                self._hold.release()
 
     async def _stream(self) -> None:
-        start = await self._find_start()
         request = self._request
+        # Before the search: what it finds must not be purged before it is read.
+        hold = self._hold = self._engine.hold(f"server_id {request.server_id}", dump=True)
+        start = await self._find_start()
         groups_filter = DumpFilter(
             request.position,
             state_at_start=start.state,
@@ -177,6 +183,7 @@ class Dump:
         self._send(description.build())
         cursor = start.position
         while not groups_filter.until_reached:
+            hold.move(cursor.file_no)
             moved = self._tail.moved
             if cursor >= self._engine.durable_end:
                 if request.non_block:

@@ -13,14 +13,26 @@ The store is synchronous; every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.binlog.purge import PurgePlan
 from storage.ibb.chunk import Position
+from storage.ibb.xa import Xid
 
-__all__ = ["BinlogEngine", "BinlogFile", "GroupBatch", "GroupWriter", "Position", "StartPoint"]
+__all__ = [
+    "BinlogEngine",
+    "BinlogFile",
+    "GroupBatch",
+    "GroupMark",
+    "GroupWriter",
+    "Hold",
+    "Position",
+    "StartPoint",
+    "Xid",
+]
 
 
 class BinlogFile(NamedTuple):
@@ -49,14 +61,46 @@ class GroupBatch:
     groups: list[bytes]
 
 
-class GroupWriter(Protocol):
-    """A group that is still open; its pieces go to the store as they come. One owner."""
+class Hold(Protocol):
+    """Files that must stay, for a reader or whoever asked."""
 
-    def spill(self, data: bytes | memoryview) -> None:
-        """Add `data` behind what was spilled before."""
+    def move(self, file_no: int) -> None:
+        """From now on only files from `file_no` on; never backwards."""
+
+    def release(self) -> None:
+        """Nothing is held any more; twice is no error."""
+
+
+class GroupMark(NamedTuple):
+    """How far the transactional events of an open group had come. Opaque."""
+
+    transactional: object
+
+
+class GroupWriter(Protocol):
+    """A group that is still open; its pieces go to the store as they come. One owner, no use after its end."""
+
+    @property
+    def spilled(self) -> bool:
+        """Whether anything was spilled that was not taken back."""
+
+    def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
+        """Add `data` behind what was spilled before, to the transactional or to the statement list."""
+
+    def mark(self) -> GroupMark:
+        """A place to go back to."""
+
+    def rewind(self, mark: GroupMark) -> None:
+        """What was spilled to the transactional list since `mark` stays as garbage that no reader reaches."""
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
-        """The group is `gtid_event` and then all that was spilled. Returns its end."""
+        """The group is `gtid_event`, the statement list, the transactional list. Returns its end."""
+
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        """The group waits for `commit_prepared` or `rollback_prepared`, over restarts too.
+
+        `XaStateError` for a name in use.
+        """
 
     def rollback(self) -> None:
         """The group never was. What was spilled stays as garbage that no reader reaches."""
@@ -112,6 +156,40 @@ class BinlogEngine(Protocol):
 
     def is_recent(self, start: Position) -> bool:
         """Whether reading from `start` is served from memory, without waiting for a disk."""
+
+    def prepared(self) -> list[Xid]:
+        """Names of the XA transactions that wait."""
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """Commit one. Returns the end of the group. `XaStateError` if nothing waits by that name."""
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """Roll one back. `XaStateError` if nothing waits by that name."""
+
+    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+        """FLUSH BINARY LOGS [DELETE_DOMAIN_ID]: go on in a new file, everything before it durable.
+
+        Domains to be deleted are forgotten by the state. `DomainInUse` if a file still holds groups of one.
+        """
+
+    def reset(self, state: BinlogState | None = None) -> None:
+        """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
+
+        `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared.
+        """
+
+    def purge_to(self, name: str) -> PurgePlan:
+        """PURGE BINARY LOGS TO: delete files before the named one, from the oldest on, up to one that must stay.
+
+        Returns what was deleted, and why the next wanted one was not. `UnknownBinlog` for a name that is none or lies
+        beyond the last file; a file that is merely gone already is fine.
+        """
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """PURGE BINARY LOGS BEFORE: the same for files last written before that time, in seconds since 1970."""
+
+    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+        """Keep the files from `start` on (all of them without it) from being purged. `name` is told to who asks why."""
 
     def files(self) -> list[BinlogFile]:
         """The files, oldest first."""

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from protocol.gtid import Gtid
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.references import Hold, Reason, References
+from storage.engine import GroupMark
 from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.xa import XaPrepare, Xid
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMark:
-    """Where a group stood: for `GroupWriter.rewind`."""
-
-    transactional: oob.Forest
-    statement: oob.Forest
 
 
 class GroupContext:
@@ -61,7 +53,12 @@ class OpenGroup:
         self._hold: Hold | None = None
         self._closed = False
 
-    def spill(self, data: bytes | memoryview, *, statement: bool = False) -> None:
+    @property
+    def spilled(self) -> bool:
+        """See `GroupWriter`."""
+        return bool(self._transactional.count or self._statement.count)
+
+    def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
         """See `GroupWriter`. The lock is given up between pieces, so that small groups get in between."""
         context = self._context
         for at in range(0, len(data), context.piece_bytes):
@@ -79,12 +76,12 @@ class OpenGroup:
 
     def mark(self) -> GroupMark:
         """See `GroupWriter`."""
-        return GroupMark(self._transactional.copy(), self._statement.copy())
+        return GroupMark(self._transactional.copy())
 
     def rewind(self, mark: GroupMark) -> None:
         """See `GroupWriter`."""
+        assert isinstance(mark.transactional, oob.Forest)
         self._transactional = mark.transactional.copy()
-        self._statement = mark.statement.copy()
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""

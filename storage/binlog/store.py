@@ -29,6 +29,7 @@ from storage.binlog.open_group import GroupContext, OpenGroup
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.purge import PurgePlan
 from storage.binlog.recovery import recover
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.search import FileShape
@@ -290,6 +291,14 @@ class IbbEngine:
                     self._facts.set(BREAKS_KEY, [])
             self._write_and_sync()
         self._wake()
+
+    def purge_to(self, name: str) -> PurgePlan:
+        """See `BinlogEngine`."""
+        return self.keeper.purge_to(name)
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """See `BinlogEngine`."""
+        return self.keeper.purge_before(seconds)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""

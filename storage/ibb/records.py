@@ -24,6 +24,7 @@ from storage.ibb.chunk import (
 )
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 
+BEGINNING = Position(0, PAGE_SIZE)
 _NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 
@@ -59,7 +60,8 @@ class RecordReader:
     ) -> None:
         self._pages = pages
         self._limit = limit
-        self._skip_partial = skip_partial
+        # Nothing comes before page 1 of the first file of all, so nothing can go on there.
+        self._skip_partial = skip_partial and start != BEGINNING
         self._page: bytes | None = None
         self._file_no, offset = start
         self._page_no, self._at = divmod(offset, PAGE_SIZE)
