@@ -6,11 +6,13 @@ import asyncio
 import logging
 import secrets
 import socket
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
-from binlog_server.admin.answers import SqlSession
-from binlog_server.connections import Connection
-from binlog_server.dump import Dump, DumpRequest
+from binlog_server.admin.answers import ServerView, SqlSession
+from binlog_server.config import Config
+from binlog_server.connections import Connection, Connections
+from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.users import Users
 from protocol.connection.commands import (
     BinlogDump,
     Command,
@@ -40,9 +42,6 @@ from protocol.errors import (
     UnknownCommandError,
 )
 
-if TYPE_CHECKING:
-    from binlog_server.app import Server
-
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
@@ -57,10 +56,29 @@ def new_salt() -> bytes:
     return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
 
 
+class Host(ServerView, Protocol):
+    """The server, as its sessions see it."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def users(self) -> Users: ...
+
+    def statistics(self) -> str:
+        """The answer to COM_STATISTICS."""
+
+    def new_dump(
+        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+    ) -> Dump:
+        """A dump of the server's store."""
+
+
 class ClientSession(asyncio.Protocol):
     """Made for each connection that is accepted."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._id = server.connections.next_id()
