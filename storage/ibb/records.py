@@ -61,7 +61,7 @@ class RecordReader:
         self._pages = pages
         self._limit = limit
         # Nothing comes before page 1 of the first file of all, so nothing can go on there.
-        self._skip_partial = skip_partial and start != BEGINNING
+        self._skip_partial = skip_partial and start > BEGINNING
         self._page: bytes | None = None
         self._file_no, offset = start
         self._page_no, self._at = divmod(offset, PAGE_SIZE)

@@ -73,6 +73,22 @@ WRONG_IN_FILE = [
     ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
     ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),
     ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
+    ("max_binlog_total_size=-1", "max_binlog_total_size: -1 is not between"),
+    ("max_binlog_total_size='1G'", "max_binlog_total_size: '1G' is not int"),
+    (
+        "binlog_expire_logs_seconds=-1",
+        "binlog_expire_logs_seconds: -1 is not between 0 and 4294967295",
+    ),
+    ("binlog_expire_logs_seconds=1.5", "binlog_expire_logs_seconds: 1.5 is not int"),
+    ("expire_logs_days=99.1", "expire_logs_days: 99.1 is not between 0 and 99"),
+    ("expire_logs_days=-1", "expire_logs_days: -1 is not between"),
+    ("expire_logs_days='1'", "expire_logs_days: '1' is not float"),
+    ("expire_logs_days=true", "expire_logs_days: True is not float"),
+    ("slave_connections_needed_for_purge=-1", "slave_connections_needed_for_purge: -1 is not"),
+    (
+        "slave_connections_needed_for_purge=1.0",
+        "slave_connections_needed_for_purge: 1.0 is not int",
+    ),
     ("dump_frame_cache_size=0", "dump_frame_cache_size: 0 is not between"),
     ("max_connections=0", "max_connections: 0 is not between"),
     ("connect_timeout=0", "connect_timeout: 0 is not between"),
@@ -101,6 +117,29 @@ def test_wrong_options(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load(written(tmp_path, head + text), {})
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 0),
+        ("binlog_expire_logs_seconds=90", 90),
+        ("expire_logs_days=2", 172_800),
+        ("expire_logs_days=0.5", 43_200),
+        ("binlog_expire_logs_seconds=90\nexpire_logs_days=2", 90),
+    ],
+)
+def test_two_names_for_one_age(tmp_path: Path, text: str, seconds: int) -> None:
+    options = load(written(tmp_path, text), DIRECTORY).store_options()
+    assert options.binlog_expire_logs_seconds == seconds
+
+
+def test_what_is_purged_reaches_the_store(tmp_path: Path) -> None:
+    text = "max_binlog_total_size=5000000000\nslave_connections_needed_for_purge=0"
+    options = load(written(tmp_path, text), DIRECTORY).store_options()
+    assert options.max_binlog_total_size == 5_000_000_000
+    assert options.slave_connections_needed_for_purge == 0
+    assert Config(Path("/d")).store_options().slave_connections_needed_for_purge == 1
 
 
 def test_every_option_has_a_wrong_value_here() -> None:

@@ -122,10 +122,21 @@ def test_an_empty_chunk() -> None:
 
 def test_skip_partial() -> None:
     tail = chunk(COMMIT, b"rest", first=False)
-    pages = one_page(chunk(STATE, b"\0\0"), tail, chunk(COMMIT, A), chunk(COMMIT, B))
-    assert read(pages, skip=True) == [(STATE, b"\0\0"), (COMMIT, A), (COMMIT, B)]
-    with pytest.raises(CorruptBinlog, match="starts with continuation chunk"):
-        read(pages)
+    body = chunk(STATE, b"\0\0") + tail + chunk(COMMIT, A) + chunk(COMMIT, B)
+    pages = PlainPages({(0, 2): body, (1, 1): body})
+    for start in (Position(0, 2 * PAGE_SIZE), Position(1, PAGE_SIZE)):
+        one = read(pages, start, Position(start.file_no, start.offset + len(body)), skip=True)
+        assert one == [(STATE, b"\0\0"), (COMMIT, A), (COMMIT, B)]
+        with pytest.raises(CorruptBinlog, match="starts with continuation chunk"):
+            read(pages, start)
+
+
+def test_nothing_is_skipped_at_the_very_beginning() -> None:
+    """No record can come from in front of page 1 of file 0: a rest there has lost its head."""
+    pages = one_page(chunk(COMMIT, b"rest", first=False), chunk(COMMIT, A))
+    for start in (FIRST, Position(0, 0)):
+        with pytest.raises(CorruptBinlog, match="starts with continuation chunk"):
+            read(pages, start, skip=True)
 
 
 def test_skipping_ends_when_told() -> None:
