@@ -3,24 +3,52 @@
 It keeps every promise of `storage.engine.BinlogEngine` in the simplest way there is, so that a test which fails on
 `IbbEngine` and not here has found something in the files. Nothing is bounded: do not serve from it.
 
-A `Position` is (0, number of groups before it). What is durable lies in a `MemoryHistory`, which outlives the engine
-as a directory outlives a process: open another engine on it to see what a crash leaves.
+A `Position` is (0, number of entries before it): groups, and the steps of XA transactions, which stand among them as
+empty ones. What is durable lies in a `MemoryHistory`, which outlives the engine as a directory outlives a process: open
+another engine on it to see what a crash leaves. There is one file, so FLUSH begins none and there is nothing to purge.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.engine import BinlogFile, GroupBatch, Position, StartPoint
-from storage.errors import DiskError, PositionPurged, StoreFailed
+from storage.binlog.purge import PurgePlan
+from storage.binlog.references import Hold, Reason, References
+from storage.engine import (
+    BinlogEngine,
+    BinlogFile,
+    GroupBatch,
+    GroupMark,
+    Position,
+    StartPoint,
+    Xid,
+)
+from storage.errors import (
+    DiskError,
+    DomainInUse,
+    PositionPurged,
+    StoreFailed,
+    UnknownBinlog,
+    XaStateError,
+)
 
 FILE_NAME = "memory"
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
 
 _Entry = tuple[bytes, Gtid | None]
+_XA_STEP: _Entry = b"", None
+
+
+class _XaStep(NamedTuple):
+    """`data` is what a prepared transaction holds; None ends it. `at` is the entry that stands for the step."""
+
+    at: int
+    xid: Xid
+    data: bytes | None
 
 
 @dataclass(slots=True)
@@ -31,6 +59,7 @@ class MemoryHistory:
     purged: int = 0
     state: BinlogState = field(default_factory=BinlogState)  # before the first group that is left
     fails: bool = False
+    xa: list[_XaStep] = field(default_factory=list)
 
     def purge(self, count: int) -> None:
         """Forget the oldest `count` groups. Not while an engine is open on it."""
@@ -44,27 +73,61 @@ class MemoryGroup:
 
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
-        self._pieces: list[bytes] | None = []
+        self._transactional: list[bytes] = []
+        self._statement: list[bytes] = []
+        self._hold: Hold | None = None
+        self._closed = False
 
-    def spill(self, data: bytes | memoryview) -> None:
+    @property
+    def spilled(self) -> bool:
         """See `GroupWriter`."""
+        return bool(self._transactional or self._statement)
+
+    def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
+        """See `GroupWriter`."""
+        self._require_open()
         self._engine.refuse_after_failure()
-        self._open().append(bytes(data))
+        if data:
+            self._hold = self._hold or self._engine.references.hold(
+                Reason.ACTIVE_TRANSACTION, "", 0
+            )
+            (self._statement if statement else self._transactional).append(bytes(data))
+
+    def mark(self) -> GroupMark:
+        """See `GroupWriter`."""
+        return GroupMark(list(self._transactional))
+
+    def rewind(self, mark: GroupMark) -> None:
+        """See `GroupWriter`."""
+        assert isinstance(mark.transactional, list)
+        self._transactional = list(mark.transactional)
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""
-        end = self._engine.append(b"".join((gtid_event, *self._open())), gtid)
-        self._pieces = None
+        self._require_open()
+        payload = b"".join((gtid_event, *self._statement, *self._transactional))
+        end = self._engine.append(payload, gtid)
+        self.rollback()
+        return end
+
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        """See `GroupWriter`."""
+        self._require_open()
+        if self._statement:
+            raise ValueError("an XA transaction has no statement list: spill into one list only")
+        end = self._engine.note_prepared(xid, b"".join(self._transactional))
+        self.rollback()
         return end
 
     def rollback(self) -> None:
         """See `GroupWriter`. A second call does nothing."""
-        self._pieces = None
+        self._closed = True
+        if self._hold is not None:
+            self._hold.release()
 
-    def _open(self) -> list[bytes]:
-        if self._pieces is None:
-            raise RuntimeError("this group was committed or rolled back")
-        return self._pieces
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this group was committed, prepared or rolled back")
 
 
 class MemoryEngine:
@@ -76,8 +139,13 @@ class MemoryEngine:
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self._failed = False
+        self.references = References()
         self._groups = list(self._history.groups)
+        self._xa = list(self._history.xa)
+        self._first_state = self._history.state.copy()
         self._durable = len(self._groups)
+        for xid in self._prepared():
+            self.references.hold(Reason.PREPARED_XA, str(xid), 0)
 
     @property
     def cache_bytes(self) -> int:
@@ -88,6 +156,8 @@ class MemoryEngine:
         """Raise `StoreFailed` if a sync has failed."""
         if self._failed:
             raise StoreFailed("this engine accepts nothing more after an earlier failure")
+
+    # --- writing ---
 
     def append(self, payload: bytes, gtid: Gtid | None) -> Position:
         """See `BinlogEngine`."""
@@ -104,15 +174,127 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
-            if self._history.fails:
-                self._failed = True
-                raise DiskError("cannot sync: Input/output error (injected)")
-            if self._durable == len(self._groups):
+            if self._durable == len(self._groups) and not self._history.fails:
                 return
-            self._history.groups[:] = self._groups
-            self._durable = len(self._groups)
+            self._save()
         for wake in list(self._listeners):
             wake()
+
+    def _save(self) -> None:
+        """Under the lock."""
+        self.refuse_after_failure()
+        if self._history.fails:
+            self._failed = True
+            raise DiskError("cannot sync: Input/output error (injected)")
+        self._history.groups[:] = self._groups
+        self._history.xa[:] = self._xa
+        self._history.state = self._first_state.copy()
+        self._durable = len(self._groups)
+
+    # --- XA ---
+
+    def _prepared(self) -> dict[Xid, bytes]:
+        """What waits, by a walk over all that happened."""
+        waiting: dict[Xid, bytes] = {}
+        for step in self._xa:
+            waiting.pop(step.xid, None)
+            if step.data is not None:
+                waiting[step.xid] = step.data
+        return waiting
+
+    def note_prepared(self, xid: Xid, data: bytes) -> Position:
+        """For a `MemoryGroup`."""
+        with self._lock:
+            self.refuse_after_failure()
+            if xid in self._prepared():
+                raise XaStateError(f"the XID {xid} is prepared already")
+            self._groups.append(_XA_STEP)
+            self._xa.append(_XaStep(len(self._groups), xid, data))
+            self.references.hold(Reason.PREPARED_XA, str(xid), 0)
+            return self.written_end
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self._lock:
+            return list(self._prepared())
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        with self._lock:
+            data = self._complete(xid)
+            return self.append(gtid_event + data, gtid)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self._complete(xid)
+            self._groups.append(_XA_STEP)
+            return self.written_end
+
+    def _complete(self, xid: Xid) -> bytes:
+        self.refuse_after_failure()
+        data = self._prepared().get(xid)
+        if data is None:
+            raise XaStateError(f"the XID {xid} is not prepared")
+        self._xa.append(_XaStep(len(self._groups), xid, None))
+        for hold in self.references.holds():
+            if hold.reason is Reason.PREPARED_XA and hold.name == str(xid):
+                hold.release()
+        return data
+
+    # --- files, of which there is one ---
+
+    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            domains = set(delete_domains)
+            for domain in sorted(domains):
+                if any(gtid is not None and gtid.domain_id == domain for _, gtid in self._groups):
+                    raise DomainInUse(f"domain {domain} cannot be deleted: there are groups of it")
+            kept = [gtid for gtid in self._first_state.entries() if gtid.domain_id not in domains]
+            self._first_state = BinlogState(kept)
+            self._save()
+        for wake in list(self._listeners):
+            wake()
+
+    def reset(self, state: BinlogState | None = None) -> None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            self.references.refuse_reset()
+            self._groups.clear()
+            self._xa.clear()
+            self._history.purged = 0
+            self._first_state = BinlogState(state.entries() if state is not None else [])
+            self._save()
+        for wake in list(self._listeners):
+            wake()
+
+    def purge_to(self, name: str) -> PurgePlan:
+        """See `BinlogEngine`. There is no file before the only one."""
+        if name != FILE_NAME:
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        return PurgePlan([])
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """See `BinlogEngine`. The only file is the one being written."""
+        return PurgePlan([])
+
+    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+        """See `BinlogEngine`."""
+        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, 0)
+
+    def files(self) -> list[BinlogFile]:
+        """See `BinlogEngine`. One, of the size of what is durable."""
+        size = sum(len(payload) for payload, _ in self._groups[: self._durable])
+        return [BinlogFile(FILE_NAME, size)]
+
+    def status(self) -> tuple[str, int]:
+        """See `BinlogEngine`."""
+        return FILE_NAME, self.written_end.offset
+
+    # --- what there is ---
 
     def _position(self, count: int) -> Position:
         return Position(0, self._history.purged + count)
@@ -131,13 +313,14 @@ class MemoryEngine:
     def last_marker(self) -> bytes | None:
         """See `BinlogEngine`."""
         with self._lock:
-            payload, gtid = self._groups[-1] if self._groups else (None, None)
+            groups = (entry for entry in reversed(self._groups) if entry != _XA_STEP)
+            payload, gtid = next(groups, (None, None))
             return payload if gtid is None else None
 
     def binlog_state(self) -> BinlogState:
         """See `BinlogEngine`."""
         with self._lock:
-            state = self._history.state.copy()
+            state = self._first_state.copy()
             state.overlay(gtid for _, gtid in self._groups if gtid is not None)
             return state
 
@@ -146,10 +329,12 @@ class MemoryEngine:
         self._listeners.append(wake)
         return lambda: self._listeners.remove(wake)
 
+    # --- reading ---
+
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`. Tries the state behind each GTID; the latest one wins. Markers are not jumped."""
         with self._lock:
-            state = self._history.state.copy()
+            state = self._first_state.copy()
             best = (
                 StartPoint(self._position(0), state.copy()) if state.is_before(position) else None
             )
@@ -165,25 +350,27 @@ class MemoryEngine:
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
-        first = start.offset - self._history.purged
-        last = min(first - first % BATCH_GROUPS + BATCH_GROUPS, self._durable)
-        found = [payload for payload, _ in self._groups[first:last]]
-        return GroupBatch(start, self._position(first + len(found)), found)
+        at = start.offset - self._history.purged
+        if at < 0:
+            raise PositionPurged("the groups there were purged")
+        found: list[bytes] = []
+        while at < self._durable:
+            payload, _ = self._groups[at]
+            at += 1
+            if payload:
+                found.append(payload)
+            if found and at % BATCH_GROUPS == 0:
+                break
+        return GroupBatch(start, self._position(at), found)
 
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""
         return True
 
-    def files(self) -> list[BinlogFile]:
-        """See `BinlogEngine`. One, of the size of what is durable."""
-        size = sum(len(payload) for payload, _ in self._groups[: self._durable])
-        return [BinlogFile(FILE_NAME, size)]
-
-    def status(self) -> tuple[str, int]:
-        """See `BinlogEngine`."""
-        return FILE_NAME, self.written_end.offset
-
     def close(self) -> None:
         """See `BinlogEngine`."""
         if not self._failed:
             self.sync()
+
+
+_ENGINE: type[BinlogEngine] = MemoryEngine  # that it is one is said here first

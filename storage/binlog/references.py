@@ -10,6 +10,8 @@ import threading
 from dataclasses import dataclass
 from enum import Enum
 
+from storage.errors import BinlogInUse, BinlogInUseByTransaction
+
 
 class Reason(Enum):
     """Why a file is held, in the words that purge tells."""
@@ -76,6 +78,18 @@ class References:
         """How many holds there are for a reason."""
         with self._lock:
             return sum(h.reason is reason for h in self._holds)
+
+    def refuse_reset(self) -> None:
+        """Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words."""
+        if self.count(Reason.DUMP) or self.count(Reason.NAMED):
+            raise BinlogInUse(
+                "Cannot execute RESET MASTER as the binlog is in use by a connected slave or other RESET MASTER or "
+                'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'
+            )
+        if self.count(Reason.ACTIVE_TRANSACTION) or self.count(Reason.PREPARED_XA):
+            raise BinlogInUseByTransaction(
+                "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
+            )
 
     def holds(self) -> list[Hold]:
         """All, the lowest file first."""

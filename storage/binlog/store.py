@@ -36,8 +36,6 @@ from storage.binlog.search import FileShape
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
 from storage.errors import (
-    BinlogInUse,
-    BinlogInUseByTransaction,
     DiskError,
     DomainInUse,
     PositionPurged,
@@ -269,15 +267,7 @@ class IbbEngine:
         with self._sync_lock:
             with self._append_lock:
                 self._require_sound()
-                if self.references.count(Reason.DUMP) or self.references.count(Reason.NAMED):
-                    raise BinlogInUse(
-                        "Cannot execute RESET MASTER as the binlog is in use by a connected slave or "
-                        "another reader"
-                    )
-                if self.references.count(Reason.ACTIVE_TRANSACTION) or len(self._prepared):
-                    raise BinlogInUseByTransaction(
-                        "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
-                    )
+                self.references.refuse_reset()
                 for file_no in self._pages.files.numbers():
                     self._pages.files.remove(file_no)
                 self._pages.restart()

@@ -76,6 +76,7 @@ def test_lost_and_found_is_nobodys(tmp_path: Path) -> None:
 
 def test_second_open_is_refused(tmp_path: Path) -> None:
     first = opened(tmp_path)
+    first.engine.keeper.caretaker.stop()  # or it makes the next file meanwhile
     before = picture(tmp_path)
     with pytest.raises(StoreInUse, match="in use by another process"):
         opened(tmp_path)
