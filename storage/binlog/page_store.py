@@ -104,9 +104,10 @@ class PageStore:
         if not pages or len(pages[0]) < PAGE_SIZE:
             return None
         check(pages[0], file_no, first)
-        sound = [pages[0]]
-        for page in pages[1:]:
-            # Reading ahead is a guess: what was not asked for is not judged, only not kept.
+        sound: list[bytes] = []
+        for page in pages:
+            # Reading ahead is a guess: what was not asked for is not judged, only not kept. An empty page is not
+            # either: it will be written, or cut off by FLUSH.
             if len(page) < PAGE_SIZE or page == ZERO_PAGE or not is_sound(page):
                 break
             sound.append(page)

@@ -211,12 +211,17 @@ def _filled(page: bytearray) -> int:
 
 
 def _walk_to_end(pages: PageStore, current: int) -> _Walk:
-    walk = None
+    first = walk = None
     for start, state, since_page_one in _state_records(pages, current):
         walk = _walk(pages, current, start, state, since_page_one)
+        first = first or walk
         if walk.commits:
             break
+    assert first is not None
     assert walk is not None
+    if walk.cut is None:
+        # The last record tells the state. An earlier one may hold domains that were deleted since.
+        walk.state, walk.since_page_one = first.state, first.since_page_one
     return walk
 
 

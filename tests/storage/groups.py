@@ -45,6 +45,12 @@ def filler(size: int, key: str) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
+def events(size: int, key: str) -> bytes:
+    """One event of exactly `size` bytes, or nothing: what a group that crosses files must be made of."""
+    assert size == 0 or size >= _HEADER.size
+    return _event(_QUERY_EVENT, 1, filler(size - _HEADER.size, key)) if size else b""
+
+
 def gtid_event(gtid: Gtid) -> bytes:
     return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 0))
 

@@ -13,6 +13,7 @@ from storage.disk import Disk, OsDisk
 from storage.engine import BinlogEngine
 from storage.memory_disk import MemoryDisk
 from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.state import StateStore
 from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
 from tests.storage.disks import BreakableDisk
 
@@ -29,7 +30,7 @@ class IbbBench:
 
     def open(self) -> BinlogEngine:
         self._disk = BreakableDisk(self._new_disk())
-        return IbbEngine(self._disk, SMALL)
+        return IbbEngine(self._disk, SMALL, facts=StateStore(self._disk))
 
     def crash(self) -> None:
         self._crash()

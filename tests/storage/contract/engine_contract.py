@@ -5,27 +5,36 @@ To hold a new engine to them, write a `Bench` for it and a class:
     class TestMyEngine(EngineContract):
         @pytest.fixture
         def bench(self) -> Bench: ...
+
+Here: order, wholeness, visibility, batches, reopening, failures. Open groups and XA transactions stand in
+`group_contract.py`, searching in `search_contract.py`, what is done to files in `file_contract.py`; `EngineContract`
+has them all.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
-from collections.abc import Sequence
-from typing import Protocol
 
 import pytest
 
 from protocol.gtid import Gtid, SlavePosition
-from storage.engine import BinlogEngine, Position
-from storage.errors import DiskError, PositionPurged, StoreFailed
+from storage.engine import Position
+from storage.errors import DiskError, StoreFailed
+from tests.storage.contract.bench import (
+    FILE_BYTES,
+    Bench,
+    filled,
+    position,
+    received,
+)
+from tests.storage.contract.file_contract import FileContract
+from tests.storage.contract.group_contract import GroupContract
+from tests.storage.contract.search_contract import SearchContract
 from tests.storage.groups import (
     GTID_EVENT_BYTES,
-    Group,
     append_all,
     beginning,
-    filler,
     group,
     gtid_event,
     gtid_of,
@@ -36,57 +45,12 @@ from tests.storage.groups import (
     read_from,
     simple,
     state_after,
-    wanted,
 )
 
-FILE_BYTES = 4 * 16384  # of the smallest file there may be; engines under test should use it
+__all__ = ["FILE_BYTES", "Bench", "EngineContract"]
 
 
-class Bench(Protocol):
-    """A place where one store lives, and what happens to it from outside."""
-
-    def open(self) -> BinlogEngine:
-        """Open the store, or begin it. The engine before was closed or crashed."""
-
-    def crash(self) -> None:
-        """The process of the open engine dies. Only what was durable is sure to stay."""
-
-    def break_disk(self) -> None:
-        """From now on every sync of the open engine fails."""
-
-    def purge(self) -> None:
-        """Remove the oldest part of the closed store, of a store of more than `3 * FILE_BYTES`."""
-
-
-def position(*gtids: Gtid) -> SlavePosition:
-    return SlavePosition(gtids)
-
-
-def received(engine: BinlogEngine, at: SlavePosition) -> list[bytes]:
-    """What a replica at that position gets."""
-    start = engine.find_start(at)
-    return list(wanted(read_from(engine, start.position), at, start.state))
-
-
-def expected(groups: Sequence[Group], at: SlavePosition) -> list[bytes]:
-    """The same by a plain walk over what was appended."""
-    return list(wanted(payloads(groups), at, state_after(())))
-
-
-def pieces_of(data: bytes, count: int) -> list[bytes]:
-    """`data` in that many pieces, of rising size."""
-    cuts = [len(data) * n * n // (count * count) for n in range(count + 1)]
-    return [data[a:b] for a, b in itertools.pairwise(cuts)]
-
-
-def filled(bench: Bench, groups: Sequence[Group]) -> BinlogEngine:
-    engine = bench.open()
-    append_all(engine, groups)
-    engine.sync()
-    return engine
-
-
-class EngineContract:
+class EngineContract(GroupContract, FileContract, SearchContract):
     """Every test gets a `bench` with an empty place."""
 
     # --- order, wholeness, visibility ---
@@ -274,164 +238,6 @@ class EngineContract:
         assert read_all(again) == payloads(groups)
         assert again.binlog_state() == state_after(groups)
         again.close()
-
-    # --- groups that are still open ---
-
-    def test_open_groups_interleave(self, bench: Bench) -> None:
-        engine = bench.open()
-        one, two = Gtid(0, 1, 1), Gtid(1, 1, 1)
-        large = [group(two, 900), group(one, 150_000)]
-        pieces = [
-            pieces_of(large[1].payload[GTID_EVENT_BYTES:], 12),
-            pieces_of(large[0].payload[GTID_EVENT_BYTES:], 12),
-        ]
-        first, second, third = engine.begin(), engine.begin(), engine.begin()
-        for number in range(12):
-            first.spill(pieces[0][number])
-            third.spill(filler(2500, f"never {number}"))
-            second.spill(memoryview(pieces[1][number]))
-            engine.append(*group(Gtid(2, 1, number + 1), 150))
-            if number % 4 == 0:
-                engine.sync()
-        assert len(engine.binlog_state()) == 1, "an open group is no part of the state"
-        second.commit(gtid_event(two), two)
-        third.rollback()
-        first.commit(gtid_event(one), one)
-        engine.sync()
-        small = [group(Gtid(2, 1, number + 1), 150) for number in range(12)]
-        assert read_all(engine) == payloads(small + large)
-        assert engine.binlog_state().last(0) == one
-        engine.close()
-        again = bench.open()
-        assert read_all(again) == payloads(small + large)
-        again.close()
-
-    def test_a_group_that_spilled_nothing(self, bench: Bench) -> None:
-        engine = bench.open()
-        gtid = Gtid(0, 1, 1)
-        writer = engine.begin()
-        writer.spill(b"")
-        writer.commit(gtid_event(gtid), gtid)
-        engine.sync()
-        assert read_all(engine) == [gtid_event(gtid)]
-        engine.close()
-
-    def test_no_use_after_the_end(self, bench: Bench) -> None:
-        engine = bench.open()
-        writer = engine.begin()
-        writer.spill(b"lost")
-        writer.rollback()
-        writer.rollback()
-        with pytest.raises(RuntimeError):
-            writer.spill(b"more")
-        with pytest.raises(RuntimeError):
-            writer.commit(gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
-        engine.sync()
-        assert read_all(engine) == []
-        assert len(engine.binlog_state()) == 0
-        engine.close()
-
-    def test_an_open_group_is_not_visible(self, bench: Bench) -> None:
-        engine = filled(bench, simple(2))
-        writer = engine.begin()
-        writer.spill(filler(2 * FILE_BYTES, "open"))
-        engine.sync()
-        assert read_all(engine) == payloads(simple(2))
-        writer.rollback()
-        engine.append(*simple(1, first=3)[0])
-        engine.sync()
-        assert read_all(engine) == payloads(simple(3))
-        engine.close()
-
-    # --- searching ---
-
-    def test_find_start_for_known_positions(self, bench: Bench) -> None:
-        groups = simple(400, size=900)
-        engine = filled(bench, groups)
-        for seq_no in (1, 2, 57, 58, 59, 200, 399, 400):
-            at = position(Gtid(0, 1, seq_no))
-            assert received(engine, at) == payloads(groups[seq_no:])
-        assert received(engine, SlavePosition()) == payloads(groups)
-        engine.close()
-
-    def test_find_start_with_large_groups(self, bench: Bench, rng: random.Random) -> None:
-        """Large groups, so that the state records lie inside of records."""
-        groups = [group(Gtid(0, 1, seq_no), rng.randrange(8000, 32000)) for seq_no in range(1, 90)]
-        engine = filled(bench, groups)
-        for seq_no in range(1, 90):
-            at = position(Gtid(0, 1, seq_no))
-            assert received(engine, at) == payloads(groups[seq_no:])
-        engine.close()
-
-    def test_find_start_with_several_domains(self, bench: Bench, rng: random.Random) -> None:
-        groups = history(rng, 400, size_max=FILE_BYTES, domains=3, servers=2)
-        engine = filled(bench, groups)
-        for count in (0, 1, 5, 50, 199, 300, 400):
-            at = state_after(groups[:count]).position()
-            assert received(engine, at) == expected(groups, at)
-            assert received(engine, at) == [p for p, g in groups[count:] if g is not None]
-        engine.close()
-
-    def test_find_start_for_uneven_positions(self, bench: Bench, rng: random.Random) -> None:
-        """Positions that were never a point of this history: each domain somewhere else, or left out."""
-        groups = history(rng, 300, size_max=2000, domains=4, servers=1)
-        engine = filled(bench, groups)
-        for _ in range(25):
-            gtids: dict[int, Gtid] = {}
-            for _, gtid in rng.sample(groups, 12):
-                if gtid is not None and rng.random() < 0.7:
-                    gtids[gtid.domain_id] = gtid
-            at = SlavePosition(gtids.values())
-            assert received(engine, at) == expected(groups, at)
-        engine.close()
-
-    def test_find_start_for_a_domain_of_later(self, bench: Bench) -> None:
-        groups = simple(300, size=900)
-        engine = filled(bench, groups)
-        later = Gtid(7, 1, 5)
-        assert received(engine, position(Gtid(0, 1, 250), later)) == payloads(groups[250:])
-        assert received(engine, position(later)) == payloads(groups)
-        engine.close()
-
-    def test_find_start_sees_only_what_is_durable(self, bench: Bench) -> None:
-        engine = filled(bench, simple(100, size=900))
-        append_all(engine, simple(300, first=101, size=900))
-        start = engine.find_start(position(Gtid(0, 1, 400)))
-        assert start.position <= engine.durable_end
-        assert received(engine, position(Gtid(0, 1, 400))) == []
-        assert received(engine, position(Gtid(0, 1, 99))) == payloads(
-            simple(1, first=100, size=900)
-        )
-        engine.close()
-
-    def test_the_state_at_the_start_is_what_was_logged_before(
-        self, bench: Bench, rng: random.Random
-    ) -> None:
-        groups = history(rng, 300, size_max=20000)
-        engine = filled(bench, groups)
-        for count in (0, 40, 150, 290):
-            start = engine.find_start(state_after(groups[:count]).position())
-            left = len(read_from(engine, start.position))
-            gone = groups[: len(groups) - left]
-            # A lone first GTID with number 1 is left out of the state, so that a replica may begin with it.
-            assert start.state == state_after(gone) or len(state_after(gone)) == 1
-        engine.close()
-
-    def test_purged(self, bench: Bench) -> None:
-        groups = simple(400, size=1000)
-        filled(bench, groups).close()
-        bench.purge()
-        engine = bench.open()
-        with pytest.raises(PositionPurged):
-            engine.find_start(SlavePosition())
-        with pytest.raises(PositionPurged):
-            engine.find_start(position(Gtid(0, 1, 1)))
-        assert received(engine, position(Gtid(0, 1, 390))) == payloads(groups[390:])
-        assert engine.binlog_state() == state_after(groups)
-        engine.append(*simple(1, first=401)[0])
-        engine.sync()
-        assert received(engine, position(Gtid(0, 1, 400))) == payloads(simple(1, first=401))
-        engine.close()
 
     # --- start markers ---
 
