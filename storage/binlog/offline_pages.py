@@ -34,6 +34,7 @@ class OfflinePages:
         self._sizes: Final = {n: self._open(n).size() for n in self.numbers}
         self._headers: dict[int, FileHeader | None] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._damaged: set[tuple[int, int]] = set()
         # Looked at once, from the newest: what gets its header later is not part of this.
         self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
         self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
@@ -83,12 +84,15 @@ class OfflinePages:
         pages = self._read(file_no, page_no, READ_AHEAD_PAGES - page_no % READ_AHEAD_PAGES)
         if not pages:
             return None
-        # Only the file that a server would be writing can hold a page half written.
-        for _ in range(_TRIES if file_no == self._newest else 0):
+        # Only the file that a server would be writing can hold a page half written; what stays wrong is damage.
+        patient = file_no == self._newest and key not in self._damaged
+        for _ in range(_TRIES if patient else 0):
             if is_sound(pages[0]):
                 break
             time.sleep(_RETRY_S)
             pages = self._read(file_no, page_no, 1) or pages
+        if not is_sound(pages[0]):
+            self._damaged.add(key)
         check(pages[0], file_no, page_no)
         for number, page in enumerate(pages, page_no):
             # Zero pages and what does not check may be pages that are being written: asked again when needed.
