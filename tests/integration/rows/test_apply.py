@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.binlog_server_cli import command
 from tests.integration.load import make_table, until
 from tests.integration.test_statements import FORMATS, ddl, dml, objects
 from tests.kit.backends import Backend
@@ -21,10 +21,9 @@ SMALL = 65536  # the least size of a file: many file ends
 
 
 def cli(*arguments: str | Path) -> bytes:
-    argv = [sys.executable, "-m", "binlog_server", *map(str, arguments)]
-    done = subprocess.run(argv, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+    ran = command.run(*arguments)
+    assert ran.code == 0, ran.err
+    return ran.out
 
 
 def apply(target: MariaDB, script: bytes) -> None:
@@ -136,11 +135,6 @@ def test_piece_by_piece_each_group_once(
     assert target.checksum() == upstream.checksum()
 
     # File by file, and all files at once, the same groups.
-    def gtids(*paths: Path) -> list[str]:
-        lines = cli("events", *paths, "--json").splitlines()
-        found = [json.loads(line) for line in lines]
-        return [item["gtid"] for item in found if item["type"] == "GTID"]
-
     files = sorted(directory.glob("*.ibb"))
     filled = [path for path in files if any(path.open("rb").read(4))]
     assert len(filled) > 2
@@ -253,20 +247,19 @@ def test_load_data_and_two_phase_alter(
     (target.dir / "load").chmod(0o755)
     apply(target, script)
     assert target.checksum() == upstream.checksum()
-    argv = [sys.executable, "-m", "binlog_server", "events", str(directory)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "--local-load" in done.stderr
+    refused = command.run("events", directory)
+    assert refused.code == 1
+    assert "--local-load" in refused.err
 
 
-def test_classic_files_and_running_server(
+def test_beside_a_running_server(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
     """Of a server at work what it has written out is seen, and nothing is in its way."""
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
     make_table(upstream)
-    for _ in range(6):
+    for _ in range(10):
         for _ in range(40):
             upstream.q("INSERT INTO d.t (a) VALUES (REPEAT('x', 190))")
         listing = json.loads(cli("ls", server.directory, "--json"))
@@ -274,3 +267,12 @@ def test_classic_files_and_running_server(
         cli("events", server.directory)
     stored(server, upstream)
     assert b"sound" in cli("verify", server.directory)
+    if isinstance(upstream, LocalMariaDB):  # the upstream's own file tells the same
+        classic = upstream.datadir / "upstream-bin.000001"
+        assert gtids(classic) == gtids(server.directory)
+        assert cli("events", classic, "-v").count(b"### INSERT") == 400
+
+
+def gtids(*paths: Path) -> list[str]:
+    lines = cli("events", *paths, "--json").splitlines()
+    return [item["gtid"] for item in map(json.loads, lines) if item["type"] == "GTID"]
