@@ -100,6 +100,10 @@ class LogWriter:
         A file that has a successor must have no zeros at its end: readers would stop there for good.
         """
         file_no = self._file_no
+        if 0 < PAGE_END - self._at < CHUNK_MIN:
+            # The page behind the filler is the last of the file then, and gets no state record (as in the vectors;
+            # readers take it either way).
+            self._file_pages = min(self._file_pages, self._page_no + 2)
         self._make_room()
         if self._file_no == file_no:
             self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
@@ -192,5 +196,5 @@ class LogWriter:
         body = gtid_state.encode(self._since_page_one.entries(), xa_ref)
         pages_needed = self._pages_of(body)
         # Behind it there must be room for data, and readers probe the next interval for a record of its own.
-        if self._page_no + pages_needed < self._file_pages and pages_needed < self._interval:
+        if self._page_no + pages_needed < self._file_pages and pages_needed <= self._interval:
             self._chunks(RecordType.GTID_STATE, body, nested=True)

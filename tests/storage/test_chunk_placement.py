@@ -1,75 +1,25 @@
-"""Where the writer puts chunks, byte by byte: page ends, file ends, state records, and the files of others.
-
-The same groups written with the same sizes must give the same bytes as the independent writer of the vectors.
-"""
+"""Where the writer puts chunks, byte by byte: page ends, file ends, state records, headers."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 
 from protocol.gtid import BinlogState, Gtid
-from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name
-from storage.binlog.group_reader import group_head
-from storage.binlog.log_writer import LogWriter
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageStore
-from storage.binlog.references import Hold, Reason, References
 from storage.binlog.search import read_state
 from storage.binlog.store import IbbEngine
-from storage.ibb import commit, gtid_state
+from storage.ibb import gtid_state
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.file_header import FileHeader
-from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
+from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
-from tests.storage.groups import group, gtid_of, read_all
-
-PAGES = 4
-SMALL = StoreOptions(max_binlog_size=PAGES * PAGE_SIZE, innodb_binlog_state_interval=2 * PAGE_SIZE)
-
-
-class Writing:
-    """A `LogWriter` on its own disk, and the files it made."""
-
-    def __init__(self, options: StoreOptions = SMALL) -> None:
-        self.disk = MemoryDisk()
-        self.pages = PageStore(self.disk, 64)
-        self.references = References()
-        self.writer = LogWriter(self.pages, options, self.references)
-        self._hold: Hold | None = None
-
-    def hold(self, header: FileHeader | None) -> None:
-        """Let the next file's header refer back as this one does."""
-        if self._hold is not None:
-            self._hold.release()
-        if header is not None:
-            self._hold = self.references.hold(Reason.ACTIVE_TRANSACTION, "", header.oob_ref)
-
-    def flush(self) -> None:
-        self.pages.write_out(self.pages.take())
-
-    def page(self, file_no: int, page_no: int) -> bytes:
-        self.flush()
-        page = vectors.file_bytes(self.disk, file_name(file_no))
-        page = page[page_no * PAGE_SIZE : (page_no + 1) * PAGE_SIZE]
-        assert is_sound(page)
-        return page
-
-    def fill_to(self, left: int, page_no: int) -> None:
-        """Write commits until `left` bytes are free on page `page_no` of this file."""
-        while self.writer._page_no < page_no:
-            free = PAGE_END - self.writer._at
-            # all of this page, and a byte or so of the next
-            self.writer.write(RecordType.COMMIT, b"f" * (free if free > 3 else 1))
-        free = PAGE_END - self.writer._at
-        assert free - left > 3
-        self.writer.write(RecordType.COMMIT, b"f" * (free - left - 3))
-        assert PAGE_END - self.writer._at == left
+from tests.storage.groups import group, read_all
+from tests.storage.writing import PAGES, SMALL, Writing
 
 
 @pytest.mark.parametrize("last_page", [False, True], ids=["page end", "file end"])
@@ -271,101 +221,3 @@ def test_the_header_names_the_file_of_an_open_group() -> None:
         refs.append(header.oob_ref)
     assert refs[:5] == [0, 0, 0, 0, 0]
     assert refs[-1] == len(refs) - 1
-
-
-# --- the files of the vectors, written again ---
-
-# Not written by this writer yet, or not with these options: FLUSH, XA, an interval of one page; `tol_*` never.
-OTHERS = {"flush", "restarts", "xa", "fuzz_1", "fuzz_2", "edges_oob", "domains_mid", "corrupt_base"}
-AGAIN = [v for v in vectors.sets() if not v["read_tolerance_only"] and v["name"] not in OTHERS]
-# Groups without out-of-band data, but between them nodes that nobody refers to: not made by appending groups.
-WITH_GARBAGE = {"file_ends", "last_0", "last_1", "last_2", "last_3", "last_4"}
-PLAIN = [
-    v
-    for v in AGAIN
-    if v["name"] not in WITH_GARBAGE
-    and v["start_state"] == []
-    and not any(g.nodes for g in vectors.groups_of(v))
-]
-# The order of entries in a state record is free but for the last of each domain. In these it is another than ours.
-ORDER_DIFFERS = {"small_i2", "domains"}
-
-
-def blanked(data: bytes, *, states: bool) -> bytes:
-    """The bytes of a used file without its start LSN and the CRC over it; with `states`, state records sorted."""
-    data = data[:32] + bytes(8) + data[40:508] + bytes(4) + data[512:]
-    if not states:
-        return data
-    sorted_data = bytearray(data)
-    body: list[bytes] = []
-    places: list[slice] = []
-    for start in range(PAGE_SIZE, len(data), PAGE_SIZE):
-        if data[start] & 0x3F == RecordType.GTID_STATE:
-            end = start + 3 + int.from_bytes(data[start + 1 : start + 3], "little")
-            body.append(data[start + 3 : end])
-            places.append(slice(start + 3, end))
-            if data[start] & 0x40:
-                entries = gtid_state.decode(b"".join(body)).entries
-                state = BinlogState(entries)
-                text = gtid_state.encode(
-                    sorted(entries) + sorted(g for d in state.domains() if (g := state.last(d)))
-                )
-                for place in places:
-                    sorted_data[place] = bytes(place.stop - place.start)
-                sorted_data += text
-                body, places = [], []
-        sorted_data[start + PAGE_END : start + PAGE_SIZE] = bytes(4)
-    return bytes(sorted_data)
-
-
-def compare(disk: MemoryDisk, vector: dict[str, Any]) -> None:
-    reference = vectors.unpack(vector)
-    for entry in vector["files"]:
-        if entry["header"] is None:
-            continue
-        states = vector["name"] in ORDER_DIFFERS
-        ours = blanked(vectors.file_bytes(disk, entry["name"]), states=states)
-        theirs = blanked(vectors.file_bytes(reference, entry["name"]), states=states)
-        if ours != theirs:
-            at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
-            raise AssertionError(
-                f"{entry['name']} differs at page {at // PAGE_SIZE}, byte {at % PAGE_SIZE}: "
-                f"ours {ours[at : at + 16].hex(' ')}, theirs {theirs[at : at + 16].hex(' ')}"
-            )
-
-
-def options_of(vector: dict[str, Any]) -> StoreOptions:
-    return StoreOptions(vector["pages"] * PAGE_SIZE, vector["interval"] * PAGE_SIZE)
-
-
-@pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in PLAIN])
-def test_engine_writes_the_same_files(vector: dict[str, Any]) -> None:
-    disk = MemoryDisk()
-    engine = IbbEngine(disk, options_of(vector))
-    for number, (_, payload) in enumerate(vectors.walk(vectors.unpack(vector)).groups):
-        engine._writer.write(RecordType.COMMIT, commit.encode(payload), gtid_of(payload))
-        if number % 7 == 0:
-            engine.sync()
-    engine.close()
-    compare(disk, vector)
-
-
-@pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in AGAIN])
-def test_writer_writes_the_same_files(vector: dict[str, Any]) -> None:
-    """Record by record, out-of-band nodes too, from the state that the set begins with."""
-    pages = PageStore(vectors.unpack(vector), 64)
-    first = int(vector["files"][0]["name"][7:-4])
-    writing = Writing(options_of(vector))
-    writing.writer.state.overlay(read_state(pages, first, 1) or [])
-    writing.writer.start_new(first)
-    reader = RecordReader(pages, Position(first, PAGE_SIZE))
-    while (record := reader.next()) is not None:
-        if record.type in (RecordType.GTID_STATE, RecordType.DUMMY):
-            continue
-        gtid = group_gtid(group_head(pages, record)) if record.type == RecordType.COMMIT else None
-        # the lowest file that an open group lies in is the header's business: taken from the vector
-        header = pages.header(writing.writer.end.file_no + 1)
-        writing.hold(header)
-        assert writing.writer.write(RecordType(record.type), record.data, gtid) == record.start
-    writing.flush()
-    compare(writing.disk, vector)

@@ -1,0 +1,47 @@
+"""A `LogWriter` alone, on a disk in memory, without an engine around it."""
+
+from __future__ import annotations
+
+from storage.binlog.file_names import file_name
+from storage.binlog.log_writer import LogWriter
+from storage.binlog.options import StoreOptions
+from storage.binlog.page_store import PageStore
+from storage.binlog.references import References
+from storage.ibb.chunk import RecordType
+from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
+from storage.memory_disk import MemoryDisk
+from tests.storage import vectors
+
+PAGES = 4
+SMALL = StoreOptions(max_binlog_size=PAGES * PAGE_SIZE, innodb_binlog_state_interval=2 * PAGE_SIZE)
+
+
+class Writing:
+    """A `LogWriter` on its own disk, and the files it made."""
+
+    def __init__(self, options: StoreOptions = SMALL) -> None:
+        self.disk = MemoryDisk()
+        self.pages = PageStore(self.disk, 64)
+        self.references = References()
+        self.writer = LogWriter(self.pages, options, self.references)
+
+    def flush(self) -> None:
+        self.pages.write_out(self.pages.take())
+
+    def page(self, file_no: int, page_no: int) -> bytes:
+        self.flush()
+        page = vectors.file_bytes(self.disk, file_name(file_no))
+        page = page[page_no * PAGE_SIZE : (page_no + 1) * PAGE_SIZE]
+        assert is_sound(page)
+        return page
+
+    def fill_to(self, left: int, page_no: int) -> None:
+        """Write commits until `left` bytes are free on page `page_no` of this file."""
+        while self.writer._page_no < page_no:
+            free = PAGE_END - self.writer._at
+            # all of this page, and a byte or so of the next
+            self.writer.write(RecordType.COMMIT, b"f" * (free if free > 3 else 1))
+        free = PAGE_END - self.writer._at
+        assert free - left > 3
+        self.writer.write(RecordType.COMMIT, b"f" * (free - left - 3))
+        assert PAGE_END - self.writer._at == left
