@@ -4,7 +4,8 @@ Every object: type, gtid, timestamp (seconds), time (UTC), server_id, length (by
 
     GTID              flags, commit_id, xa_id, thread_id
     QUERY             database, statement, thread_id, exec_time, error_code; QUERY_COMPRESSED the same
-    *_ROWS*           table, flags, rows: {"before": {column: value}, "after": {..}}
+    *_ROWS*           table, flags, rows: {"before": {column: value}, "after": {..}}; null, and error, if they cannot
+                      be decoded (temporal columns in the format of MariaDB 5.3 do not say their precision)
     TABLE_MAP         table, columns (types, names where they were logged)
     INTVAR ..         name and value
     ANNOTATE_ROWS     annotation
@@ -18,6 +19,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from protocol.errors import ProtocolError
 from protocol.event_text.choice import Choice
 from protocol.event_text.literals import json_value
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
@@ -85,6 +87,7 @@ class JsonForm:
             detail = self._details.get(plain[TYPE_OFFSET])
             found = {} if detail is None else detail(plain)
             if found is None:
+                del held[1:]  # what led to a statement that was not chosen
                 continue
             gtid = found.pop("gtid", gtid)
             held.append(
@@ -130,18 +133,22 @@ class JsonForm:
         table = self._maps.get(rows.table_id)
         if table is None:
             return None
-        return {
+        found: Object = {
             "table": f"{table.database}.{table.table}",
             "flags": [flag.name for flag in RowsFlags if rows.flags & flag],
-            "rows": [
+        }
+        try:
+            found["rows"] = [
                 {
                     name: _image(image, table)
                     for name, image in (("before", change.before), ("after", change.after))
                     if image is not None
                 }
                 for change in rows.rows(table)
-            ],
-        }
+            ]
+        except ProtocolError as error:
+            found |= {"rows": None, "error": str(error)}
+        return found
 
 
 def _image(image: Image, table: TableMap) -> Object:

@@ -90,6 +90,8 @@ def _plain(value: Value, column: Column) -> int | float | str | list[float]:
         return value.bits
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, float) and value - value != 0:
+        return repr(value)  # infinite or no number: neither form has it, and no server stores it
     if isinstance(value, float):
         return _shortest(value) if column.type == ColumnType.FLOAT else value
     if isinstance(value, (datetime.datetime, ZeroDate, datetime.date)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from protocol.errors import ProtocolError
 from protocol.event_text.literals import identifier, sql_literal
 from protocol.events.rows import Absent, ChangeKind, Image, RowsEvent
 from protocol.events.table_map import TableMap
@@ -17,6 +18,14 @@ _HEADS = {
 
 def row_lines(rows: RowsEvent, table: TableMap, *, types: bool) -> Iterator[str]:
     """Lines without their ends. `types` adds names and types of the columns where they were logged."""
+    try:
+        yield from _rows(rows, table, types)
+    except ProtocolError as error:
+        # The event applies all the same: only this reading of it fails (see `temporal.py` for a case).
+        yield f"### cannot be decoded: {error}"
+
+
+def _rows(rows: RowsEvent, table: TableMap, types: bool) -> Iterator[str]:
     head = f"### {_HEADS[rows.kind]} {identifier(table.database)}.{identifier(table.table)}"
     for change in rows.rows(table):
         yield head
