@@ -22,6 +22,7 @@ from typing import Any, Final
 from protocol.errors import ProtocolError
 from protocol.event_text.choice import Choice
 from protocol.event_text.literals import json_value
+from protocol.event_text.table_maps import TableMaps
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
@@ -47,6 +48,7 @@ class JsonForm:
     def __init__(self, choice: Choice) -> None:
         """Of a group of which nothing is chosen, nothing is given."""
         self._choice = choice
+        self._table_maps = TableMaps()
         self._maps: dict[int, TableMap] = {}
         self._details: Final[dict[int, Callable[[bytes], Object | None]]] = {
             EventType.GTID: _gtid,
@@ -119,7 +121,7 @@ class JsonForm:
         return {"file_id": load.file_id, **_statement(load.query)}
 
     def _table_map(self, event: bytes) -> Object | None:
-        table = TableMap.parse(event)
+        table = self._table_maps.parse(event)
         if not self._choice.has_table(table):
             return None
         self._maps[table.table_id] = table

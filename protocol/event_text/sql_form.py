@@ -21,6 +21,7 @@ from protocol.event_text.choice import Choice
 from protocol.event_text.literals import hex_literal
 from protocol.event_text.row_text import row_lines
 from protocol.event_text.session_sql import END, SessionSql
+from protocol.event_text.table_maps import TableMaps
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
@@ -80,6 +81,7 @@ class SqlForm:
         self._comments = comments
         self._save_file = save_file
         self._session = SessionSql()
+        self._table_maps = TableMaps()
         self._described = False
         self._handlers: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
             EventType.QUERY: self._query,
@@ -239,7 +241,7 @@ class SqlForm:
     # --- rows ---
 
     def _table_map(self, event: bytes) -> Iterator[bytes]:
-        table = TableMap.parse(event)
+        table = self._table_maps.parse(event)
         if self._choice.has_table(table):
             self._maps[table.table_id] = table, event
         return iter(())

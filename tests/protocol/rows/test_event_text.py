@@ -370,3 +370,21 @@ def test_mutated_groups_raise_nothing_else(rng: random.Random) -> None:
             else:
                 json.dumps(found, allow_nan=False)
     assert refused > 300
+
+
+def test_a_table_map_with_another_body_is_another() -> None:
+    """Tables may be changed between statements and keep their number."""
+    other = event(EventType.TABLE_MAP, small_map().replace(b"\1t\0", b"\1u\0"))
+    found = objects(
+        [
+            gtid(),
+            MAP,
+            rows_event(23, ROW),
+            other,
+            rows_event(23, ROW),
+            MAP,
+            rows_event(23, ROW),
+            XID,
+        ]
+    )
+    assert [item["table"] for item in found if "rows" in item] == ["d.t", "d.u", "d.t"]
