@@ -42,7 +42,10 @@ async def say(proxy: ChaosProxy, text: bytes = TEXT) -> bytes:
             writer.write_eof()
             while data := await reader.read(65536):
                 got += data
-    except (ConnectionError, TimeoutError):
+    except (
+        OSError,
+        TimeoutError,
+    ):  # a reset may come before write_eof: then the socket is not connected
         pass
     finally:
         if writer:
