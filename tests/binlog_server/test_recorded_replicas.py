@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from binlog_server.app import Server
 from protocol.connection.commands import Query
 from protocol.event_group import EventGroup, EventGroupAssembler
 from protocol.gtid import Gtid
@@ -219,6 +220,7 @@ async def test_answers(name: str) -> None:
 
 async def check_dump(name: str, held: Held, command: Exchange) -> None:
     server = held.session._server
+    assert isinstance(server, Server)
     await server.start()
     held.session.data_received(frame_packet(command.request, 0)[0])
     got: list[bytes] = []
