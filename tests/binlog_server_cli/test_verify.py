@@ -14,11 +14,13 @@ import pytest
 
 from protocol.gtid import Gtid
 from protocol.statement_group import transaction_group
+from storage.binlog.open_group import OpenGroup
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.binlog.verify import Finding, Severity, Totals, Verifier
 from storage.disk import OsDisk
 from storage.ibb.page import PAGE_SIZE, seal
+from storage.ibb.xa import Xid
 from storage.memory_disk import MemoryDisk
 from storage.read_only_disk import ReadOnlyDisk
 from tests.binlog_server_cli.command import copy_to, run
@@ -205,3 +207,58 @@ def test_stores_that_the_engine_writes(rng: random.Random, tmp_path: Path) -> No
         totals = Verifier(ReadOnlyDisk(directory), found.append).run()
         assert found == [], list(map(str, found))
         assert totals.groups == seq_no
+
+
+def test_stores_with_everything_in_them(rng: random.Random, tmp_path: Path) -> None:
+    """Groups written in pieces, rolled back, prepared and decided later, over flushes and restarts."""
+    options = StoreOptions(max_binlog_size=1 << 17, innodb_binlog_state_interval=1 << 15)
+    seq_no = committed = 0
+    prepared: list[tuple[Xid, bytes, Gtid]] = []
+    for _ in range(3):
+        engine = IbbEngine(OsDisk(tmp_path), options)
+        opened: list[tuple[OpenGroup, bytes, Gtid]] = []
+        for _ in range(150):
+            seq_no += 1
+            gtid = Gtid(seq_no, 1, 1)  # a domain each: no order among them
+            payload = transaction_group(
+                gtid, ["x" * rng.choice((10, 3000, 40000))], xid=seq_no, timestamp=1
+            )
+            head = int.from_bytes(payload[9:13], "little")
+            action = rng.choice(
+                ("append", "append", "begin", "begin", "end", "prepare", "decide", "flush")
+            )
+            if action == "append":
+                engine.append(payload, gtid)
+                committed += 1
+            elif action == "begin":
+                group = engine.begin()
+                group.spill(payload[head:])
+                opened.append((group, payload[:head], gtid))
+            elif action == "flush":
+                engine.flush()
+            elif action == "prepare" and opened:
+                group, event, own = opened.pop(rng.randrange(len(opened)))
+                xid = Xid(1, b"%d" % seq_no)
+                group.prepare(xid)
+                prepared.append((xid, event, own))
+            elif action == "decide" and prepared:
+                xid, event, own = prepared.pop(0)
+                if rng.random() < 0.5:
+                    engine.rollback_prepared(xid)
+                else:
+                    engine.commit_prepared(xid, event, own)
+                    committed += 1
+            elif action == "end" and opened:
+                group, event, own = opened.pop(0)
+                if rng.random() < 0.5:
+                    group.rollback()
+                else:
+                    group.commit(event, own)
+                    committed += 1
+        for group, _event, _gtid in opened:
+            group.rollback()
+        engine.close()
+    found: list[Finding] = []
+    totals = Verifier(ReadOnlyDisk(tmp_path), found.append).run()
+    assert found == [], list(map(str, found))
+    assert totals.groups == committed
