@@ -67,6 +67,10 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         self._check()
+        self._disk.count("truncate")
+        self._set_size(size)
+
+    def _set_size(self, size: int) -> None:
         _apply(self._content.visible, size)
         self._content.pending.append(size)
 
@@ -75,7 +79,7 @@ class MemoryFile:
         self._disk.count("allocate")
         if size > self._disk.file_bytes_max:
             raise DiskFull("cannot allocate: No space left on device (injected)")
-        self.truncate(max(size, self.size()))
+        self._set_size(max(size, self.size()))
 
     def fdatasync(self) -> None:
         self._check()
@@ -88,7 +92,7 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """See `storage.disk.Disk`. `fail_at` makes the n-th write or sync raise; not for use by several threads."""
+    """See `storage.disk.Disk`. `fail_at` makes the n-th change or sync, and all later ones, raise. For one thread."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -102,7 +106,7 @@ class MemoryDisk:
         self._locked = False
 
     def count(self, kind: str) -> None:
-        """Note one write or sync, and fail if its turn has come."""
+        """Note one change or sync, and fail if its turn has come."""
         self.operations += 1
         self.syncs += kind == "sync"
         if self.fail_at is not None and self.operations >= self.fail_at:
@@ -110,6 +114,7 @@ class MemoryDisk:
 
     def open(self, name: str, *, create: bool = False) -> MemoryFile:
         if create:
+            self.count("create")
             if name in self._visible:
                 raise DiskError(f"cannot create {name}: File exists")
             self._visible[name] = _Content()
@@ -124,11 +129,13 @@ class MemoryDisk:
         return self.times.get(name, 0.0)
 
     def rename(self, old: str, new: str) -> None:
+        self.count("rename")
         if old not in self._visible:
             raise DiskError(f"cannot rename {old}: No such file or directory")
         self._visible[new] = self._visible.pop(old)
 
     def unlink(self, name: str) -> None:
+        self.count("unlink")
         if self._visible.pop(name, None) is None:
             raise DiskError(f"cannot remove {name}: No such file or directory")
 

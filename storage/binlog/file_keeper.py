@@ -59,7 +59,9 @@ class FileKeeper:
         beyond the last file; a file that is merely gone already is fine.
         """
         number = file_number(name)
-        if number is None or number > self._durable_end().file_no:
+        if number is not None:
+            self._sync()  # the file that SHOW MASTER STATUS tells may exist in memory only
+        if number is None or number > self._files.numbers()[-1]:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return self.purge(purge.before_file(number))
 

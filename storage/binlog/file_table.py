@@ -77,6 +77,11 @@ class FileTable:
         """Time of the last write, seconds since 1970."""
         return self._disk.modified(file_name(file_no))
 
+    def note_purged(self) -> None:
+        """Files in front of the first one there is were purged, as far as anybody can tell."""
+        with self._lock:
+            self._purged_below = next(iter(self.numbers()), 0)
+
     # --- making files ---
 
     def make_ahead(self, file_no: int, size: int) -> None:

@@ -117,7 +117,8 @@ def _replay_xa(pages: PageStore, walk: _Walk, prepared: PreparedTransactions) ->
     record = read_state_record(pages, walk.begin.file_no, walk.begin.page_no)
     begin = walk.begin
     if record is not None and record.xa_ref is not None:
-        begin = Position(record.xa_ref, PAGE_SIZE)
+        # What was prepared in a file that has gone was completed later, or the file would have been kept.
+        begin = Position(max(record.xa_ref, pages.files.numbers()[0]), PAGE_SIZE)
     reader = RecordReader(pages, begin, skip_partial=True)
     while (found := reader.next()) is not None:
         prepared.replay(found)

@@ -27,7 +27,7 @@ from storage.binlog.file_names import file_name
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.open_group import GroupContext, OpenGroup
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageStore
+from storage.binlog.page_store import PageKey, PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.purge import PurgePlan
 from storage.binlog.recovery import recover
@@ -93,6 +93,7 @@ class IbbEngine:
                 facts.set(BREAKS_KEY, [])
             log.info("Starting a new binlog from file number 0.")
         else:
+            self._pages.files.note_purged()
             self._writer.resume(found)
             self._last_marker = found.last_marker
             end = self._writer.end
@@ -161,9 +162,16 @@ class IbbEngine:
 
     def _write_and_sync(self) -> None:
         with self._append_lock:
-            self._require_sound()
-            end = self._writer.end
-            pages = self._pages.take()
+            taken = self._take()
+        self._write(*taken)
+
+    def _take(self) -> tuple[Position, list[tuple[PageKey, bytes]]]:
+        """Under the append lock: what is to be written, and the end of it."""
+        self._require_sound()
+        return self._writer.end, self._pages.take()
+
+    def _write(self, end: Position, pages: list[tuple[PageKey, bytes]]) -> None:
+        """Under the sync lock."""
         try:
             self._note_breaks()
             self._pages.write_out(pages)
@@ -268,6 +276,8 @@ class IbbEngine:
             with self._append_lock:
                 self._require_sound()
                 self.references.refuse_reset()
+                # A transaction that is complete in memory only would be prepared again after a crash, its data gone.
+                self._write(*self._take())
                 for file_no in self._pages.files.numbers():
                     self._pages.files.remove(file_no)
                 self._pages.restart()

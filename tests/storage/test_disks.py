@@ -89,7 +89,7 @@ def test_a_killed_process_leaves_the_bytes_to_the_kernel() -> None:
 def test_fail_at() -> None:
     disk = MemoryDisk()
     file = disk.open("a", create=True)
-    disk.fail_at = 3
+    disk.fail_at = disk.operations + 3
     file.pwrite(b"one", 0)
     file.fdatasync()
     for _ in range(2):
