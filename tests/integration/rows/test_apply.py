@@ -169,6 +169,36 @@ def test_large_group_and_large_event(
     assert target.gtid_binlog_state == upstream.gtid_binlog_state
 
 
+def test_over_a_restart_of_the_upstream(
+    backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """What a server start ends, the start marker ends in the target's session as well."""
+    upstream = make_upstream("--binlog-format=STATEMENT")
+    make_table(upstream)
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE d.tmp (a INT)")
+        cursor.execute("INSERT INTO d.tmp VALUES (1), (2)")
+        upstream.kill()
+    upstream.restart()
+    upstream.script(
+        "CREATE TEMPORARY TABLE d.tmp (b INT)",
+        "INSERT INTO d.tmp VALUES (3)",
+        "INSERT INTO d.t (a) SELECT b FROM d.tmp",
+        "DROP TEMPORARY TABLE d.tmp",
+        "SET SESSION binlog_format=MIXED",
+        "INSERT INTO d.t (a) VALUES (UUID())",
+    )
+    # From the beginning: one that was connected all the time may be told of no restart, as a replica may.
+    server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
+    directory = stored(server, upstream)
+    script = cli("events", directory)
+    assert b"started\nROLLBACK/*!*/;" in script
+    target = make_upstream(server_id=upstream.server_id + 1000)
+    apply(target, script)
+    assert target.checksum() == upstream.checksum()
+    assert target.gtid_binlog_state == upstream.gtid_binlog_state
+
+
 def test_choices(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
