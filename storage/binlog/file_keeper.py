@@ -25,7 +25,7 @@ class FileKeeper:
     """Of one store. May be used from several threads.
 
     Args:
-        sync: the store's.
+        written_end: the store's.
         durable_end: the store's; files before it are closed and synced.
         clock: seconds since 1970.
     """
@@ -37,7 +37,7 @@ class FileKeeper:
         references: References,
         options: StoreOptions,
         *,
-        sync: Callable[[], None],
+        written_end: Callable[[], Position],
         durable_end: Callable[[], Position],
         clock: Callable[[], float],
     ) -> None:
@@ -45,10 +45,10 @@ class FileKeeper:
         self._pages = pages
         self._references = references
         self._options = options
-        self._sync = sync
+        self._written_end = written_end
         self._durable_end = durable_end
         self._clock = clock
-        self._purging = threading.Lock()
+        self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
         self.caretaker = Caretaker(self._take_care)
 
@@ -59,9 +59,9 @@ class FileKeeper:
         beyond the last file; a file that is merely gone already is fine.
         """
         number = file_number(name)
-        if number is not None:
-            self._sync()  # the file that SHOW MASTER STATUS tells may exist in memory only
-        if number is None or number > self._files.numbers()[-1]:
+        # The file that SHOW MASTER STATUS tells may exist in memory only.
+        last = max(self._written_end().file_no, *self._files.numbers())
+        if number is None or number > last:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return self.purge(purge.before_file(number))
 
@@ -82,10 +82,13 @@ class FileKeeper:
         )
 
     def purge(self, wanted: Wanted) -> PurgePlan:
-        """Delete what is wanted, from the oldest file on, up to the first that must stay."""
-        # First: a transaction that is complete in memory only is not complete after a crash, and needs its data then.
-        self._sync()
-        with self._purging:
+        """Delete what is wanted, from the oldest file on, up to the first that must stay.
+
+        Nothing is synced: on a full disk this is what makes room. A transaction whose completion is not durable yet
+        needs its data after a crash; but it was open or prepared when the durable file was begun, and the header of
+        that file says so.
+        """
+        with self.working:
             plan = self.explain(wanted)
             for file_no in plan.delete:
                 self._files.remove(file_no)
@@ -106,10 +109,15 @@ class FileKeeper:
         return FileFacts(file_no, size, self._files.modified(file_no), refers_to)
 
     def _take_care(self) -> None:
-        """One round: the next file, then the limits of age and size."""
-        current = self._durable_end().file_no
-        if current + 1 not in self._files.numbers():
-            self._files.make_ahead(current + 1, self._options.file_pages * PAGE_SIZE)
+        """One round: the next file, then the limits of age and size; these also when the disk is full."""
+        try:
+            with self.working:
+                following = self._durable_end().file_no + 1
+                self._files.make_ahead(following, self._options.file_pages * PAGE_SIZE)
+        finally:
+            self._purge_by_limits()
+
+    def _purge_by_limits(self) -> None:
         options = self._options
         if options.binlog_expire_logs_seconds:
             limit = self._clock() - options.binlog_expire_logs_seconds

@@ -7,13 +7,18 @@ early may be another file's by the time it is used.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from storage.binlog.file_names import file_name, file_numbers
 from storage.disk import Disk, File
-from storage.errors import DiskError, PositionPurged
+from storage.errors import DiskError, DiskFull, PositionPurged
+
+log = logging.getLogger(__name__)
+
+ROOM_RETRY_S = 60.0
 
 
 @dataclass(slots=True)
@@ -24,11 +29,20 @@ class _Handle:
 
 
 class FileTable:
-    """All files of one directory. May be used from several threads; each file is written by one at a time."""
+    """All files of one directory. May be used from several threads; each file is written by one at a time.
 
-    def __init__(self, disk: Disk) -> None:
+    Args:
+        wait: waits that many seconds for room on a full disk, or until `stop_waiting`.
+    """
+
+    def __init__(self, disk: Disk, wait: Callable[[float], object] | None = None) -> None:
         self._disk = disk
         self._lock = threading.Lock()
+        self._making = (
+            threading.Lock()
+        )  # the caretaker and the writer may come to make the same file
+        self._stopping = threading.Event()
+        self._wait = wait or self._stopping.wait
         self._handles: dict[int, _Handle] = {}
         self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
         self._purged_below = 0
@@ -85,18 +99,39 @@ class FileTable:
     # --- making files ---
 
     def make_ahead(self, file_no: int, size: int) -> None:
-        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then."""
-        self._allocate(file_no, size)
-        with self._lock:
+        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then.
+
+        If it is there, it is left as it is: the writer may have come first.
+        """
+        with self._making:
+            if file_name(file_no) in self._disk.names():
+                return
+            self._allocate(file_no, size)
             self._made_ahead[file_no] = size
 
     def make(self, file_no: int, size: int) -> None:
-        """The file is to be written: take the one made ahead, or make it. Durable, its name too. Raises `DiskError`."""
-        with self._lock:
-            made = self._made_ahead.pop(file_no, None)
-        if made == size and file_name(file_no) in self._disk.names():
-            return
-        self._allocate(file_no, size)
+        """The file is to be written: take the one made ahead, or make it. Durable, its name too.
+
+        Waits for room as long as the disk is full, or until `stop_waiting`. Raises `DiskError`.
+        """
+        while True:
+            try:
+                with self._making:
+                    made = self._made_ahead.pop(file_no, None)
+                    if made != size or file_name(file_no) not in self._disk.names():
+                        self._allocate(file_no, size)
+                return
+            except DiskFull as error:
+                if self._stopping.is_set():
+                    raise
+                log.error(
+                    "InnoDB: %s. Waiting %.0f seconds before trying again...", error, ROOM_RETRY_S
+                )
+                self._wait(ROOM_RETRY_S)
+
+    def stop_waiting(self) -> None:
+        """The store is closed: from now on a full disk is an error at once."""
+        self._stopping.set()
 
     def _allocate(self, file_no: int, size: int) -> None:
         name = file_name(file_no)
@@ -107,9 +142,11 @@ class FileTable:
         try:
             file.allocate(size)
             file.fdatasync()
-        except DiskError:
+        except DiskError as error:
             with contextlib.suppress(DiskError):
                 self._disk.unlink(name)  # half a file must not be found by the next start
+            if isinstance(error, DiskFull):
+                raise DiskFull(f'Unable to allocate file {name}: "{error}"') from error
             raise
         finally:
             file.close()
@@ -123,7 +160,12 @@ class FileTable:
             self._purged_below = file_no + 1
         self.forget(file_no)
         if file_name(file_no) in self._disk.names():
-            self._disk.unlink(file_name(file_no))
+            try:
+                self._disk.unlink(file_name(file_no))
+            except DiskError:
+                with self._lock:
+                    self._purged_below = file_no
+                raise
             # One by one: a gap between files, left by a power cut, would be taken for damage.
             self._disk.fsync_dir()
 
@@ -131,7 +173,6 @@ class FileTable:
         """The file is closed, and opened anew when it is used next."""
         with self._lock:
             handle = self._handles.pop(file_no, None)
-            self._made_ahead.pop(file_no, None)
             if handle is not None:
                 handle.gone = True
                 self._close_if_done(handle)
@@ -142,6 +183,7 @@ class FileTable:
             self.forget(file_no)
         with self._lock:
             self._purged_below = 0
+        with self._making:
             self._made_ahead.clear()
 
     def close(self) -> None:

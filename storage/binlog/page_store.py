@@ -8,6 +8,7 @@ for it, or they might meet a write half done.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
@@ -33,9 +34,11 @@ class PageStore:
     append lock; `write_out` by one thread at a time.
     """
 
-    def __init__(self, disk: Disk, cache_pages: int) -> None:
+    def __init__(
+        self, disk: Disk, cache_pages: int, *, wait: Callable[[float], object] | None = None
+    ) -> None:
         self._lock = threading.Lock()
-        self.files = FileTable(disk)
+        self.files = FileTable(disk, wait)
         self._cache: dict[PageKey, bytes] = {}
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}

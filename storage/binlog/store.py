@@ -14,6 +14,7 @@ Locks, in this order: sync lock, append lock. Readers take neither.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -61,6 +62,7 @@ class IbbEngine:
             file.
         background: make files ahead and purge in a thread of our own; without it, `keeper.caretaker.step` does it.
         clock: seconds since 1970, for purge by age.
+        wait_for_room: waits that many seconds when the disk is full; by default until `close` at the latest.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class IbbEngine:
         facts: StateStore | None = None,
         background: bool = False,
         clock: Callable[[], float] = time.time,
+        wait_for_room: Callable[[float], object] | None = None,
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
         self._options = options or StoreOptions()
@@ -81,7 +84,8 @@ class IbbEngine:
         self._listeners: list[Callable[[], None]] = []
         self._failure: StorageError | None = None
         self.references = References()
-        self._pages = PageStore(disk, self._options.page_cache_bytes // PAGE_SIZE)
+        cache_pages = self._options.page_cache_bytes // PAGE_SIZE
+        self._pages = PageStore(disk, cache_pages, wait=wait_for_room)
         self._writer = LogWriter(self._pages, self._options, self.references)
         self._prepared = PreparedTransactions(self.references)
         self._last_marker: bytes | None = None
@@ -113,7 +117,7 @@ class IbbEngine:
             self._pages,
             self.references,
             self._options,
-            sync=self.sync,
+            written_end=lambda: self.written_end,
             durable_end=lambda: self._durable_end,
             clock=clock,
         )
@@ -180,8 +184,7 @@ class IbbEngine:
             self._failure = error
             log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
             raise
-        entered = end.file_no != self._durable_end.file_no
-        self._durable_end = end
+        entered, self._durable_end = end.file_no != self._durable_end.file_no, end
         if entered:
             self.keeper.caretaker.poke()
 
@@ -272,7 +275,7 @@ class IbbEngine:
 
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""
-        with self._sync_lock:
+        with self._sync_lock, self.keeper.working:
             with self._append_lock:
                 self._require_sound()
                 self.references.refuse_reset()
@@ -290,6 +293,7 @@ class IbbEngine:
                     self._writer.breaks = set()
                     self._facts.set(BREAKS_KEY, [])
             self._write_and_sync()
+        self.keeper.caretaker.poke()
         self._wake()
 
     def purge_to(self, name: str) -> PurgePlan:
@@ -347,16 +351,18 @@ class IbbEngine:
 
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`."""
-        breaks = None if self._facts is None else self._facts.get(BREAKS_KEY)
-        found = search.find_start(
-            self._pages.probing(),
-            self._pages.files.numbers(),
-            self._shape,
-            position,
-            self._durable_end,
-            breaks,
-        )
-        return StartPoint(*found)
+        while True:
+            files = self._pages.files.numbers()
+            breaks = None if self._facts is None else self._facts.get(BREAKS_KEY)
+            pages = self._pages.probing()
+            try:
+                found = search.find_start(
+                    pages, files, self._shape, position, self._durable_end, breaks
+                )
+                return StartPoint(*found)
+            except PositionPurged:
+                if self._pages.files.numbers() == files:
+                    raise  # and else a purge was under way: what is left may do
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
@@ -382,10 +388,12 @@ class IbbEngine:
 
     def close(self) -> None:
         """See `BinlogEngine`."""
+        self._pages.files.stop_waiting()
         self.keeper.caretaker.stop()
         try:
             if self._failure is None:
-                self.sync()
+                with contextlib.suppress(StoreFailed):  # another thread's sync failed meanwhile
+                    self.sync()
         finally:
             self._pages.close()
             self._disk.close()

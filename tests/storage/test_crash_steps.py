@@ -152,7 +152,7 @@ class Worker:
 
     def purge(self) -> bool:
         self.engine.purge_to(self.engine.status()[0])
-        return True
+        return False
 
     def reset(self) -> bool:
         if not self.prepared:
