@@ -37,7 +37,7 @@ test: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP) setup
-	@$(BIN)/python -m pytest -m slow -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
+	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -22,6 +22,8 @@ from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import Account
 from tests.kit.server import BinlogServer
 
+pytestmark = pytest.mark.each_version
+
 PAGE = 16384
 
 

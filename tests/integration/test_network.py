@@ -12,6 +12,8 @@ from tests.kit.chaosproxy import ChaosProxy
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.mariadb import MariaDB
 
+pytestmark = pytest.mark.each_version
+
 
 def through(proxy: ChaosProxy, upstream: MariaDB) -> str:
     account = upstream.account

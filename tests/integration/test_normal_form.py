@@ -23,6 +23,8 @@ from tests.integration.test_restart import NO_GTID_INDEX
 from tests.integration.test_statements import FORMATS, ddl, dml
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
+pytestmark = pytest.mark.each_version
+
 GTID, FORMAT_DESCRIPTION = 162, 15
 OF_FILES = {3, 4, FORMAT_DESCRIPTION, 27, 161, 163, 164}
 """STOP, ROTATE, HEARTBEAT, BINLOG_CHECKPOINT, GTID_LIST, START_ENCRYPTION: no part of a group."""

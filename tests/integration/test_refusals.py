@@ -11,6 +11,8 @@ from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import Account, MariaDB, Row, Source
 from tests.kit.server import BinlogServer
 
+pytestmark = pytest.mark.each_version
+
 
 def refused(replica: MariaDB, source: Source, position: str, strict: int = 0) -> Row:
     """How the replica's I/O thread ends when it wants to start there."""

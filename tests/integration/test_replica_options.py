@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import RawClient
 from tests.integration.test_normal_form import groups
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
+
+pytestmark = pytest.mark.each_version
+
 
 HEARTBEATS = "SHOW STATUS LIKE 'Slave_received_heartbeats'"
 

@@ -12,6 +12,8 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
 
+pytestmark = pytest.mark.each_version
+
 
 def login(server: BinlogServer) -> list[str]:
     """Options of the command line clients."""

@@ -6,12 +6,17 @@ where our upstream restarted, and nowhere else: our own restart means nothing to
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration import store_files
 from tests.integration.load import assert_equal, make_table, until
 from tests.integration.raw_client import all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.mariadb import MariaDB
+
+pytestmark = pytest.mark.each_version
+
 
 TEMPORARY = (
     "SET SESSION binlog_format=STATEMENT",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -91,6 +92,23 @@ def wanted() -> tuple[Backend, ...]:
     for word in chosen:
         names += [n for n in known if word in (n, *n.split(":"))] if ":" not in word else [word]
     return tuple(Backend.parse(n) for n in dict.fromkeys(names))
+
+
+def full_matrix() -> bool:
+    """BINLOG_TEST_MATRIX=full: every test on every backend, as `make test-slow` does."""
+    return os.environ.get("BINLOG_TEST_MATRIX") == "full"
+
+
+def one_kind_each(chosen: Sequence[Backend], test: str) -> tuple[Backend, ...]:
+    """Each version once. Which kind is the test's luck, but always the same: over all tests each
+    kind gets its share."""
+    luck = zlib.crc32(test.encode())
+    by_version: dict[str, list[Backend]] = {}
+    for backend in chosen:
+        by_version.setdefault(backend.version, []).append(backend)
+    return tuple(
+        kinds[(luck + number) % len(kinds)] for number, kinds in enumerate(by_version.values())
+    )
 
 
 @functools.cache

@@ -85,7 +85,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", backends.wanted(), ids=str, indirect=True)
+        chosen = backends.wanted()
+        if metafunc.definition.get_closest_marker("each_version") and not backends.full_matrix():
+            chosen = backends.one_kind_each(chosen, metafunc.definition.nodeid)
+        metafunc.parametrize("backend", chosen, ids=str, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

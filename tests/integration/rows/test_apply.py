@@ -17,6 +17,8 @@ from tests.kit.local import LocalMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
+pytestmark = pytest.mark.each_version
+
 SMALL = 65536  # the least size of a file: many file ends
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
 from tests.integration.rows.test_values import raw_connection
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
+
+pytestmark = pytest.mark.each_version
+
 
 SINGLE_BYTE = {
     "latin1": 8, "latin2": 9, "latin5": 30, "latin7": 41, "greek": 25, "hebrew": 16, "cp1250": 26, "cp1251": 51,

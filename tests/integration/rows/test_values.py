@@ -20,6 +20,8 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 
+pytestmark = pytest.mark.each_version
+
 SESSION = "SET SESSION sql_mode='ALLOW_INVALID_DATES', time_zone='+00:00'"
 COLUMNS_AT_ONCE = 12  # a row has 64 KiB at the most
 
