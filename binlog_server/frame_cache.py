@@ -97,8 +97,8 @@ class FrameCache:
         if batch.end == key[0]:
             return batch  # the durable end: there will be more here
         self._made[key] = batch
-        self._bytes += len(batch.frames.data)
+        self._bytes += batch.frames.memory_bytes
         while self._bytes > self._bytes_max and len(self._made) > 1:
             oldest = next(iter(self._made))
-            self._bytes -= len(self._made.pop(oldest).frames.data)
+            self._bytes -= self._made.pop(oldest).frames.memory_bytes
         return batch

@@ -66,6 +66,11 @@ class EventFrames:
         """The number of packets: how far the sequence number moves, modulo 256."""
         return len(self.seq_offsets)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What they may take: the packets, the last numbering of them that was asked for, the offsets."""
+        return 2 * len(self.data) + self.seq_offsets.itemsize * len(self.seq_offsets)
+
     def at_sequence(self, seq: int) -> bytearray:
         """The packets numbered from `seq` on. Not to be changed: the last one asked for is kept."""
         if seq == self._variant_seq:

@@ -56,15 +56,15 @@ async def test_each_style_has_its_own(engine: SlowEngine) -> None:
 
 
 async def test_bytes_are_bounded_and_the_least_used_goes(engine: SlowEngine) -> None:
-    size = len((await FrameCache(engine, 1).frames(START, PLAIN)).frames.data)
+    size = (await FrameCache(engine, 1).frames(START, PLAIN)).frames.memory_bytes
     cache = FrameCache(engine, 2 * size + size // 2)
     first, second, third = (Position(0, n * BATCH_GROUPS) for n in range(3))
     engine.reads.clear()
     for start in (first, second, first, third, first, second):
         await cache.frames(start, PLAIN)
     assert engine.reads == [first, second, third, second]
-    assert sum(len(batch.frames.data) for batch in cache._made.values()) <= 2 * size + size // 2
-    assert sum(len(batch.frames.data) for batch in cache._made.values()) == cache._bytes
+    assert sum(batch.frames.memory_bytes for batch in cache._made.values()) <= 2 * size + size // 2
+    assert sum(batch.frames.memory_bytes for batch in cache._made.values()) == cache._bytes
 
 
 async def test_one_batch_beyond_the_limit_is_kept(engine: SlowEngine) -> None:
