@@ -85,13 +85,13 @@ def recover(disk: Disk, pages: PageStore, prepared: PreparedTransactions) -> Rec
     current = _current_file(disk, pages)
     if current is None:
         return None
-    walk = _walk_to_end(pages, current)
+    walk = _walk_to_end(disk, pages, current)
     while walk.cut is not None:
         left = _cut(disk, pages, walk.cut, current)
         if left is None:
             return None
         current = left
-        walk = _walk_to_end(pages, current)
+        walk = _walk_to_end(disk, pages, current)
     _replay_xa(pages, walk, prepared)
     header = pages.header(current)
     assert header is not None
@@ -203,6 +203,15 @@ def _first_empty(file: File, pages: int) -> int:
     return high
 
 
+def _used_pages(disk: Disk, file_no: int) -> int:
+    """Pages in front of the first empty one."""
+    file = disk.open(file_name(file_no))
+    try:
+        return _first_empty(file, file.size() // PAGE_SIZE)
+    finally:
+        file.close()
+
+
 def _filled(page: bytearray) -> int:
     """Offset behind the last chunk of a page."""
     at = 0
@@ -211,9 +220,9 @@ def _filled(page: bytearray) -> int:
     return at
 
 
-def _walk_to_end(pages: PageStore, current: int) -> _Walk:
+def _walk_to_end(disk: Disk, pages: PageStore, current: int) -> _Walk:
     first = walk = None
-    for start, state, since_page_one in _state_records(pages, current):
+    for start, state, since_page_one in _state_records(disk, pages, current):
         walk = _walk(pages, current, start, state, since_page_one)
         first = first or walk
         if walk.commits:
@@ -227,7 +236,7 @@ def _walk_to_end(pages: PageStore, current: int) -> _Walk:
 
 
 def _state_records(
-    pages: PageStore, current: int
+    disk: Disk, pages: PageStore, current: int
 ) -> Iterator[tuple[Position, BinlogState, BinlogState]]:
     """(place, state, state since page 1 of its file) of all state records, the last one first."""
     file_no = current
@@ -238,7 +247,7 @@ def _state_records(
             continue
         full = BinlogState(entries or [])
         interval = header.state_interval_pages
-        last_page = (pages.files.size(file_no) or 0) // PAGE_SIZE - 1
+        last_page = _used_pages(disk, file_no) - 1
         page_no = last_page - last_page % interval if interval else 1
         while page_no > 1:
             entries = _whole_state(pages, file_no, page_no)
@@ -255,7 +264,7 @@ def _state_records(
 def _whole_state(pages: PageStore, file_no: int, page_no: int) -> list[Gtid] | None:
     """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
     try:
-        return read_state(pages, file_no, page_no)
+        return read_state(pages.probing(), file_no, page_no)
     except TruncatedRecord:
         return None
 
