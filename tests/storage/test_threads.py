@@ -11,6 +11,7 @@ from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
+from storage.state import StateStore
 from tests.storage.groups import group, gtid_event, history, state_after, wanted
 
 TINY = StoreOptions(4 * 16384, 2 * 16384, page_cache_bytes=1 << 20)
@@ -29,6 +30,7 @@ class Follower(threading.Thread):
         self._rng = random.Random(seed)
         self._deadline = deadline
         self._woken = threading.Event()
+        self._hold = engine.hold(self.name, dump=True)
         self.count = 0
         self.failure: str | None = None
 
@@ -40,6 +42,7 @@ class Follower(threading.Thread):
             self.failure = f"{type(error).__name__}: {error}"
         finally:
             stop()
+            self._hold.release()
 
     def _follow(self) -> None:
         place = self._engine.find_start(SlavePosition()).position
@@ -55,6 +58,7 @@ class Follower(threading.Thread):
                     return
                 self.count += 1
             place = batch.end
+            self._hold.move(place.file_no)
             if not batch.groups:
                 self._woken.wait(0.2)
 
@@ -84,6 +88,41 @@ def test_readers_beside_a_writer(tmp_path: Path, rng: random.Random) -> None:
         reader.join(DEADLINE)
     assert [reader.failure for reader in readers] == [None] * 3
     assert [reader.count for reader in readers] == [len(groups)] * 3
+    engine.close()
+
+
+def test_readers_beside_flush_and_purge(tmp_path: Path, rng: random.Random) -> None:
+    """The caretaker makes files and purges in its own thread; readers hold what they still need, and get everything."""
+    options = StoreOptions(
+        4 * 16384, 2 * 16384, max_binlog_total_size=1, slave_connections_needed_for_purge=0
+    )
+    groups = [group(Gtid(0, 1, 1)), *history(rng, 900, size_max=40_000, domains=3)]
+    engine = IbbEngine(
+        OsDisk(tmp_path), options, facts=StateStore(OsDisk(tmp_path)), background=True
+    )
+    deadline = time.monotonic() + DEADLINE
+    readers = [Follower(engine, [p for p, _ in groups], seed, deadline) for seed in range(4)]
+    for reader in readers:
+        reader.start()
+    for payload, gtid in groups:
+        engine.append(payload, gtid)
+        what = rng.random()
+        if what < 0.1:
+            engine.sync()
+        elif what < 0.13:
+            engine.flush()
+        elif what < 0.16:
+            engine.purge_to(engine.status()[0])
+            time.sleep(0.001)
+    engine.sync()
+    for reader in readers:
+        reader.join(DEADLINE)
+    assert [reader.failure for reader in readers] == [None] * 4
+    assert [reader.count for reader in readers] == [len(groups)] * 4
+    engine.flush()
+    engine.purge_to(engine.status()[0])
+    assert len(engine.files()) <= 3, "nobody holds anything any more"
+    assert engine.binlog_state() == state_after(groups)
     engine.close()
 
 
