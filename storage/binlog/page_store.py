@@ -104,7 +104,13 @@ class PageStore:
             count = max(1, min(count, stable_end[1] - first))
         data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
         pages = [data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)]
-        if not pages or len(pages[0]) < PAGE_SIZE:
+        if not pages:
+            return None
+        if len(pages[0]) < PAGE_SIZE:
+            # Files are whole pages. A torn end is none, but the rest of a record here is not in the next file.
+            if first and self.has_data(file_no + 1):
+                at = first * PAGE_SIZE
+                raise CorruptBinlog(file_no, at, "the file ends inside a page", data)
             return None
         check(pages[0], file_no, first)
         sound: list[bytes] = []

@@ -17,7 +17,7 @@ from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.store import IbbEngine
-from storage.engine import BinlogEngine
+from storage.engine import BinlogEngine, Xid
 from storage.errors import CorruptBinlog
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
@@ -27,8 +27,8 @@ from storage.memory_engine import MemoryEngine, MemoryHistory
 from tests.storage.groups import (
     GROUP_BYTES_MIN,
     Group,
-    append_all,
     beginning,
+    events,
     group,
     gtid_event,
     history,
@@ -268,17 +268,43 @@ def read_damaged(image: dict[str, bytes]) -> tuple[list[bytes], CorruptBinlog | 
     return [g.payload for g in outcome.groups], outcome.error
 
 
+def rich_store(rng: random.Random) -> tuple[dict[str, bytes], set[tuple[str, int]], list[bytes]]:
+    """Files, the ends of records in them, the groups: with two lists, XA transactions, garbage, FLUSH."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, StoreOptions(rng.choice((4, 6, 9)) * PAGE_SIZE, 2 * PAGE_SIZE))
+    expected = []
+    for number, (payload, gtid) in enumerate(history(rng, 40, size_max=60_000)):
+        what = rng.random()
+        if gtid is None or what < 0.5:
+            engine.append(payload, gtid)
+            expected.append(payload)
+            continue
+        head, writer = gtid_event(gtid), engine.begin()
+        statement = events(rng.choice((19, 3000)), f"statement {number}") if what < 0.7 else b""
+        for data, is_statement in ((payload[len(head) :], False), (statement, True)):
+            for at in range(0, len(data), 5000):
+                writer.spill(data[at : at + 5000], statement=is_statement)
+        if what < 0.75:
+            writer.commit(head, gtid)
+        elif what < 0.85:
+            writer.prepare(Xid(number, b"x" * rng.randrange(65)))
+            engine.commit_prepared(engine.prepared()[-1], head, gtid)
+        elif what < 0.9:
+            writer.rollback()
+            engine.flush()
+            continue
+        else:
+            writer.prepare(Xid(number, b"waiting"))
+            continue
+        expected.append(head + statement + payload[len(head) :])
+    engine.close()
+    image = {name: file_bytes(disk, name) for name in disk.names()}
+    return image, record_ends(disk), expected
+
+
 def fuzz(rng: random.Random, stores: int, damages: int) -> None:
     for _ in range(stores):
-        disk = MemoryDisk()
-        options = StoreOptions(rng.choice((4, 6, 9)) * PAGE_SIZE, 2 * PAGE_SIZE)
-        engine = IbbEngine(disk, options)
-        groups = history(rng, 40, size_max=60_000)
-        append_all(engine, groups)
-        engine.close()
-        image = {name: file_bytes(disk, name) for name in disk.names()}
-        ends = record_ends(disk)
-        expected = payloads(groups)
+        image, ends, expected = rich_store(rng)
         for _ in range(damages):
             changed = damaged(image, rng)
             if not changed:
@@ -324,13 +350,8 @@ def test_damaged_files_often(rng: random.Random) -> None:
 def test_damaged_files_open_or_are_refused(rng: random.Random) -> None:
     """Opening repairs only an end that was never whole, and refuses everything else with `CorruptBinlog`."""
     for _ in range(5):
-        disk = MemoryDisk()
         options = StoreOptions(6 * PAGE_SIZE, 2 * PAGE_SIZE)
-        engine = IbbEngine(disk, options)
-        groups = history(rng, 40, size_max=30_000)
-        append_all(engine, groups)
-        engine.close()
-        image = {name: file_bytes(disk, name) for name in disk.names()}
+        image, _, _ = rich_store(rng)
         for _ in range(40):
             other = MemoryDisk()
             for name, data in damaged(image, rng).items():
