@@ -30,7 +30,9 @@ def read_batch(pages: PageSource, start: Position, limit: Position) -> GroupBatc
     window = _window(start)
     size = 0
     while end < limit:
-        end = _plain_commits(pages, end, limit, groups)
+        if _window(end) == window:
+            end = _plain_commits(pages, end, limit, groups)
+        # Behind the window, which held only what was never committed, one group is enough.
         if _window(end) == window or not groups:
             reader = RecordReader(pages, end, limit)
             record = reader.next()

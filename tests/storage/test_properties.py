@@ -59,14 +59,15 @@ all_options = st.builds(
     st.integers(1, 3),
     st.sampled_from([1, 40, 2000]),
 )
-# What is done to a store: append a group of that size in that domain, a marker, a spilled group, sync, reopen.
+# What is done to a store: append a group of that size in that domain, spill one, prepare one, flush, reopen ..
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("group"), st.integers(0, 2), sizes),
         st.tuples(st.just("group"), st.integers(0, 2), sizes),
         st.tuples(st.just("spill"), st.integers(0, 2), sizes),
         st.tuples(st.just("lost"), st.just(0), sizes),
-        st.tuples(st.sampled_from(["marker", "sync", "reopen"]), st.just(0), st.just(0)),
+        st.tuples(st.sampled_from(["xa", "xa waits"]), st.integers(0, 2), sizes),
+        st.tuples(st.sampled_from(["marker", "sync", "flush", "reopen"]), st.just(0), st.just(0)),
     ),
     max_size=40,
 )
@@ -82,6 +83,7 @@ class Twins:
         self.engines: list[BinlogEngine] = []
         self.groups: list[Group] = []
         self._seq_nos = dict.fromkeys(range(3), 0)
+        self._names = 0
         self.open()
         self.do(
             "group", 0, 100
@@ -110,6 +112,11 @@ class Twins:
                 writer = engine.begin()
                 writer.spill(b"\x41" * size)
                 writer.rollback()
+        elif what in ("xa", "xa waits"):
+            self._prepare(domain, size, complete=what == "xa")
+        elif what == "flush":
+            for engine in self.engines:
+                engine.flush()
         elif what == "marker":
             self.groups.append(marker(len(self.groups)))
             for engine in self.engines:
@@ -122,6 +129,20 @@ class Twins:
                 engine.close()
             self.open()
 
+    def _prepare(self, domain: int, size: int, *, complete: bool) -> None:
+        self._names += 1
+        xid = Xid(domain, b"%d" % self._names)
+        for engine in self.engines:
+            writer = engine.begin()
+            writer.spill(events(size, str(xid)))
+            writer.prepare(xid)
+        if complete:
+            self._seq_nos[domain] += 1
+            gtid = Gtid(domain, 1, self._seq_nos[domain])
+            self.groups.append(Group(gtid_event(gtid) + events(size, str(xid)), gtid))
+            for engine in self.engines:
+                engine.commit_prepared(xid, gtid_event(gtid), gtid)
+
 
 def same(twins: Twins, positions: Sequence[SlavePosition]) -> None:
     ibb, plain = twins.engines
@@ -130,6 +151,7 @@ def same(twins: Twins, positions: Sequence[SlavePosition]) -> None:
     assert read_all(ibb) == everything
     assert ibb.binlog_state() == plain.binlog_state() == state_after(twins.groups)
     assert ibb.last_marker == plain.last_marker
+    assert ibb.prepared() == plain.prepared()
     for at in positions:
         expected = list(wanted(everything, at, state_after(())))
         for engine in twins.engines:
