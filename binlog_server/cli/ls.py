@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from storage.binlog.file_summary import FileState, FileSummary, GroupEnd, summarize
-from storage.binlog.offline import OfflineBinlog
+from storage.inspection.groups import OfflineBinlog
+from storage.inspection.summary import FileState, FileSummary, GroupEnd, summarize
 
 _EPILOG = """
 The times are those of the first and last group, in UTC. States: closed (it has a successor), last (being written, if a

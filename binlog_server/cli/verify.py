@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from storage.binlog.file_names import file_numbers
-from storage.binlog.verify import Finding, Verifier
 from storage.errors import NotAStore
-from storage.read_only_disk import ReadOnlyDisk
+from storage.inspection.read_only_disk import ReadOnlyDisk
+from storage.inspection.verify import Finding, Verifier
 
 _EPILOG = """
 One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may

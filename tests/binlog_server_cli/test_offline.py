@@ -10,15 +10,15 @@ import pytest
 
 from protocol.errors import ProtocolError
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.offline import OfflineBinlog
-from storage.binlog.offline_pages import OfflinePages
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.errors import CorruptBinlog, DiskError, NotAStore
 from storage.ibb.page import PAGE_SIZE, seal
+from storage.inspection.groups import OfflineBinlog
+from storage.inspection.pages import OfflinePages
+from storage.inspection.read_only_disk import ReadOnlyDisk
 from storage.memory_disk import MemoryDisk
-from storage.read_only_disk import ReadOnlyDisk
 from tests.binlog_server_cli.command import copy_to
 from tests.storage import groups, vectors
 

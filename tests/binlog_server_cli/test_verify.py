@@ -17,12 +17,12 @@ from protocol.statement_group import transaction_group
 from storage.binlog.open_group import OpenGroup
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
-from storage.binlog.verify import Finding, Severity, Totals, Verifier
 from storage.disk import OsDisk
 from storage.ibb.page import PAGE_SIZE, seal
 from storage.ibb.xa import Xid
+from storage.inspection.read_only_disk import ReadOnlyDisk
+from storage.inspection.verify import Finding, Severity, Totals, Verifier
 from storage.memory_disk import MemoryDisk
-from storage.read_only_disk import ReadOnlyDisk
 from tests.binlog_server_cli.command import copy_to, run
 from tests.storage import vectors
 from tests.storage.test_corrupt_vectors import DETECTED

@@ -16,9 +16,9 @@ from protocol.errors import ProtocolError
 from protocol.event_group import EventGroup, EventGroupAssembler
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
-from storage.binlog.offline import OfflineGroup
 from storage.errors import NotAStore
 from storage.ibb.chunk import Position
+from storage.inspection.groups import OfflineGroup
 
 CLASSIC_MAGIC = b"\xfebin"
 

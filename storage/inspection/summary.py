@@ -11,11 +11,11 @@ from protocol.gtid import BinlogState, Gtid
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
-from storage.binlog.offline import OfflineBinlog
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
+from storage.inspection.groups import OfflineBinlog
 
 
 class FileState(Enum):

@@ -22,13 +22,13 @@ from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.group_reader import group_head, group_pieces
-from storage.binlog.offline_pages import OfflinePages
 from storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from storage.ibb import gtid_state
 from storage.ibb.chunk import CONT, TYPE_MASK, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
-from storage.read_only_disk import ReadableDisk, ReadOnlyDisk
+from storage.inspection.pages import OfflinePages
+from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
 
 IBB_MAGIC = bytes.fromhex("fefe0d01")
 _NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)

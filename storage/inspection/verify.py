@@ -17,12 +17,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
-from storage.binlog.offline_pages import OfflinePages
-from storage.binlog.verify_records import RecordPass
 from storage.errors import CorruptBinlog
 from storage.ibb.file_header import VERSION_MINOR, FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
-from storage.read_only_disk import ReadableDisk
+from storage.inspection.pages import OfflinePages
+from storage.inspection.read_only_disk import ReadableDisk
+from storage.inspection.verify_records import RecordPass
 
 _MINOR_AT = 12
 _PROGRESS_PAGES = 64

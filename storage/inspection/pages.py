@@ -15,7 +15,7 @@ from storage.binlog.file_names import file_name, file_numbers
 from storage.errors import CorruptBinlog
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
-from storage.read_only_disk import ReadableDisk, ReadableFile
+from storage.inspection.read_only_disk import ReadableDisk, ReadableFile
 
 READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512

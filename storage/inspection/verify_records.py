@@ -13,13 +13,13 @@ from protocol.events.header import TYPE_OFFSET
 from protocol.events.query import query_ends_group
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_pieces
-from storage.binlog.offline_pages import OfflinePages
-from storage.binlog.verify_states import StateCheck
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob, xa
 from storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
 from storage.ibb.records import RecordReader
+from storage.inspection.pages import OfflinePages
+from storage.inspection.verify_states import StateCheck
 
 Tell = Callable[[int, int, str], None]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.gtid import BinlogState, Gtid
-from storage.binlog.offline_pages import OfflinePages
 from storage.errors import CorruptBinlog
 from storage.ibb import gtid_state
 from storage.ibb.chunk import CONT, TYPE_MASK, Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
+from storage.inspection.pages import OfflinePages
 
 Tell = Callable[[int, int, str], None]
 

@@ -1,0 +1,1 @@
+"""Stores looked at without a server: never writes, never locks, names what is damaged."""
