@@ -129,9 +129,13 @@ class BinlogState:
         """`gtid` was logged just now. Called once per group: the hot path of the store."""
         domain_id, server_id, seq_no = gtid
         try:
-            self._seq_nos[domain_id][server_id] = seq_no
+            seq_nos = self._seq_nos[domain_id]
         except KeyError:
             self._seq_nos[domain_id] = {server_id: seq_no}
+        else:
+            if server_id != self._last[domain_id].server_id:
+                seq_nos.pop(server_id, None)  # to the end: the order is that of logging
+            seq_nos[server_id] = seq_no
         self._last[domain_id] = gtid
 
     def overlay(self, gtids: Iterable[Gtid]) -> None:
@@ -152,17 +156,12 @@ class BinlogState:
         return list(self._last)
 
     def entries(self) -> list[Gtid]:
-        """All entries, grouped by domain, the one logged last at the end of its domain."""
-        result = []
-        for domain_id, seq_nos in self._seq_nos.items():
-            last = self._last[domain_id]
-            result += [
-                Gtid(domain_id, server_id, seq_no)
-                for server_id, seq_no in seq_nos.items()
-                if server_id != last.server_id
-            ]
-            result.append(last)
-        return result
+        """All entries, grouped by domain, inside a domain in the order in which the servers logged last."""
+        return [
+            Gtid(domain_id, server_id, seq_no)
+            for domain_id, seq_nos in self._seq_nos.items()
+            for server_id, seq_no in seq_nos.items()
+        ]
 
     def position(self) -> SlavePosition:
         """The last GTID of each domain: `gtid_binlog_pos`."""

@@ -49,9 +49,8 @@ class LogWriter:
         self._page = bytearray(PAGE_SIZE)
         self._file_pages = 0
         self._interval = 0
-        self.breaks: set[int] = (
-            set()
-        )  # files whose page-1 state is not a grown one of the file before
+        # Files whose page-1 state is not a grown one of the file before.
+        self.breaks: set[int] = set()
 
     @property
     def end(self) -> Position:
@@ -169,13 +168,17 @@ class LogWriter:
         header = FileHeader(
             file_no=file_no,
             pages=self._file_pages,
-            start_lsn=0,  # there is no redo log yet
+            start_lsn=self._start_lsn(file_no),
             state_interval_pages=self._interval,
             oob_ref=file_no if oob_ref is None else min(oob_ref, file_no),
             xa_ref=self._references.lowest(Reason.PREPARED_XA),
         )
         self._pages.add(file_no, 0, header.build())
         self._enter_page(1)
+
+    def _start_lsn(self, _file_no: int) -> int:
+        """Redo log position at which a file begins. There is no redo log yet."""
+        return 0
 
     def _full_state(self) -> bytes:
         entries = self.state.entries()
