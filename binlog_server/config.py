@@ -26,6 +26,7 @@ from storage.binlog.options import (
     STATE_INTERVAL_DEFAULT,
     StoreOptions,
 )
+from storage.binlog.transaction import BINLOG_CACHE_SIZE
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
@@ -81,6 +82,8 @@ class Config:
     innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
     binlog_page_cache_size: int = PAGE_CACHE_BYTES_DEFAULT
     dump_frame_cache_size: int = 64 << 20
+    binlog_cache_size: int = BINLOG_CACHE_SIZE
+    binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE
     max_binlog_total_size: int = 0
     binlog_expire_logs_seconds: int = 0
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
@@ -106,6 +109,8 @@ class Config:
             ("max_event_group_size", 1 << 20, 1 << 40),
             ("binlog_page_cache_size", 1 << 20, 1 << 40),
             ("dump_frame_cache_size", 1 << 20, 1 << 40),
+            ("binlog_cache_size", 4096, 1 << 40),
+            ("binlog_stmt_cache_size", 4096, 1 << 40),
             ("max_binlog_total_size", 0, 1 << 62),
             ("binlog_expire_logs_seconds", 0, _U32_MAX),
             ("expire_logs_days", 0, 99),

@@ -32,15 +32,24 @@ def ddl_group(gtid: Gtid, statement: str, *, database: str = "", timestamp: int)
     )
 
 
+def transaction_events(
+    gtid: Gtid, statements: Sequence[str], *, xid: int, database: str = "", timestamp: int
+) -> tuple[bytes, list[bytes]]:
+    """The GTID event, and the others: statements on transactional tables, ended by a commit with number `xid`."""
+    flags = GtidFlags.TRANSACTIONAL | GtidFlags.ALLOW_PARALLEL
+    events = [_query(gtid, statement, database, timestamp) for statement in statements]
+    events.append(XidEvent(xid, gtid.server_id, timestamp=timestamp).build())
+    return GtidEvent(gtid, int(flags), timestamp=timestamp).build(), events
+
+
 def transaction_group(
     gtid: Gtid, statements: Sequence[str], *, xid: int, database: str = "", timestamp: int
 ) -> bytes:
-    """Statements on transactional tables, ended by a commit with number `xid`."""
-    flags = GtidFlags.TRANSACTIONAL | GtidFlags.ALLOW_PARALLEL
-    parts = [GtidEvent(gtid, int(flags), timestamp=timestamp).build()]
-    parts += (_query(gtid, statement, database, timestamp) for statement in statements)
-    parts.append(XidEvent(xid, gtid.server_id, timestamp=timestamp).build())
-    return b"".join(parts)
+    """`transaction_events` in one piece."""
+    first, events = transaction_events(
+        gtid, statements, xid=xid, database=database, timestamp=timestamp
+    )
+    return first + b"".join(events)
 
 
 def _query(gtid: Gtid, statement: str, database: str, timestamp: int) -> bytes:

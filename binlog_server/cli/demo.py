@@ -104,6 +104,8 @@ async def _publish(
         server_version=server.config.server_version,
         server_id=server.config.server_id,
         domain_id=server.config.gtid_domain_id,
+        binlog_cache_size=server.config.binlog_cache_size,
+        binlog_stmt_cache_size=server.config.binlog_stmt_cache_size,
     )
     publisher.ddl("CREATE DATABASE IF NOT EXISTS demo")
     publisher.ddl(

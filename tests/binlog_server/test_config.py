@@ -73,6 +73,8 @@ WRONG_IN_FILE = [
     ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
     ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),
     ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
+    ("binlog_cache_size=100", "binlog_cache_size: 100 is not between"),
+    ("binlog_stmt_cache_size='1M'", "binlog_stmt_cache_size: '1M' is not int"),
     ("max_binlog_total_size=-1", "max_binlog_total_size: -1 is not between"),
     ("max_binlog_total_size='1G'", "max_binlog_total_size: '1G' is not int"),
     (

@@ -10,7 +10,10 @@ from protocol.events import EventType, FormatDescription, QueryEvent
 from protocol.gtid import Gtid
 from protocol.stored_group import is_start_marker
 from storage.binlog.store import IbbEngine
-from storage.engine import BinlogEngine
+from storage.engine import BinlogEngine, Position
+from storage.ibb.chunk import Record, RecordType
+from storage.ibb.page import PAGE_SIZE
+from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 
 from .lab import STORE
@@ -126,3 +129,29 @@ def test_statement_text(disk: MemoryDisk, text: str) -> None:
         assert query.text.decode() == text
         assert query.database.decode() == "schéma"
         assert query.server_id == 7
+
+
+@pytest.mark.parametrize("size", [100, 4000, 4096, 5000, 100_000])
+def test_transactions_beyond_the_cache(disk: MemoryDisk, size: int) -> None:
+    """They are written out of band, in pieces of the cache's size, and are read back whole."""
+    engine = IbbEngine(disk, STORE)
+    own = Publisher(
+        engine, server_version="11.8.6-MariaDB", server_id=7, domain_id=0, binlog_cache_size=4096
+    )
+    text = f"INSERT INTO t VALUES ('{'x' * size}')"
+    gtid = own.transaction([text, "INSERT INTO t VALUES ('last')"])
+    _, payload = stored(engine)
+    group = whole(payload)
+    assert group.gtid == gtid
+    queries = [QueryEvent.parse(e).text for e in split_events(payload) if e[4] == EventType.QUERY]
+    assert queries == [text.encode(), b"INSERT INTO t VALUES ('last')"]
+    spilled = {r.type for r in records(engine)} & {RecordType.OOB_DATA}
+    assert bool(spilled) == (len(payload) > 4096)
+
+
+def records(engine: IbbEngine) -> list[Record]:
+    reader = RecordReader(engine._pages, Position(0, PAGE_SIZE), engine.durable_end)
+    found = []
+    while (record := reader.next()) is not None:
+        found.append(record)
+    return found
