@@ -169,15 +169,16 @@ class IbbEngine:
             taken = self._take()
         self._write(*taken)
 
-    def _take(self) -> tuple[Position, list[tuple[PageKey, bytes]]]:
-        """Under the append lock: what is to be written, and the end of it."""
+    def _take(self) -> tuple[Position, list[tuple[PageKey, bytes]], set[int]]:
+        """Under the append lock: the end of what is to be written, its pages, and the breaks it makes."""
         self._require_sound()
-        return self._writer.end, self._pages.take()
+        breaks, self._writer.breaks = self._writer.breaks, set()
+        return self._writer.end, self._pages.take(), breaks
 
-    def _write(self, end: Position, pages: list[tuple[PageKey, bytes]]) -> None:
+    def _write(self, end: Position, pages: list[tuple[PageKey, bytes]], breaks: set[int]) -> None:
         """Under the sync lock."""
         try:
-            self._note_breaks()
+            self._note_breaks(breaks)
             self._pages.write_out(pages)
         except DiskError as error:
             # What reached the disk is unknown, and the kernel may have forgotten the error by the next fsync.
@@ -188,12 +189,11 @@ class IbbEngine:
         if entered:
             self.keeper.caretaker.poke()
 
-    def _note_breaks(self) -> None:
+    def _note_breaks(self, breaks: set[int]) -> None:
         """Before the files are: a search that does not know of a break would go wrong."""
-        if self._facts is None or not self._writer.breaks:
+        if self._facts is None or not breaks:
             return
         known = self._facts.get(BREAKS_KEY)
-        breaks, self._writer.breaks = self._writer.breaks, set()
         if known is not None and not breaks <= set(known):
             first = self._pages.files.numbers()[0]
             self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
