@@ -221,18 +221,24 @@ class EventGroupAssembler:
                 f"group {gtid} has more than {self._group_bytes_max} bytes; "
                 f"raise {self._limit_option}"
             )
-        if not self._ends(event, role):
+        if not _ends(event, role, self._standalone):
             return None
         group = EventGroup(gtid, b"".join(self._events), len(self._events))
         self.discard_partial()
         return group
 
-    def _ends(self, event: bytes, role: _Role) -> bool:
-        if self._standalone:
-            return role is not _PREFIX
-        if role is _QUERY:
-            return query_ends_group(event)
-        return role is _COMMIT
+
+def ends_group(event: bytes, *, standalone: bool) -> bool:
+    """Whether an event of a group, behind its GTID event, is the last one."""
+    return _ends(event, _ROLES[event[TYPE_OFFSET]], standalone)
+
+
+def _ends(event: bytes, role: _Role, standalone: bool) -> bool:
+    if standalone:
+        return role is not _PREFIX
+    if role is _QUERY:
+        return query_ends_group(event)
+    return role is _COMMIT
 
 
 def split_events(payload: bytes) -> Iterator[bytes]:

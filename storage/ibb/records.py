@@ -25,7 +25,7 @@ from storage.ibb.chunk import (
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 
 BEGINNING = Position(0, PAGE_SIZE)
-_NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
+NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 
 class PageSource(Protocol):
@@ -106,7 +106,7 @@ class RecordReader:
                 parts.append(data)
                 if flags & LAST:
                     return b"".join(parts)
-            elif flags & TYPE_MASK not in _NESTABLE:
+            elif flags & TYPE_MASK not in NESTABLE:
                 raise self._corrupt(here, "Binlog record missing end chunk")
 
     def _chunk(self) -> tuple[int, bytes]:

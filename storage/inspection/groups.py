@@ -22,16 +22,15 @@ from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.group_reader import group_head, group_pieces
+from storage.binlog.search import read_state
 from storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
-from storage.ibb import gtid_state
-from storage.ibb.chunk import CONT, TYPE_MASK, Position, Record, RecordType
+from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
+from storage.ibb.records import NESTABLE, RecordReader
 from storage.inspection.pages import OfflinePages
 from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
 
 IBB_MAGIC = bytes.fromhex("fefe0d01")
-_NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,8 @@ class OfflineBinlog:
 
     def base_state(self, file_no: int) -> BinlogState | None:
         """The binlog state at the beginning of a file; None if the file has none. Raises `CorruptBinlog`."""
-        page = self.pages.page(file_no, 1)
-        if page is None or page[0] & (TYPE_MASK | CONT) != RecordType.GTID_STATE:
-            return None
-        place = Position(file_no, PAGE_SIZE)
-        record = RecordReader(self.pages, place).next()
-        assert record is not None
-        try:
-            return BinlogState(gtid_state.decode(record.data).entries)
-        except ValueError as error:
-            raise CorruptBinlog(*place, str(error), record.data) from None
+        entries = read_state(self.pages, file_no, 1)
+        return None if entries is None else BinlogState(entries)
 
     def first_file(self, position: SlavePosition | None) -> int | None:
         """The newest of the files whose beginning lies before the position, the oldest for None; None if none does."""
@@ -158,13 +149,10 @@ class OfflineBinlog:
             raise NotAStore(f"there is no {file_name(first)}")
         if not self.pages.has_data(first):
             return
-        # Before file 0 there is nothing that could go on in it.
-        skip = first > 0
-        reader = RecordReader(
-            self.pages, Position(first, PAGE_SIZE), Position(last + 1, PAGE_SIZE), skip_partial=skip
-        )
+        begin, limit = Position(first, PAGE_SIZE), Position(last + 1, PAGE_SIZE)
+        reader = RecordReader(self.pages, begin, limit, skip_partial=True)
         while (record := self._next(reader)) is not None:
-            if record.type not in _NESTABLE:
+            if record.type not in NESTABLE:
                 reader.stop_skipping()
             if record.type == RecordType.COMMIT:
                 yield self._group(record)

@@ -31,12 +31,13 @@ class OfflinePages:
         self.numbers: Final = file_numbers(disk.names())
         """All files, those made ahead included, ascending."""
         self._files: dict[int, ReadableFile] = {}
-        self._sizes: Final = {n: self._open(n).size() for n in self.numbers}
         self._headers: dict[int, FileHeader | None] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._damaged: set[tuple[int, int]] = set()
         # Looked at once, from the newest: what gets its header later is not part of this.
         self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
+        # After that: a file with a header has all of its length, one that is just being made may have none yet.
+        self._sizes: Final = {n: self._open(n).size() for n in self.numbers}
         self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
 
     def close(self) -> None:
@@ -121,5 +122,10 @@ class OfflinePages:
         return file
 
     def _is_empty(self, file_no: int) -> bool:
-        first = self.raw_page(file_no, 0)
+        first = b""
+        for _ in range(_TRIES):
+            first = self.raw_page(file_no, 0)
+            if first:
+                break
+            time.sleep(_RETRY_S)  # a server makes a file in two steps: its name, then its length
         return bool(first) and not any(first)

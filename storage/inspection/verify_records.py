@@ -5,36 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.errors import ProtocolError
+from protocol.event_group import ends_group
 from protocol.event_text.pieces import split_pieces
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid import GtidEvent, gtid_of
 from protocol.events.header import TYPE_OFFSET
-from protocol.events.query import query_ends_group
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_pieces
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob, xa
 from storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
-from storage.ibb.records import RecordReader
+from storage.ibb.records import NESTABLE, RecordReader
 from storage.inspection.pages import OfflinePages
 from storage.inspection.verify_states import StateCheck
 
 Tell = Callable[[int, int, str], None]
-
-_PREFIX = frozenset(
-    {
-        EventType.GTID,
-        EventType.INTVAR,
-        EventType.RAND,
-        EventType.USER_VAR,
-        EventType.TABLE_MAP,
-        EventType.ANNOTATE_ROWS,
-    }
-)
-_COMMITS = frozenset({EventType.XID, EventType.XA_PREPARE_LOG})
-_NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 
 class RecordPass:
@@ -57,17 +44,15 @@ class RecordPass:
         if not numbers:
             return
         place: Position | None = Position(numbers[0], PAGE_SIZE)
-        skip = numbers[0] > 0  # what may lead into file 0 is nothing
         while place is not None:
-            place = self._walk(RecordReader(self._pages, place, skip_partial=skip), numbers)
-            skip = True
+            place = self._walk(RecordReader(self._pages, place, skip_partial=True), numbers)
         self._states.finish()
 
     def _walk(self, reader: RecordReader, numbers: list[int]) -> Position | None:
         """Up to the next damage or end; returns where to go on."""
         try:
             while (record := reader.next()) is not None:
-                if record.type not in _NESTABLE:
+                if record.type not in NESTABLE:
                     reader.stop_skipping()
                 self._record(record)
             return self._behind_end(reader.position, numbers)
@@ -262,14 +247,8 @@ def _check_group(pieces: Iterator[bytes], *, two_lists: bool) -> tuple[bytes | N
                     return first, f"a group begins with an event of type {type_}"
             elif type_ == EventType.GTID:
                 return first, "a GTID event inside the group of another"
-            elif standalone:
-                ended = ended or type_ not in _PREFIX
             else:
-                ended = (
-                    ended
-                    or type_ in _COMMITS
-                    or (type_ == EventType.QUERY and query_ends_group(event))
-                )
+                ended = ended or ends_group(event, standalone=standalone)
     except ProtocolError as error:
         return first, str(error)
     if first is None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.gtid import BinlogState, Gtid
+from storage.binlog.search import read_state
 from storage.errors import CorruptBinlog
-from storage.ibb import gtid_state
-from storage.ibb.chunk import CONT, TYPE_MASK, Position, RecordType
+from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
 from storage.inspection.pages import OfflinePages
 
 Tell = Callable[[int, int, str], None]
@@ -78,7 +77,7 @@ class StateCheck:
 
     def _check(self, place: Position) -> None:
         try:
-            entries = self._read(place)
+            entries = read_state(self._pages, place.file_no, place.page_no)
         except CorruptBinlog as error:
             # Bad pages and chunks are told by the walk; only what it passes over is new.
             if not self._is_bad_page(place):
@@ -90,18 +89,6 @@ class StateCheck:
                 self._full(place, BinlogState(entries))
         elif entries is not None and self._known:
             self._difference(place, entries)
-
-    def _read(self, place: Position) -> list[Gtid] | None:
-        """The entries of the state record that begins there, None if none does."""
-        page = self._pages.page(place.file_no, place.page_no)
-        if page is None or page[0] & (TYPE_MASK | CONT) != RecordType.GTID_STATE:
-            return None
-        record = RecordReader(self._pages, place).next()
-        assert record is not None
-        try:
-            return gtid_state.decode(record.data).entries
-        except ValueError as error:
-            raise CorruptBinlog(*place, str(error), record.data) from None
 
     def _is_bad_page(self, place: Position) -> bool:
         try:
