@@ -9,11 +9,10 @@ import logging
 import threading
 from collections.abc import Callable
 
+from storage.binlog.file_table import ROOM_RETRY_S
 from storage.errors import DiskError, StorageError
 
 log = logging.getLogger(__name__)
-
-RETRY_S = 60.0
 
 
 class Caretaker:
@@ -23,7 +22,7 @@ class Caretaker:
         work: one round; raises `DiskError` if the disk refuses.
     """
 
-    def __init__(self, work: Callable[[], None], *, retry_s: float = RETRY_S) -> None:
+    def __init__(self, work: Callable[[], None], *, retry_s: float = ROOM_RETRY_S) -> None:
         self._work = work
         self._retry_s = retry_s
         self._poked = threading.Event()

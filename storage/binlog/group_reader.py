@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from protocol.errors import ProtocolError
+from protocol.event_group import split_events
 from protocol.stored_group import HEAD_BYTES
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.records import PageSource, RecordReader
-
-EVENT_HEADER_BYTES = 19  # with the length of the whole event in bytes 9 to 12
 
 
 def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
@@ -39,13 +39,12 @@ def group_payload(pages: PageSource, record: Record) -> bytes:
 
 
 def _splits_into_events(payload: bytes) -> bool:
-    at, size = 0, len(payload)
-    while at + EVENT_HEADER_BYTES <= size:
-        length = int.from_bytes(payload[at + 9 : at + 13], "little")
-        if length < EVENT_HEADER_BYTES:
-            return False
-        at += length
-    return at == size
+    try:
+        for _ in split_events(payload):
+            pass
+    except ProtocolError:
+        return False
+    return True
 
 
 def group_head(pages: PageSource, record: Record) -> bytes:

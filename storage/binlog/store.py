@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from protocol.event_group import split_events
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
 from storage.binlog.batch_reader import read_batch
@@ -130,11 +131,11 @@ class IbbEngine:
     @property
     def cache_bytes(self) -> int:
         """See `BinlogEngine`."""
-        return self._options.piece_bytes
+        return self._groups.piece_bytes
 
     def append(self, payload: bytes, gtid: Gtid | None) -> Position:
         """See `BinlogEngine`."""
-        if len(payload) <= self._options.piece_bytes:
+        if len(payload) <= self._groups.piece_bytes:
             with self._append_lock:
                 self._require_sound()
                 self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
@@ -142,10 +143,10 @@ class IbbEngine:
                 return self._writer.end
         assert gtid is not None
         # Only the GTID event goes into the commit record: readers take the list behind the payload.
-        head = int.from_bytes(payload[9:13], "little")
+        gtid_event = next(split_events(payload))
         group = self.begin()
-        group.spill(memoryview(payload)[head:])
-        return group.commit(payload[:head], gtid)
+        group.spill(memoryview(payload)[len(gtid_event) :])
+        return group.commit(gtid_event, gtid)
 
     def begin(self) -> OpenGroup:
         """See `BinlogEngine`."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from protocol.gtid import Gtid
-from storage.binlog.caretaker import RETRY_S, Caretaker
+from storage.binlog.caretaker import Caretaker
+from storage.binlog.file_table import ROOM_RETRY_S
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
@@ -135,8 +136,8 @@ def test_the_caretaker_tries_again(caplog: pytest.LogCaptureFixture) -> None:
     disk.file_bytes_max = FILE - 1
     step = engine.keeper.caretaker.step
     with caplog.at_level(logging.ERROR):
-        assert step() == RETRY_S == 60.0
-        assert step() == RETRY_S
+        assert step() == ROOM_RETRY_S == 60.0
+        assert step() == ROOM_RETRY_S
     assert [r.message for r in caplog.records] == [WORDS.format(1)] * 2
     assert disk.names() == ["binlog-000000.ibb"]
     disk.file_bytes_max = FILE
@@ -156,7 +157,7 @@ def test_a_full_disk_does_not_keep_old_files_from_being_purged() -> None:
     engine.sync()
     last = engine.files()[-1].name
     disk.file_bytes_max = 0
-    assert engine.keeper.caretaker.step() == RETRY_S
+    assert engine.keeper.caretaker.step() == ROOM_RETRY_S
     assert [file.name for file in engine.files()][-1:] == [last]
     assert len(engine.files()) == 2
     engine.close()
