@@ -218,11 +218,8 @@ class IbbEngine:
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `BinlogEngine`."""
         with self._append_lock:
-            self._require_sound()
-            prepare = self._prepared.get(xid)
-            complete = xa.encode_complete(XaComplete(xid, rolled_back=False))
+            prepare = self._complete(xid, rolled_back=False)
             # Next to each other: recovery takes back a completion whose commit did not get to the disk.
-            self._writer.write(RecordType.XA_COMPLETE, complete)
             lists = [] if prepare.oob is None else [prepare.oob]
             self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
             self._prepared.discard(xid)
@@ -232,12 +229,17 @@ class IbbEngine:
     def rollback_prepared(self, xid: Xid) -> Position:
         """See `BinlogEngine`."""
         with self._append_lock:
-            self._require_sound()
-            self._prepared.get(xid)
-            complete = xa.encode_complete(XaComplete(xid, rolled_back=True))
-            self._writer.write(RecordType.XA_COMPLETE, complete)
+            self._complete(xid, rolled_back=True)
             self._prepared.discard(xid)
             return self._writer.end
+
+    def _complete(self, xid: Xid, *, rolled_back: bool) -> XaPrepare:
+        """Under the append lock."""
+        self._require_sound()
+        prepare = self._prepared.get(xid)
+        complete = xa.encode_complete(XaComplete(xid, rolled_back))
+        self._writer.write(RecordType.XA_COMPLETE, complete)
+        return prepare
 
     def _prepare(self, prepare: XaPrepare) -> Position:
         """Under the append lock."""
