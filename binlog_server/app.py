@@ -57,7 +57,11 @@ class Server:
         loop = asyncio.get_running_loop()
         config = self.config
         self._tail = Tail(self.engine, loop)
-        self.syncer = Syncer(self.engine)
+        self.syncer = Syncer(
+            self.engine,
+            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
+            flush_log_at_timeout=config.innodb_flush_log_at_timeout,
+        )
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
             config.listen_host or None,

@@ -22,6 +22,8 @@ from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.limits import GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
 from storage.binlog.options import (
     FILE_BYTES_MAX,
+    LOG_BUFFER_SIZE_DEFAULT,
+    LOG_FILE_SIZE_DEFAULT,
     PAGE_CACHE_BYTES_DEFAULT,
     STATE_INTERVAL_DEFAULT,
     StoreOptions,
@@ -31,6 +33,9 @@ from storage.binlog.transaction import BINLOG_CACHE_SIZE
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
+LOG_FILE_SIZE_MIN = 4 << 20
+# After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
+ERROR_ACTIONS = ("READ_ONLY", "ABORT_SERVER")
 _U32_MAX = 2**32 - 1
 _DAY_S = 86400
 
@@ -84,6 +89,12 @@ class Config:
     dump_frame_cache_size: int = 64 << 20
     binlog_cache_size: int = BINLOG_CACHE_SIZE
     binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE
+    innodb_flush_log_at_trx_commit: int = 1
+    innodb_flush_log_at_timeout: int = 1
+    innodb_log_file_size: int = LOG_FILE_SIZE_DEFAULT
+    innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
+    innodb_force_recovery: int = 0
+    binlog_error_action: str = "READ_ONLY"
     max_binlog_total_size: int = 0
     binlog_expire_logs_seconds: int = 0
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
@@ -111,6 +122,11 @@ class Config:
             ("dump_frame_cache_size", 1 << 20, 1 << 40),
             ("binlog_cache_size", 4096, 1 << 40),
             ("binlog_stmt_cache_size", 4096, 1 << 40),
+            ("innodb_flush_log_at_trx_commit", 0, 3),
+            ("innodb_flush_log_at_timeout", 0, 2700),
+            ("innodb_log_file_size", LOG_FILE_SIZE_MIN, 512 << 30),
+            ("innodb_log_buffer_size", 2 << 20, 1 << 32),
+            ("innodb_force_recovery", 0, 6),
             ("max_binlog_total_size", 0, 1 << 62),
             ("binlog_expire_logs_seconds", 0, _U32_MAX),
             ("expire_logs_days", 0, 99),
@@ -128,6 +144,10 @@ class Config:
                 raise ConfigError(f"{name}: {text!r} is not printable text of up to {limit} bytes")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level: {self.log_level!r} is none of {', '.join(LOG_LEVELS)}")
+        if self.binlog_error_action not in ERROR_ACTIONS:
+            raise ConfigError(
+                f"binlog_error_action: {self.binlog_error_action!r} is none of {', '.join(ERROR_ACTIONS)}"
+            )
         version = self.server_version.removeprefix("5.5.5-")
         if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
             raise ConfigError(
@@ -148,6 +168,9 @@ class Config:
             self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S),
             self.max_binlog_total_size,
             self.slave_connections_needed_for_purge,
+            self.innodb_log_file_size,
+            self.innodb_log_buffer_size,
+            self.innodb_force_recovery,
         )
 
 

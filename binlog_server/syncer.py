@@ -1,49 +1,178 @@
-"""Keeps `sync` going in a thread while groups come in on the loop: one sync serves all that was appended before it."""
+"""Brings what was appended on the loop to the disk, from a thread, and tells the loop when it is committed.
+
+What "committed" means is `flush_log_at_trx_commit`, by MariaDB's numbers:
+
+    1, 3   durable: one sync serves all that was appended before it began
+    2      handed to the operating system; durable within `flush_log_at_timeout` seconds
+    0      appended; durable within `flush_log_at_timeout` seconds
+
+Whatever it says, replicas see only what is durable: `request` is for whoever does not want to wait for the next second.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import queue
+import threading
+from collections.abc import Callable
 
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
+Committed = Callable[[StorageError | None], None]
+
+_WRITTEN = 2
+_APPENDED = 0
+
 
 class Syncer:
-    """For one event loop. After a failure every call raises it: the store accepts nothing more."""
+    """For one event loop. After a failure every call gets it: the store accepts nothing more.
 
-    def __init__(self, engine: BinlogEngine) -> None:
+    Args:
+        flush_log_at_trx_commit: 0, 1, 2 or 3.
+        flush_log_at_timeout: seconds, for 0 and 2.
+    """
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        *,
+        flush_log_at_trx_commit: int = 1,
+        flush_log_at_timeout: float = 1.0,
+    ) -> None:
         self._engine = engine
-        self._running: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.flush_log_at_trx_commit = flush_log_at_trx_commit
+        self.flush_log_at_timeout = flush_log_at_timeout
+        self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False ends the thread
+        self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
+        self._thread.start()
+        self._syncing = False
+        self._scheduled = False
         self._again = False
+        self._next: list[Committed] = []  # served by the sync that begins next
+        self._current: list[Committed] = []  # served by the one under way
+        self._written: list[Committed] = []  # wait for the operating system only
+        self._timer: asyncio.TimerHandle | None = None
         self._failure: StorageError | None = None
+
+    def on_commit(self, committed: Committed) -> None:
+        """Call back, later, when everything appended so far is committed; with the error if it cannot be."""
+        setting = self.flush_log_at_trx_commit
+        if self._failure is not None:
+            self._loop.call_soon(committed, self._failure)
+        elif setting == _APPENDED:
+            self._loop.call_soon(committed, None)
+            self._sync_in_time()
+        elif setting == _WRITTEN:
+            self._written.append(committed)
+            self._schedule()
+            self._sync_in_time()
+        else:
+            self.on_durable(committed)
+
+    def on_durable(self, durable: Committed) -> None:
+        """Call back, later, when everything appended so far is durable, whatever the setting; or with the error."""
+        if self._failure is not None:
+            self._loop.call_soon(durable, self._failure)
+            return
+        self._next.append(durable)
+        self._schedule()
 
     def request(self) -> None:
         """Everything appended so far is to become durable soon."""
-        if self._running is None or self._running.done():
-            self._running = asyncio.get_running_loop().create_task(self._run())
-        else:
-            self._again = True
+        self._again = True
+        self._schedule()
 
     async def synced(self) -> None:
         """Wait until everything appended so far is durable."""
-        self.request()
-        while self._running is not None and not self._running.done():
-            await asyncio.shield(self._running)
-        if self._failure is not None:
-            raise self._failure
+        await self._wait(self.on_durable)
+
+    async def committed(self) -> None:
+        """Wait until everything appended so far is committed."""
+        await self._wait(self.on_commit)
 
     async def close(self) -> None:
-        """Finish what was requested."""
-        if self._running is not None:
-            with contextlib.suppress(StorageError):
-                await self._running
+        """Finish what was requested, and end the thread."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self.request()
+        while self._failure is None and (
+            self._syncing or self._again or self._next or self._written
+        ):
+            await self._wait(self.on_durable, quietly=True)
+        self._wanted.put(False)
+        await asyncio.to_thread(self._thread.join)
 
-    async def _run(self) -> None:
+    async def _wait(self, register: Callable[[Committed], None], *, quietly: bool = False) -> None:
+        future = self._loop.create_future()
+
+        def done(error: StorageError | None) -> None:
+            if not future.done():
+                future.set_result(error)
+
+        register(done)
+        error = await future
+        if error is not None and not quietly:
+            raise error
+
+    def _sync_in_time(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.flush_log_at_timeout, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.request()
+
+    def _schedule(self) -> None:
+        # At the end of this round of the loop: all clients that were heard in it share one sync.
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._scheduled = False
+        if self._written:
+            self._write()
+        if not self._syncing and (self._next or self._again):
+            self._syncing = True
+            self._again = False
+            self._current, self._next = self._next, []
+            self._wanted.put(True)
+
+    def _write(self) -> None:
+        written, self._written = self._written, []
         try:
-            self._again = True
-            while self._again:
-                self._again = False
-                await asyncio.to_thread(self._engine.sync)
+            self._engine.write_log()
         except StorageError as error:
             self._failure = error
+        for committed in written:
+            committed(self._failure)
+
+    def _run(self) -> None:
+        """The thread."""
+        while self._wanted.get():
+            error = None
+            try:
+                self._engine.sync()
+            except StorageError as failure:
+                error = failure
+            except RuntimeError as failure:  # a defect must not leave clients waiting for ever
+                error = StorageError(f"the sync ended in an internal error: {failure!r}")
+            try:
+                self._loop.call_soon_threadsafe(self._done, error)
+            except RuntimeError:
+                return  # the loop is closed; nobody waits
+
+    def _done(self, error: StorageError | None) -> None:
+        self._syncing = False
+        self._failure = self._failure or error
+        finished, self._current = self._current, []
+        if self._failure is None:
+            if self._next or self._again:
+                self._schedule()
+        else:
+            finished += self._next + self._written
+            self._next, self._written, self._again = [], [], False
+        for committed in finished:
+            committed(self._failure)

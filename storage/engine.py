@@ -13,7 +13,7 @@ The store is synchronous; every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -125,6 +125,22 @@ class BinlogEngine(Protocol):
 
     def sync(self) -> None:
         """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""
+
+    def write_log(self) -> None:
+        """Hand everything appended so far to the operating system: a crash of this process alone loses none of it."""
+
+    @property
+    def has_room(self) -> bool:
+        """False when the disk does not keep up, or is full: `append` and `spill` may block then.
+
+        Whoever must not block asks before each, and waits for room in a thread.
+        """
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """Wait until there is room, that many seconds at most. Returns `has_room`; True also once the store failed."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What the store did and holds, by the names of SHOW STATUS."""
 
     @property
     def durable_end(self) -> Position:

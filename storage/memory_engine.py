@@ -11,7 +11,7 @@ another engine on it to see what a crash leaves. There is one file, so FLUSH beg
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -298,6 +298,22 @@ class MemoryEngine:
 
     def _position(self, count: int) -> Position:
         return Position(0, self._history.purged + count)
+
+    def write_log(self) -> None:
+        """See `BinlogEngine`."""
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def counters(self) -> Mapping[str, int]:
+        """See `BinlogEngine`."""
+        return {}
 
     @property
     def durable_end(self) -> Position:

@@ -12,6 +12,9 @@ FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bi
 STATE_INTERVAL_MIN = 2 * PAGE_SIZE
 STATE_INTERVAL_DEFAULT = 2 << 20
 PAGE_CACHE_BYTES_DEFAULT = 32 << 20
+LOG_FILE_SIZE_DEFAULT = 96 << 20
+LOG_BUFFER_SIZE_DEFAULT = 16 << 20
+NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,9 @@ class StoreOptions:
     binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
     max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
     slave_connections_needed_for_purge: replicas that must be connected for any purge.
+    innodb_log_file_size: size of the redo log; also the most that recovery has to read.
+    innodb_log_buffer_size: most that is held in memory of what goes to the redo log.
+    innodb_force_recovery: 6 opens a store without its redo log; what was only there is lost.
     """
 
     max_binlog_size: int = FILE_BYTES_MAX
@@ -32,6 +38,9 @@ class StoreOptions:
     binlog_expire_logs_seconds: int = 0
     max_binlog_total_size: int = 0
     slave_connections_needed_for_purge: int = 1
+    innodb_log_file_size: int = LOG_FILE_SIZE_DEFAULT
+    innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
+    innodb_force_recovery: int = 0
 
     def __post_init__(self) -> None:
         if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:

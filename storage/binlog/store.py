@@ -18,7 +18,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from protocol.event_group import split_events
 from protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -313,6 +313,22 @@ class IbbEngine:
         return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, file_no)
 
     # --- what there is ---
+
+    def write_log(self) -> None:
+        """See `BinlogEngine`."""
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def counters(self) -> Mapping[str, int]:
+        """See `BinlogEngine`."""
+        return {}
 
     @property
     def durable_end(self) -> Position:
