@@ -20,9 +20,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.kit import backends, containers, rundir
+from tests.kit import backends, containers, mounts, rundir
 from tests.kit.backends import Backend
+from tests.kit.bad_disk import FailingDisk, SmallDisk, ThinDisk
 from tests.kit.chaosproxy import ChaosProxy
+from tests.kit.cut_disk import CutDisk
 from tests.kit.mariadb import UPSTREAM, MariaDB
 from tests.kit.server import BinlogServer
 
@@ -36,6 +38,10 @@ class Logged(Protocol):
     def name(self) -> str: ...
     def log(self) -> str: ...
     def discard(self) -> None: ...
+
+
+class Closed(Protocol):
+    def close(self) -> None: ...
 
 
 class MakeMariaDB(Protocol):
@@ -53,6 +59,10 @@ class MakeMariaDB(Protocol):
 
 MakeBinlogServer = Callable[..., BinlogServer]
 MakeProxy = Callable[..., ChaosProxy]
+MakeCutDisk = Callable[..., CutDisk]
+MakeSmallDisk = Callable[..., SmallDisk]
+MakeThinDisk = Callable[..., ThinDisk]
+MakeFailingDisk = Callable[..., FailingDisk]
 
 _MADE = pytest.StashKey[list[Logged]]()
 
@@ -124,7 +134,16 @@ def _keep_log(nodeid: str, made: Logged) -> Path:
 
 
 @pytest.fixture
-def _made(request: pytest.FixtureRequest) -> Iterator[list[Logged]]:
+def _disks() -> Iterator[list[Closed]]:
+    made: list[Closed] = []
+    yield made
+    for disk in reversed(made):
+        disk.close()
+
+
+@pytest.fixture
+def _made(request: pytest.FixtureRequest, _disks: object) -> Iterator[list[Logged]]:
+    # Behind _disks: a server is discarded before the disk that it works on.
     made: list[Logged] = []
     request.node.stash[_MADE] = made
     yield made
@@ -217,6 +236,40 @@ def chaos_proxy(rng: random.Random) -> Iterator[MakeProxy]:
     yield make
     for proxy in made:
         proxy.stop()
+
+
+@pytest.fixture
+def cut_disk(_disks: list[Closed]) -> MakeCutDisk:
+    """cut_disk(kind="ext4" or "xfs", size_mb=None) -> CutDisk, whose power can be cut."""
+    return _disk_factory(_disks, CutDisk, "ext4")
+
+
+@pytest.fixture
+def small_disk(_disks: list[Closed]) -> MakeSmallDisk:
+    """small_disk(kind="tmpfs" or "ext4", size_mb=) -> SmallDisk, which can be filled."""
+    return _disk_factory(_disks, SmallDisk, "tmpfs")
+
+
+@pytest.fixture
+def thin_disk(_disks: list[Closed]) -> MakeThinDisk:
+    """thin_disk(size_mb=64) -> ThinDisk, whose syncs can be made to fail with ENOSPC."""
+    return _disk_factory(_disks, ThinDisk, "ext4")
+
+
+@pytest.fixture
+def failing_disk(_disks: list[Closed]) -> MakeFailingDisk:
+    """failing_disk(size_mb=192) -> FailingDisk, whose syncs can be made to fail with EIO."""
+    return _disk_factory(_disks, FailingDisk, "ext4")
+
+
+def _disk_factory(made: list[Closed], make: Callable[..., Any], default: str) -> Callable[..., Any]:
+    def new(kind: str = default, **options: Any) -> Any:
+        mounts.require(kind)
+        disk = make(kind=kind, **options)
+        made.append(disk)
+        return disk
+
+    return new
 
 
 @pytest.fixture

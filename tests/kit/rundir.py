@@ -16,6 +16,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.kit import mounts
+
 ROOM_WANTED = 1 << 30
 """Free bytes below which /dev/shm is passed over (a container has 64 MB of it by default)."""
 
@@ -72,8 +74,11 @@ def remove_leftovers() -> None:
     """Directories of runs that died before they could clean up."""
     for path in base().glob("run-*"):
         if not is_alive(path.name.removeprefix("run-")):
+            mounts.unmount_below(path)
             shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_own() -> None:
-    shutil.rmtree(base() / f"run-{owner()}", ignore_errors=True)
+    path = base() / f"run-{owner()}"
+    mounts.unmount_below(path)
+    shutil.rmtree(path, ignore_errors=True)

@@ -18,6 +18,7 @@ import pymysql
 import pymysql.cursors
 
 from tests.kit import ports, process, rundir
+from tests.kit.faults import Faults
 from tests.kit.mariadb import POLL, Account, Row, Source
 
 READY = "ready for connections"
@@ -37,9 +38,10 @@ class BinlogServer:
         self,
         *,
         upstream: Source | str | None = None,
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, str | Mapping[str, Any]] | None = None,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        faults: Faults | None = None,
         **options: str | int | float | bool | Sequence[str],
     ) -> None:
         self.port = ports.lease()
@@ -47,18 +49,24 @@ class BinlogServer:
         self.directory = directory or self.dir / "data"
         """Where the store is. Given from outside it outlives this object."""
         self.upstream = upstream if upstream is None or isinstance(upstream, str) else url(upstream)
-        self.users = dict(users) if users is not None else {Account().user: Account().password}
+        self.users: dict[str, Any] = (
+            dict(users) if users is not None else {Account().user: Account().password}
+        )
         # Files are allocated whole, one ahead: two of the default size would take 2 GiB of memory in /dev/shm.
         self.options: dict[str, Any] = {"max_binlog_size": MAX_BINLOG_SIZE, **options}
         """Of the next start: a test may change them before a `restart`."""
         self.environment = dict(environment or {})
+        if faults is not None:
+            self.command = faults.command
+            self.environment.update(faults.environment)
         self.name = f"binlog-server-{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def account(self) -> Account:
         """The first user: what a replica logs in with."""
-        return Account(*next(iter(self.users.items())))
+        name, secret = next(iter(self.users.items()))
+        return Account(name, secret if isinstance(secret, str) else secret["password"])
 
     @property
     def url(self) -> str:
@@ -100,6 +108,11 @@ class BinlogServer:
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(timeout)
         assert code == 0, f"{self} ended with {code}:\n{self.log()[-3000:]}"
+
+    def wait_exit(self, timeout: float = 20.0) -> int:
+        """Until it has ended by itself; its exit code."""
+        assert self._process is not None
+        return self._process.wait(timeout)
 
     def kill(self) -> None:
         """kill -9; the data stay."""
@@ -184,9 +197,16 @@ def url(source: Source) -> str:
 
 
 def toml(options: Mapping[str, Any], **tables: Mapping[str, Any]) -> str:
-    """The few kinds of value that a configuration has; JSON writes them the way TOML does."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+    """The few kinds of value that a configuration has."""
+    lines = [f"{key} = {_toml_value(value)}" for key, value in options.items()]
     for name, table in tables.items():
         lines += ["", f"[{name}]"]
-        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()]
+        lines += [f"{json.dumps(key)} = {_toml_value(value)}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    """JSON writes all but tables the way TOML does."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value)
+    return "{" + ", ".join(f"{json.dumps(k)} = {_toml_value(v)}" for k, v in value.items()) + "}"

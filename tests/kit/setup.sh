@@ -85,6 +85,8 @@ packages() {   # the ones that are wanted and not there
             ! apt-cache show docker-cli >/dev/null 2>&1 || want+=(docker-cli)
         fi
     fi
+    # For disks whose power is cut (tests/kit/cut_disk.py), where the machine has loop devices at all.
+    ! is_root || [ ! -e /dev/loop-control ] || want+=(mount e2fsprogs xfsprogs)
     # For the tree of the other version and for base images. Ubuntu needs Debian's keys.
     want+=(mmdebstrap debian-archive-keyring)
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done

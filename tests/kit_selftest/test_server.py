@@ -61,7 +61,7 @@ def test_a_server_that_does_not_come_up(server: BinlogServer, tmp_path: Path) ->
 
 def test_configuration() -> None:
     options = {"name": 'a "b" \\ é', "on": True, "n": 3, "x": 0.5, "list": ["a", "b"]}
-    users = {"repl": "secret", "odd name": "'"}
+    users = {"repl": "secret", "odd name": "'", "w": {"password": "p", "grants": ["A B"]}}
     assert tomllib.loads(toml(options, users=users)) == {**options, "users": users}
 
 

@@ -1,0 +1,94 @@
+"""Our server with faults: its calls of the operating system fail when a test says so, while it runs.
+
+    faults = Faults()
+    server = binlog_server(faults=faults)
+    faults.inject("fdatasync", file="redo", error=errno.EIO)
+
+A sync that fails by this is not made, and the next one works: as on a real system, where the kernel tells of lost data
+once and forgets.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kit import os_calls, rundir
+
+VARIABLE = "BINLOG_TEST_FAULTS"
+
+
+class Faults:
+    """What one server is to suffer. It looks at the file before each call."""
+
+    command = (sys.executable, "-m", "tests.kit.faults")
+
+    def __init__(self) -> None:
+        self.dir = rundir.new_dir("faults")
+        self._file = self.dir / "faults.json"
+        self.clear()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        root = Path(__file__).parents[2]
+        return {VARIABLE: str(self._file), "PYTHONPATH": str(root)}
+
+    def inject(self, call: str, *, file: str = "", error: int = 0, after: int = 0) -> None:
+        """From now on `call` fails for files with `file` in their name, once `after` of them went well.
+
+        `error` is an errno; with 0 it says that all is well, and does nothing.
+        """
+        self._faults.append({"call": call, "file": file, "error": error, "after": after})
+        self._write()
+
+    def clear(self) -> None:
+        """Everything works again."""
+        self._faults: list[dict[str, Any]] = []
+        self._write()
+
+    def _write(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(self._faults))
+        new.replace(self._file)
+
+
+class Injector:
+    """In the server's process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = 0
+        self._faults: list[dict[str, Any]] = []
+
+    def __call__(self, call: os_calls.Call) -> Any:
+        inode = os.stat(self._path).st_ino
+        if inode != self._seen:
+            self._seen = inode
+            self._faults = json.loads(self._path.read_text())
+        for fault in self._faults:
+            if fault["call"] == call.name and fault["file"] in Path(call.path).name:
+                fault["after"] -= 1
+                if fault["after"] < 0:
+                    if fault["error"]:
+                        raise OSError(fault["error"], os.strerror(fault["error"]))
+                    return None
+        return call.make()
+
+
+def main() -> int:
+    """`binlog-server`, with the faults of the file that the environment names."""
+    os_calls.watch(Injector(Path(os.environ[VARIABLE])))
+    from binlog_server.cli import main as cli
+
+    return cli()
+
+
+EIO = errno.EIO
+ENOSPC = errno.ENOSPC
+
+if __name__ == "__main__":
+    sys.exit(main())

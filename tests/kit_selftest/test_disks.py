@@ -1,0 +1,159 @@
+"""The disks of the kit lose and refuse what they should: a test on them can fail."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit import mounts, rundir
+from tests.kit.cut_disk import BLOCK
+from tests.kit.fixtures import MakeCutDisk, MakeFailingDisk, MakeSmallDisk, MakeThinDisk
+
+MB = 1 << 20
+
+WRITER = """
+import os, sys
+path, synced = sys.argv[1], sys.argv[2] == "sync"
+f = os.open(path, os.O_CREAT | os.O_WRONLY)
+while True:
+    os.write(f, b"line\\n")
+    if synced:
+        os.fdatasync(f)
+    os.write(1, b".")
+"""
+"""Acknowledges each line on its standard output."""
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def error_of(call: object, *arguments: object) -> int | None:
+    try:
+        call(*arguments)  # type: ignore[operator]
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def dense(path: Path, size: int) -> None:
+    """A file whose blocks are all there."""
+    with opened(path) as fd:
+        os.write(fd, bytes(size))
+        os.fsync(fd)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_was_not_synced_is_lost(cut_disk: MakeCutDisk, kind: str, *, synced: bool) -> None:
+    """As a live process sees it, which is killed only after the cut."""
+    disk = cut_disk(kind)
+    path = disk.path / "log"
+    argv = [sys.executable, "-c", WRITER, str(path), "sync" if synced else "no"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        seen = len(writer.stdout.read(500))
+        disk.cut()
+        rest, trace = writer.communicate(timeout=20)  # ends by itself, with EIO
+    assert b"Input/output error" in trace
+    acknowledged = seen + len(rest)
+    disk.restart()
+    kept = path.read_bytes().count(b"line\n") if path.exists() else 0
+    if synced:
+        assert kept >= acknowledged
+    else:
+        assert kept < acknowledged
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_write_back_takes_some_pages_and_not_others(cut_disk: MakeCutDisk, kind: str) -> None:
+    disk = cut_disk(kind)
+    path = disk.path / "file"
+    dense(path, 16 * MB)
+    with opened(path) as fd:
+        for offset in range(0, 16 * MB, BLOCK):
+            os.pwrite(fd, b"new", offset)
+    disk.write_back(random.Random(1))
+    disk.cut()
+    disk.restart()
+    data = path.read_bytes()
+    kept = [at for at in range(0, len(data), BLOCK) if data[at : at + 3] == b"new"]
+    assert 0 < len(kept) < len(data) // BLOCK
+    assert kept[0] > 0 or kept[-1] - kept[0] >= len(kept) * BLOCK, "a prefix is no disorder"
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_small_disk(small_disk: MakeSmallDisk, kind: str) -> None:
+    disk = small_disk(kind, size_mb=8)
+    disk.fill(leave=MB)
+    with opened(disk.path / "a") as fd:
+        assert error_of(os.posix_fallocate, fd, 0, 2 * MB) == errno.ENOSPC
+        # Perhaps a short write first.
+        assert errno.ENOSPC in [error_of(os.write, fd, bytes(2 * MB)) for _ in range(3)]
+    disk.empty()
+    with opened(disk.path / "b") as fd:
+        os.posix_fallocate(fd, 0, 2 * MB)
+
+
+def test_thin_disk(thin_disk: MakeThinDisk) -> None:
+    """The trap: the sync fails once, then succeeds, and the data are gone."""
+    disk = thin_disk()
+    path = disk.path / "log"
+    with opened(path) as fd:
+        os.posix_fallocate(fd, 0, 8 * MB)
+        os.pwrite(fd, b"kept", 0)
+        os.fsync(fd)
+        disk.fail(leave=MB)
+        os.pwrite(fd, b"x" * 4 * MB, MB)
+        assert error_of(os.fdatasync, fd) == errno.ENOSPC
+        assert error_of(os.fdatasync, fd) is None
+    disk.restart()
+    data = path.read_bytes()
+    assert data[:4] == b"kept"
+    assert data.count(b"x") < 4 * MB
+
+
+def test_failing_disk(failing_disk: MakeFailingDisk) -> None:
+    disk = failing_disk()
+    path = disk.path / "log"
+    dense(path, MB)
+    with opened(path) as fd:
+        os.pwrite(fd, b"kept", 0)
+        os.fdatasync(fd)
+        disk.fail()
+        os.pwrite(fd, b"lost", 0)
+        assert os.pread(fd, 4, 0) == b"lost"
+        assert error_of(os.fdatasync, fd) == errno.EIO
+    disk.restart()
+    assert path.read_bytes()[:4] == b"kept"
+    dense(disk.path / "other", MB)
+
+
+def test_leftovers_of_a_killed_run(small_disk: MakeSmallDisk) -> None:
+    if reason := mounts.cannot():
+        pytest.skip(reason)
+    argv = [sys.executable, "-c", LEAVES, str(rundir.base())]
+    path = Path(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
+    assert path.is_mount()
+    rundir.remove_leftovers()
+    assert not path.exists()
+    assert not mounts.mounted_below(path.parent)
+
+
+LEAVES = """
+from tests.kit.bad_disk import SmallDisk
+print(SmallDisk("ext4", 8).path)
+"""
