@@ -1,13 +1,16 @@
-"""A directory in memory that can lose power.
+"""A directory in memory that can lose power, fill up and fail.
 
 The twin of `OsDisk` for tests and simulations. It keeps two pictures of each file, what a reader sees and what is
 durable, and two of the directory. `crash` makes the durable picture the only one, with a choice of what the kernel
-may have written of the rest: nothing (default), or each unsynced write kept, dropped or torn as a random source says.
+may have written of the rest: nothing (default), or each unsynced write kept, dropped or torn as a random source says,
+and a prefix of the unsynced changes of names.
 """
 
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Callable, Mapping
 
 from storage.errors import DiskError, DiskFull, StoreInUse
 
@@ -17,12 +20,29 @@ SECTOR_BYTES = 512  # the unit that a disk writes whole
 class _Content:
     """The bytes of one file, durable and visible, and the writes between the two."""
 
-    __slots__ = ("durable", "pending", "visible")
+    __slots__ = ("_lock", "durable", "pending", "visible")
 
-    def __init__(self) -> None:
-        self.visible = bytearray()
-        self.durable = b""
+    def __init__(self, durable: bytes = b"") -> None:
+        self._lock = threading.Lock()
+        # The same object as `durable` until the first change: a simulation opens a file far more often than it
+        # changes one.
+        self.visible: bytes | bytearray = durable
+        self.durable = durable
         self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
+
+    def change(self, operation: tuple[int, bytes] | int) -> None:
+        with self._lock:
+            if not isinstance(self.visible, bytearray):
+                self.visible = bytearray(self.visible)
+            _apply(self.visible, operation)
+            self.pending.append(operation)
+
+    def sync(self) -> None:
+        with self._lock:
+            if self.pending:
+                self.durable = bytes(self.visible)
+                self.visible = self.durable
+                self.pending = []
 
 
 def _apply(image: bytearray, operation: tuple[int, bytes] | int) -> None:
@@ -41,8 +61,9 @@ def _apply(image: bytearray, operation: tuple[int, bytes] | int) -> None:
 class MemoryFile:
     """See `storage.disk.File`."""
 
-    def __init__(self, disk: MemoryDisk, content: _Content) -> None:
+    def __init__(self, disk: MemoryDisk, name: str, content: _Content) -> None:
         self._disk = disk
+        self._name = name
         self._content = content
         self._epoch = disk.epoch
 
@@ -52,14 +73,14 @@ class MemoryFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         self._check()
+        self._disk.meet("read", self._name)
         return bytes(self._content.visible[offset : offset + size])
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         self._check()
-        self._disk.count("write")
-        operation = (offset, bytes(data))
-        _apply(self._content.visible, operation)
-        self._content.pending.append(operation)
+        self._disk.count("write", self._name)
+        self._disk.take_room("write", offset + len(data) - self.size())
+        self._content.change((offset, bytes(data)))
 
     def size(self) -> int:
         self._check()
@@ -67,60 +88,90 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         self._check()
-        self._disk.count("truncate")
-        self._set_size(size)
-
-    def _set_size(self, size: int) -> None:
-        _apply(self._content.visible, size)
-        self._content.pending.append(size)
+        self._disk.count("truncate", self._name)
+        self._content.change(size)
 
     def allocate(self, size: int) -> None:
         self._check()
-        self._disk.count("allocate")
+        self._disk.count("allocate", self._name)
         if size > self._disk.file_bytes_max:
             raise DiskFull("cannot allocate: No space left on device (injected)")
-        self._set_size(max(size, self.size()))
+        self._disk.take_room("allocate", size - self.size())
+        self._content.change(max(size, self.size()))
 
     def fdatasync(self) -> None:
         self._check()
-        self._disk.count("sync")
-        self._content.durable = bytes(self._content.visible)
-        self._content.pending.clear()
+        self._disk.count("sync", self._name)
+        self._content.sync()
 
     def close(self) -> None:
         self._epoch = -1
 
 
 class MemoryDisk:
-    """See `storage.disk.Disk`. `fail_at` makes the n-th change or sync, and all later ones, raise. For one thread."""
+    """See `storage.disk.Disk`. Files may be used from several threads; the rest by one.
 
-    def __init__(self) -> None:
+    Args:
+        contents: files that are there at the start, durable.
+
+    Faults, all off at the start:
+        fail_at: the n-th change or sync, and all later ones, raise `DiskError`, until `kill` or `crash`.
+        fault: called with (what, file name) before every operation, reads included; may raise. What is "read",
+            "write", "truncate", "allocate", "sync", "create", "rename", "unlink" or "sync directory".
+        file_bytes_max: `allocate` of more raises `DiskFull`.
+        capacity: bytes of all files together; growing beyond raises `DiskFull`. Files that are removed make room.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
         self.epoch = 0
         self.operations = 0
         self.syncs = 0
         self.fail_at: int | None = None
-        self.file_bytes_max = 1 << 62  # `allocate` of more meets a full disk
+        self.fault: Callable[[str, str], None] | None = None
+        self.file_bytes_max = 1 << 62
+        self.capacity = 1 << 62
         self.times: dict[str, float] = {}  # for `modified`; 0 where nothing is set
-        self._visible: dict[str, _Content] = {}
-        self._durable: dict[str, _Content] = {}
+        self._visible = {name: _Content(data) for name, data in (contents or {}).items()}
+        self._durable = dict(self._visible)
+        self._unsynced_names: list[dict[str, _Content]] = []  # the directory after each change
         self._locked = False
 
-    def count(self, kind: str) -> None:
+    # --- faults ---
+
+    def count(self, kind: str, name: str) -> None:
         """Note one change or sync, and fail if its turn has come."""
         self.operations += 1
-        self.syncs += kind == "sync"
+        self.syncs += kind.startswith("sync")
         if self.fail_at is not None and self.operations >= self.fail_at:
             raise DiskError(f"cannot {kind}: Input/output error (injected)")
+        self.meet(kind, name)
+
+    def meet(self, kind: str, name: str) -> None:
+        """Let the injected fault have its say."""
+        if self.fault is not None:
+            self.fault(kind, name)
+
+    def take_room(self, action: str, more: int) -> None:
+        """`more` bytes of the disk, or `DiskFull`."""
+        if more > 0 and self.used() + more > self.capacity:
+            raise DiskFull(f"cannot {action}: No space left on device (injected)")
+
+    def used(self) -> int:
+        """Bytes of all files."""
+        return sum(len(content.visible) for content in self._visible.values())
+
+    # --- the directory ---
 
     def open(self, name: str, *, create: bool = False) -> MemoryFile:
         if create:
-            self.count("create")
+            self.count("create", name)
             if name in self._visible:
                 raise DiskError(f"cannot create {name}: File exists")
             self._visible[name] = _Content()
+            self._changed()
         elif name not in self._visible:
             raise DiskError(f"cannot open {name}: No such file or directory")
-        return MemoryFile(self, self._visible[name])
+        return MemoryFile(self, name, self._visible[name])
 
     def names(self) -> list[str]:
         return list(self._visible)
@@ -129,28 +180,42 @@ class MemoryDisk:
         return self.times.get(name, 0.0)
 
     def rename(self, old: str, new: str) -> None:
-        self.count("rename")
+        self.count("rename", old)
         if old not in self._visible:
             raise DiskError(f"cannot rename {old}: No such file or directory")
         self._visible[new] = self._visible.pop(old)
+        self._changed()
 
     def unlink(self, name: str) -> None:
-        self.count("unlink")
+        self.count("unlink", name)
         if self._visible.pop(name, None) is None:
             raise DiskError(f"cannot remove {name}: No such file or directory")
+        self._changed()
 
     def fsync_dir(self) -> None:
-        self.count("sync")
+        self.count("sync directory", "")
         self._durable = dict(self._visible)
+        self._unsynced_names.clear()
 
     def lock(self, name: str) -> None:
         if self._locked:
             raise StoreInUse("the directory is in use by another process")
-        self._visible.setdefault(name, _Content())
+        if name not in self._visible:
+            self._visible[name] = _Content()
+            self._changed()
         self._locked = True
 
     def close(self) -> None:
         self._locked = False
+
+    def _changed(self) -> None:
+        self._unsynced_names.append(dict(self._visible))
+
+    def contents(self) -> dict[str, bytes]:
+        """All files as a reader sees them."""
+        return {name: bytes(content.visible) for name, content in self._visible.items()}
+
+    # --- going down ---
 
     def kill(self) -> None:
         """The process dies: open files and the lock are gone, the kernel keeps every byte and still has to write it."""
@@ -161,22 +226,23 @@ class MemoryDisk:
     def crash(self, rng: random.Random | None = None) -> None:
         """Cut the power: open files die, unsynced names and bytes are lost, or partly kept as `rng` says."""
         self.kill()
-        names = dict(self._durable)
+        names = self._durable
         if rng is not None:
-            for name in sorted(set(self._visible) - set(names)):
-                if rng.random() < 0.5:
-                    names[name] = self._visible[name]
-        for content in names.values():
+            kept_changes = rng.randrange(len(self._unsynced_names) + 1)
+            if kept_changes:
+                names = self._unsynced_names[kept_changes - 1]
+        for name in sorted(names):
+            content = names[name]
             image = bytearray(content.durable)
             for operation in content.pending:
                 kept = None if rng is None else self._survivor(operation, rng)
                 if kept is not None:
                     _apply(image, kept)
-            content.visible = image
-            content.durable = bytes(image)
+            content.durable = content.visible = bytes(image)
             content.pending = []
-        self._visible = names
+        self._visible = dict(names)
         self._durable = dict(names)
+        self._unsynced_names.clear()
 
     @staticmethod
     def _survivor(

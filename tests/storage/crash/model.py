@@ -1,0 +1,118 @@
+"""What a store should hold: a plain list of groups, the prepared transactions, the state; after each step of a history.
+
+`Snapshot` number n is what the store holds after step n. A crash leaves one of those between the last that the outside
+was told of and the last that was begun.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.gtid import BinlogState, Gtid
+from storage.engine import Xid
+from storage.ibb.chunk import Position
+
+Entries = frozenset[tuple[Gtid, ...]]  # of each domain, in the order of logging
+
+
+def entries_of(state: BinlogState) -> Entries:
+    """The state as a value: the order of domains means nothing, that of servers in a domain does."""
+    domains: dict[int, list[Gtid]] = {}
+    for gtid in state.entries():
+        domains.setdefault(gtid.domain_id, []).append(gtid)
+    return frozenset(map(tuple, domains.values()))
+
+
+class Snapshot(NamedTuple):
+    """What a store holds.
+
+    epoch: how many times it was reset.
+    groups: how many, of that epoch.
+    prepared: XA transactions that wait: name, and the events that a commit brings.
+    state: the last GTID of each domain and server.
+    end: where the next group goes.
+    """
+
+    epoch: int
+    groups: int
+    prepared: dict[Xid, bytes]
+    state: Entries
+    end: Position
+
+
+class Found(NamedTuple):
+    """What a store does hold. A group that has lost data to a purge is None."""
+
+    groups: tuple[bytes | None, ...]
+    prepared: frozenset[Xid]
+    state: Entries
+
+
+@dataclass(slots=True)
+class Model:
+    """All that was ever given to a store.
+
+    Attributes:
+        epochs: the groups since each reset, payload and the file in which it began at the earliest.
+        snapshots: after each step; number 0 is the empty store.
+        prepared, state: of the last step, or of the one under way.
+    """
+
+    epochs: list[list[tuple[bytes, int]]] = field(default_factory=lambda: [[]])
+    snapshots: list[Snapshot] = field(
+        default_factory=lambda: [Snapshot(0, 0, {}, frozenset(), Position(0, 0))]
+    )
+    prepared: dict[Xid, bytes] = field(default_factory=dict)
+    state: BinlogState = field(default_factory=BinlogState)
+
+    @property
+    def groups(self) -> list[bytes]:
+        """Of this epoch."""
+        return [payload for payload, _ in self.epochs[-1]]
+
+    @property
+    def last(self) -> int:
+        """Number of the last snapshot."""
+        return len(self.snapshots) - 1
+
+    def add(self, payload: bytes, gtid: Gtid | None, file_no: int) -> None:
+        """A group that begins in that file or a later one."""
+        self.epochs[-1].append((payload, file_no))
+        if gtid is not None:
+            self.state.update(gtid)
+
+    def reset(self, state: BinlogState) -> None:
+        """Nothing is left but the state. In between there is not even that."""
+        if state.entries():
+            self.epochs.append([])
+            self.state = BinlogState()
+            self.snapshot(Position(0, 0))
+        self.epochs.append([])
+        self.state = state
+
+    def snapshot(self, end: Position) -> None:
+        """A step is over."""
+        state = entries_of(self.state)
+        self.snapshots.append(
+            Snapshot(len(self.epochs) - 1, len(self.epochs[-1]), dict(self.prepared), state, end)
+        )
+
+    def fits(
+        self, found: Found, number: int, *, purged_below: int = 0, resetting: bool = False
+    ) -> bool:
+        """Whether `found` is snapshot `number`, less what a purge up to that file, or a reset, may have taken."""
+        held = self.snapshots[number]
+        if found.prepared != held.prepared.keys() or found.state != held.state:
+            return False
+        groups = self.epochs[held.epoch][: held.groups]
+        missing = held.groups - len(found.groups)
+        if missing < 0:
+            return False
+        if missing and not resetting and groups[missing - 1][1] >= purged_below:
+            return False
+        may_lack = purged_below or resetting
+        return all(
+            a == b or (a is None and may_lack)
+            for a, (b, _) in zip(found.groups, groups[missing:], strict=True)
+        )
