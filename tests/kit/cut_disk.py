@@ -27,6 +27,15 @@ WRITE_BACK = 1 | 2 | 4  # SYNC_FILE_RANGE_WAIT_BEFORE, WRITE, WAIT_AFTER
 BLOCK = 4096
 
 
+def power_off(directory: Path) -> None:
+    """Of the file system that the directory is in."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, SHUTDOWN, NOLOGFLUSH.to_bytes(4, "little"))
+    finally:
+        os.close(fd)
+
+
 class CutDisk:
     """A file system mounted at `path`. After `cut` everything fails with EIO, up to `restart`."""
 
@@ -46,11 +55,7 @@ class CutDisk:
 
     def cut(self) -> None:
         """The power goes. Whoever has files open may live on; he gets EIO for whatever he does with them."""
-        fd = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.ioctl(fd, SHUTDOWN, NOLOGFLUSH.to_bytes(4, "little"))
-        finally:
-            os.close(fd)
+        power_off(self.path)
 
     def restart(self) -> None:
         """The power comes back. Nobody may have a file open any more: kill him first."""

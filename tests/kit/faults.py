@@ -20,14 +20,19 @@ from typing import Any
 from tests.kit import os_calls, rundir
 
 VARIABLE = "BINLOG_TEST_FAULTS"
+ROOM_RETRY = "BINLOG_TEST_ROOM_RETRY_S"
 
 
 class Faults:
-    """What one server is to suffer. It looks at the file before each call."""
+    """What one server is to suffer. It looks at the file before each call.
+
+    room_retry_s: how long it waits for room on a full disk, which is a minute otherwise.
+    """
 
     command = (sys.executable, "-m", "tests.kit.faults")
 
-    def __init__(self) -> None:
+    def __init__(self, *, room_retry_s: float = 0.1) -> None:
+        self._room_retry_s = room_retry_s
         self.dir = rundir.new_dir("faults")
         self._file = self.dir / "faults.json"
         self.clear()
@@ -35,14 +40,22 @@ class Faults:
     @property
     def environment(self) -> dict[str, str]:
         root = Path(__file__).parents[2]
-        return {VARIABLE: str(self._file), "PYTHONPATH": str(root)}
+        return {
+            VARIABLE: str(self._file),
+            ROOM_RETRY: str(self._room_retry_s),
+            "PYTHONPATH": str(root),
+        }
 
-    def inject(self, call: str, *, file: str = "", error: int = 0, after: int = 0) -> None:
-        """From now on `call` fails for files with `file` in their name, once `after` of them went well.
+    def inject(
+        self, call: str, *, file: str = "", error: int = 0, after: int = 0, times: int = 1 << 60
+    ) -> None:
+        """From now on `call` fails for files with `file` in their name, once `after` of them went well, so many times.
 
         `error` is an errno; with 0 it says that all is well, and does nothing.
         """
-        self._faults.append({"call": call, "file": file, "error": error, "after": after})
+        self._faults.append(
+            {"call": call, "file": file, "error": error, "after": after, "times": times}
+        )
         self._write()
 
     def clear(self) -> None:
@@ -72,7 +85,7 @@ class Injector:
         for fault in self._faults:
             if fault["call"] == call.name and fault["file"] in Path(call.path).name:
                 fault["after"] -= 1
-                if fault["after"] < 0:
+                if -fault["times"] <= fault["after"] < 0:
                     if fault["error"]:
                         raise OSError(fault["error"], os.strerror(fault["error"]))
                     return None
@@ -82,6 +95,10 @@ class Injector:
 def main() -> int:
     """`binlog-server`, with the faults of the file that the environment names."""
     os_calls.watch(Injector(Path(os.environ[VARIABLE])))
+    from storage.binlog import file_table
+
+    file_table.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])
+    # Not before: others take the constant when they are imported.
     from binlog_server.cli import main as cli
 
     return cli()
