@@ -80,5 +80,9 @@ class CorruptBinlog(StorageError):
         )
 
 
+class CorruptRedo(StorageError):
+    """The redo log is damaged before its end, or is not that of these files: nothing was changed."""
+
+
 class TruncatedRecord(CorruptBinlog):
     """The data ends inside a record. At the very end of a store this is a torn tail, elsewhere corruption."""

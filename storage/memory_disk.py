@@ -20,7 +20,7 @@ SECTOR_BYTES = 512  # the unit that a disk writes whole
 class _Content:
     """The bytes of one file, durable and visible, and the writes between the two."""
 
-    __slots__ = ("_lock", "durable", "pending", "visible")
+    __slots__ = ("_lock", "durable", "lost", "pending", "visible")
 
     def __init__(self, durable: bytes = b"") -> None:
         self._lock = threading.Lock()
@@ -29,6 +29,7 @@ class _Content:
         self.visible: bytes | bytearray = durable
         self.durable = durable
         self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
+        self.lost = False  # whether a part of what is visible will never be durable
 
     def change(self, operation: tuple[int, bytes] | int) -> None:
         with self._lock:
@@ -39,10 +40,23 @@ class _Content:
 
     def sync(self) -> None:
         with self._lock:
-            if self.pending:
+            if not self.pending:
+                return
+            if self.lost:
+                image = bytearray(self.durable)
+                for operation in self.pending:
+                    _apply(image, operation)
+                self.durable = bytes(image)
+            else:
                 self.durable = bytes(self.visible)
                 self.visible = self.durable
-                self.pending = []
+            self.pending = []
+
+    def forget(self) -> None:
+        """A sync failed: the kernel shows what was written, but never tries to write it again."""
+        with self._lock:
+            self.lost = self.lost or bool(self.pending)
+            self.pending = []
 
 
 def _apply(image: bytearray, operation: tuple[int, bytes] | int) -> None:
@@ -101,7 +115,12 @@ class MemoryFile:
 
     def fdatasync(self) -> None:
         self._check()
-        self._disk.count("sync", self._name)
+        try:
+            self._disk.count("sync", self._name)
+        except DiskError:
+            if self._disk.failed_sync_forgets:
+                self._content.forget()
+            raise
         self._content.sync()
 
     def close(self) -> None:
@@ -118,6 +137,8 @@ class MemoryDisk:
         fail_at: the n-th change or sync, and all later ones, raise `DiskError`, until `kill` or `crash`.
         fault: called with (what, file name) before every operation, reads included; may raise. What is "read",
             "write", "truncate", "allocate", "sync", "create", "rename", "unlink" or "sync directory".
+        failed_sync_forgets: what a failed `fdatasync` should have written is lost at the next power cut, whatever the
+            next `fdatasync` says. So does Linux.
         file_bytes_max: `allocate` of more raises `DiskFull`.
         capacity: bytes of all files together; growing beyond raises `DiskFull`. Files that are removed make room.
     """
@@ -128,6 +149,7 @@ class MemoryDisk:
         self.syncs = 0
         self.fail_at: int | None = None
         self.fault: Callable[[str, str], None] | None = None
+        self.failed_sync_forgets = False
         self.file_bytes_max = 1 << 62
         self.capacity = 1 << 62
         self.times: dict[str, float] = {}  # for `modified`; 0 where nothing is set
@@ -226,11 +248,31 @@ class MemoryDisk:
     def crash(self, rng: random.Random | None = None) -> None:
         """Cut the power: open files die, unsynced names and bytes are lost, or partly kept as `rng` says."""
         self.kill()
-        names = self._durable
+        names = self._surviving_names(rng)
+        for name, image in self._survivors(names, rng).items():
+            content = names[name]
+            content.durable = content.visible = image
+            content.pending = []
+            content.lost = False
+        self._visible = dict(names)
+        self._durable = dict(names)
+        self._unsynced_names.clear()
+
+    def after_crash(self, rng: random.Random | None = None) -> MemoryDisk:
+        """What `crash` would leave, as a disk of its own; nothing happens to this one."""
+        return MemoryDisk(self._survivors(self._surviving_names(rng), rng))
+
+    def _surviving_names(self, rng: random.Random | None) -> dict[str, _Content]:
         if rng is not None:
             kept_changes = rng.randrange(len(self._unsynced_names) + 1)
             if kept_changes:
-                names = self._unsynced_names[kept_changes - 1]
+                return self._unsynced_names[kept_changes - 1]
+        return self._durable
+
+    def _survivors(
+        self, names: Mapping[str, _Content], rng: random.Random | None
+    ) -> dict[str, bytes]:
+        images = {}
         for name in sorted(names):
             content = names[name]
             image = bytearray(content.durable)
@@ -238,11 +280,8 @@ class MemoryDisk:
                 kept = None if rng is None else self._survivor(operation, rng)
                 if kept is not None:
                     _apply(image, kept)
-            content.durable = content.visible = bytes(image)
-            content.pending = []
-        self._visible = dict(names)
-        self._durable = dict(names)
-        self._unsynced_names.clear()
+            images[name] = bytes(image)
+        return images
 
     @staticmethod
     def _survivor(

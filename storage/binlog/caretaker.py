@@ -6,10 +6,10 @@ One thread in production; tests and simulations call `step` themselves.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from storage.binlog.file_table import ROOM_RETRY_S
+from storage.binlog.worker import Worker
 from storage.errors import DiskError, StorageError
 
 log = logging.getLogger(__name__)
@@ -25,19 +25,10 @@ class Caretaker:
     def __init__(self, work: Callable[[], None], *, retry_s: float = ROOM_RETRY_S) -> None:
         self._work = work
         self._retry_s = retry_s
-        self._poked = threading.Event()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Have a thread of its own from now on."""
-        self._thread = threading.Thread(target=self._run, name="binlog-caretaker", daemon=True)
-        self._thread.start()
-        self.poke()
-
-    def poke(self) -> None:
-        """There may be something to do."""
-        self._poked.set()
+        self._worker = Worker("binlog-caretaker", self.step)
+        self.start = self._worker.start
+        self.poke = self._worker.poke
+        self.stop = self._worker.stop
 
     def step(self) -> float | None:
         """One round. Returns the seconds after which to try again, None if all is done."""
@@ -51,19 +42,3 @@ class Caretaker:
         except StorageError as error:
             log.error("the caretaker of the binlog gave up a round: %s", error)
         return None
-
-    def stop(self) -> None:
-        """Finish the round, and end the thread."""
-        self._stopping = True
-        self._poked.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        wait: float | None = None
-        while True:
-            self._poked.wait(wait)
-            self._poked.clear()
-            if self._stopping:
-                return
-            wait = self.step()

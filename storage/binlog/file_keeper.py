@@ -26,7 +26,7 @@ class FileKeeper:
 
     Args:
         written_end: the store's.
-        durable_end: the store's; files before it are closed and synced.
+        first_open: the first file that recovery may need: that of the last checkpoint.
         clock: seconds since 1970.
     """
 
@@ -38,7 +38,7 @@ class FileKeeper:
         options: StoreOptions,
         *,
         written_end: Callable[[], Position],
-        durable_end: Callable[[], Position],
+        first_open: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._files = files
@@ -46,7 +46,7 @@ class FileKeeper:
         self._references = references
         self._options = options
         self._written_end = written_end
-        self._durable_end = durable_end
+        self._first_open = first_open
         self._clock = clock
         self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
@@ -71,7 +71,7 @@ class FileKeeper:
 
     def explain(self, wanted: Wanted) -> PurgePlan:
         """What `purge` would do now."""
-        first_open = self._durable_end().file_no
+        first_open = self._first_open()
         needed = self._options.slave_connections_needed_for_purge
         return purge.plan(
             [self._facts(n) for n in self._files.numbers() if n <= first_open],
@@ -112,7 +112,7 @@ class FileKeeper:
         """One round: the next file, then the limits of age and size; these also when the disk is full."""
         try:
             with self.working:
-                following = self._durable_end().file_no + 1
+                following = self._first_open() + 1
                 self._files.make_ahead(following, self._options.file_pages * PAGE_SIZE)
         finally:
             self._purge_by_limits()

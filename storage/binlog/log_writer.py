@@ -1,7 +1,8 @@
 """The writing end: records into chunks into pages into files, strictly append-only, in memory.
 
-Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, whose `write_out` brings
-them to the files.
+Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, from which the flusher brings
+them to the files. What is written to a page is also collected for the redo log; `end_mtr` makes a mini-transaction of
+it.
 
 On entering a page, before the chunk that caused it:
     page 1 of a file                    the full GTID state
@@ -12,12 +13,14 @@ On leaving the last page of a file: the next file, with its header and page 1.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageStore
+from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.recovery import Recovered
 from storage.binlog.references import Reason, References
-from storage.ibb import gtid_state
+from storage.ibb import compressed_int, gtid_state
 from storage.ibb.chunk import (
     CHUNK_DATA_MAX,
     CHUNK_HEADER,
@@ -28,17 +31,40 @@ from storage.ibb.chunk import (
     Position,
     RecordType,
 )
-from storage.ibb.file_header import FileHeader
+from storage.ibb.file_header import FIELDS_BYTES, FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, MTR_OVERHEAD, WRITE_HEAD
+
+_GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
+# The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
+_LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
+
+
+class RedoSink(Protocol):
+    """Where the redo goes: see `storage.redo.log.RedoLog`."""
+
+    @property
+    def lsn(self) -> int: ...
+
+    def append(self, body: bytes) -> int:
+        """Add a mini-transaction; returns the LSN behind it."""
 
 
 class LogWriter:
     """One writer of one store. Not thread-safe: the store's append lock is held around every call."""
 
     def __init__(
-        self, pages: PageStore, options: StoreOptions, references: References | None = None
+        self,
+        pages: PageStore,
+        options: StoreOptions,
+        redo: RedoSink,
+        references: References | None = None,
     ) -> None:
         self._pages = pages
+        self._redo = redo
+        self._mtr: list[bytes | bytearray] = []
+        self._log_whole_page = False  # since the page went to its file with less in it
+        self._state_bytes = 0  # at most, of a full state record
         self._references = references or References()
         self._options = options
         self.state = BinlogState()
@@ -51,6 +77,16 @@ class LogWriter:
         self._interval = 0
         # Files whose page-1 state is not a grown one of the file before.
         self.breaks: set[int] = set()
+
+    @property
+    def file_no(self) -> int:
+        """The file being written."""
+        return self._file_no
+
+    @property
+    def stand(self) -> Position:
+        """As `end`, but in the page that is being filled, also when that is full."""
+        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
 
     @property
     def end(self) -> Position:
@@ -78,7 +114,33 @@ class LogWriter:
         self._page = found.page
         self._file_pages = found.file_pages
         self._interval = found.header.state_interval_pages
-        self._pages.begin_tail(self._file_no, self._page_no, self._page, changed=False)
+        self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
+        self._log_whole_page = True
+        self._pages.begin_tail(self._file_no, self._page_no, self._page)
+
+    def tail_taken(self) -> FullPage:
+        """The tail goes to its file as it is: redo of a page begins with the whole page, so it is logged once more."""
+        self._log_whole_page = True
+        return self._pages.sealed_tail()
+
+    def end_mtr(self) -> int:
+        """What was written since the last call is one mini-transaction. Returns the LSN behind it."""
+        body, self._mtr = b"".join(self._mtr), []
+        return self._redo.append(body)
+
+    def may_leave_file(self, size: int) -> bool:
+        """Whether a record of that many bytes might end in the next file."""
+        pages = size // CHUNK_DATA_MAX + 2
+        states = pages // self._interval + 1 if self._interval else 1
+        pages += states * (self._state_bytes // CHUNK_DATA_MAX + 1)
+        return self._page_no + pages >= self._file_pages
+
+    def redo_bytes(self, size: int) -> int:
+        """The most that the redo of a record of that many bytes takes."""
+        pages = size // CHUNK_DATA_MAX + 4
+        states = pages // self._interval + 2 if self._interval else 2
+        written = size + states * self._state_bytes + 2 * PAGE_SIZE
+        return written + (pages + states) * _LOGGED_PAGE_BYTES + MTR_OVERHEAD
 
     def write(self, kind: RecordType, data: bytes, gtid: Gtid | None = None) -> Position:
         """Append one record; `gtid` enters the state with its first byte. Returns where the record begins."""
@@ -86,7 +148,9 @@ class LogWriter:
         start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
         if gtid is not None:
             seq_no = self.state.get(gtid.domain_id, gtid.server_id)
-            if seq_no is not None and seq_no >= gtid.seq_no:
+            if seq_no is None:
+                self._state_bytes += _GTID_BYTES_MAX
+            elif seq_no >= gtid.seq_no:
                 self.breaks.add(self._file_no + 1)
             self.state.update(gtid)
             self._since_page_one.update(gtid)
@@ -107,6 +171,7 @@ class LogWriter:
         if self._file_no == file_no:
             self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
             self._seal_page()
+            self._mtr.append(CUT.pack(KIND_CUT | file_no & 1, self._page_no + 1))
             self._pages.cut_file(file_no, (self._page_no + 1) * PAGE_SIZE)
             self._enter_file(file_no + 1)
 
@@ -126,18 +191,31 @@ class LogWriter:
             begin = at + CHUNK_HEADER
             page[begin : begin + take] = data[done : done + take]
             self._at = begin + take
-            self._pages.touch()
+            self._log(at)
             done += take
             if done == size:
                 return
             flags = kind | CONT
             self._make_room(nested=nested)
 
+    def _log(self, begin: int) -> None:
+        """The redo of what the page got from `begin` on."""
+        if self._log_whole_page:
+            self._log_whole_page = False
+            begin = 0
+        kind = KIND_WRITE | self._file_no & 1
+        self._mtr.append(WRITE_HEAD.pack(kind, self._page_no, begin, self._at - begin))
+        self._mtr.append(self._page[begin : self._at])
+
     def _make_room(self, *, nested: bool = False) -> None:
         """Stand where a chunk can begin."""
         # More than once: the state record of the page that was entered may have filled it.
         while (left := PAGE_END - self._at) < CHUNK_MIN:
-            self._page[self._at : PAGE_END] = bytes((FILLER,)) * left
+            if left:
+                at = self._at
+                self._page[at:PAGE_END] = bytes((FILLER,)) * left
+                self._at = PAGE_END
+                self._log(at)
             self._seal_page()
             if self._page_no + 1 < self._file_pages:
                 self._enter_page(self._page_no + 1, nested=nested)
@@ -145,13 +223,14 @@ class LogWriter:
                 self._enter_file(self._file_no + 1)
 
     def _seal_page(self) -> None:
-        self._pages.add(self._file_no, self._page_no, seal(self._page))
+        self._pages.add(self._file_no, self._page_no, seal(self._page), self._redo.lsn)
 
     def _enter_page(self, page_no: int, *, nested: bool = False) -> None:
         self._page_no = page_no
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
-        self._pages.begin_tail(self._file_no, page_no, self._page, changed=True)
+        self._log_whole_page = False
+        self._pages.begin_tail(self._file_no, page_no, self._page)
         if page_no == 1:
             self._write_full_state()
         elif self._interval and page_no % self._interval == 0 and not nested:
@@ -168,17 +247,17 @@ class LogWriter:
         header = FileHeader(
             file_no=file_no,
             pages=self._file_pages,
-            start_lsn=self._start_lsn(file_no),
+            start_lsn=self._redo.lsn,
             state_interval_pages=self._interval,
             oob_ref=file_no if oob_ref is None else min(oob_ref, file_no),
             xa_ref=self._references.lowest(Reason.PREPARED_XA),
         )
-        self._pages.add(file_no, 0, header.build())
+        page = header.build()
+        self._pages.add(file_no, 0, page, self._redo.lsn)
+        self._mtr.append(WRITE_HEAD.pack(KIND_WRITE | file_no & 1, 0, 0, FIELDS_BYTES))
+        self._mtr.append(page[:FIELDS_BYTES])
+        self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
         self._enter_page(1)
-
-    def _start_lsn(self, _file_no: int) -> int:
-        """Redo log position at which a file begins. There is no redo log yet."""
-        return 0
 
     def _full_state(self) -> bytes:
         entries = self.state.entries()

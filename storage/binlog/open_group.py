@@ -13,14 +13,19 @@ from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.xa import XaPrepare, Xid
 
+# Besides what they hold: the references of a node, the GTID event and the lists of a commit record.
+_NODE_BYTES = 256
+_COMMIT_BYTES = 4096
+
 
 class GroupContext:
     """What open groups share with their store.
 
     Args:
         piece_bytes: largest piece in one record.
-        require_sound: called under the lock before anything is written; raises if the store accepts nothing more.
-        committed: called under the lock when a group is.
+        admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
+            if the store accepts nothing more.
+        ended: called under the lock when a record is written, with the groups that it commits; returns its end.
         prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
     """
 
@@ -30,16 +35,16 @@ class GroupContext:
         lock: threading.Lock,
         references: References,
         piece_bytes: int,
-        require_sound: Callable[[], None],
-        committed: Callable[[], None],
+        admit: Callable[[int], None],
+        ended: Callable[..., Position],
         prepare: Callable[[XaPrepare], Position],
     ) -> None:
         self.writer = writer
         self.lock = lock
         self.references = references
         self.piece_bytes = piece_bytes
-        self.require_sound = require_sound
-        self.committed = committed
+        self.admit = admit
+        self.ended = ended
         self.prepare = prepare
 
 
@@ -64,8 +69,8 @@ class OpenGroup:
         for at in range(0, len(data), context.piece_bytes):
             piece = bytes(data[at : at + context.piece_bytes])
             with context.lock:
+                context.admit(len(piece) + _NODE_BYTES)
                 self._require_open()
-                context.require_sound()
                 if self._hold is None:
                     # Before node 0: the header of a new file may be written in the middle of it.
                     file_no = context.writer.end.file_no
@@ -73,6 +78,7 @@ class OpenGroup:
                 forest = self._statement if statement else self._transactional
                 node = oob.encode(forest.next_node(piece))
                 forest.placed(context.writer.write(RecordType.OOB_DATA, node))
+                context.ended()
 
     def mark(self) -> GroupMark:
         """See `GroupWriter`."""
@@ -87,22 +93,21 @@ class OpenGroup:
         """See `GroupWriter`."""
         context = self._context
         with context.lock:
+            context.admit(_COMMIT_BYTES)
             self._require_open()
-            context.require_sound()
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
             record = commit.encode(gtid_event, *lists)
             context.writer.write(RecordType.COMMIT, record, gtid)
             self._close()
-            context.committed()
-            return context.writer.end
+            return context.ended(commits=1)
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
         """See `GroupWriter`."""
         context = self._context
         with context.lock:
+            context.admit(_COMMIT_BYTES)
             self._require_open()
-            context.require_sound()
             if self._statement.count:
                 raise ValueError(
                     "an XA transaction has no statement list: spill into one list only"

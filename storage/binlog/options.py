@@ -12,8 +12,9 @@ FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bi
 STATE_INTERVAL_MIN = 2 * PAGE_SIZE
 STATE_INTERVAL_DEFAULT = 2 << 20
 PAGE_CACHE_BYTES_DEFAULT = 32 << 20
-LOG_FILE_SIZE_DEFAULT = 96 << 20
+LOG_FILE_SIZE_DEFAULT = 4 << 20
 LOG_BUFFER_SIZE_DEFAULT = 16 << 20
+LOG_FILE_SIZE_MIN = 256 << 10
 NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
 
 
@@ -53,6 +54,13 @@ class StoreOptions:
             raise ValueError(
                 "innodb_binlog_state_interval must be the page size, 16384, times a power of two, and at least "
                 f"{STATE_INTERVAL_MIN}, not {interval}"
+            )
+
+        least = max(LOG_FILE_SIZE_MIN, 4 * self.piece_bytes)
+        if self.innodb_log_file_size < least:
+            raise ValueError(
+                f"innodb_log_file_size must be at least {least} with files of {self.max_binlog_size} bytes, "
+                f"not {self.innodb_log_file_size}"
             )
 
     @property

@@ -1,14 +1,17 @@
-"""Pages of all files of a store: in memory until they are on disk, then by way of a cache.
+"""Pages of all files of a store: in memory until they are in their file, then by way of a cache.
 
-A page goes through: *tail* (being filled; one at a time) -> *unflushed* (full, sealed) -> on disk and in the cache.
-The partial tail is also written, at each sync, and later again with more in it; readers are never sent to the disk
-for it, or they might meet a write half done.
+A page goes through: *tail* (being filled; one at a time) -> *FIFO* (full, sealed, to be written once) -> in its file
+and in the cache. The partial tail goes to the file at checkpoints, and later again with more in it; readers are never
+sent to the disk for it, or they might meet a write half done.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
@@ -19,7 +22,6 @@ from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
 from storage.ibb.records import PageSource
 
 READ_AHEAD_PAGES = 16
-UNSYNCED_PAGES_MAX = 64
 RECENT_PAGES = 16
 
 PageKey = tuple[int, int]  # (file_no, page_no)
@@ -27,11 +29,19 @@ _NOWHERE: PageKey = (-1, -1)
 _NEVER: PageKey = (1 << 64, 0)
 
 
+class FullPage(NamedTuple):
+    """A page on its way to its file. It may be written once more than `lsn` of the redo log is durable."""
+
+    lsn: int
+    key: PageKey
+    page: bytes
+
+
 class PageStore:
     """A `PageSource` over a directory, and the way that pages of the writer take to it.
 
     Thread contract: `page`, `header`, `has_data`, `is_recent` from any thread; the writer's methods under the store's
-    append lock; `write_out` by one thread at a time.
+    append lock; those of the flusher by one thread at a time.
     """
 
     def __init__(
@@ -42,15 +52,18 @@ class PageStore:
         self._cache: dict[PageKey, bytes] = {}
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
+        # The same pages in order: in memory, and not in their file yet.
+        self.fifo: deque[FullPage] = deque()
         self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
         self._cuts: dict[
             int, int
         ] = {}  # file_no -> bytes to which it is cut once its pages are there
         self._tail_key = _NOWHERE
         self._tail = bytearray()
-        self._tail_changed = False
         self._stable_end: PageKey = _NEVER  # pages before this one are on disk for good
         self.pages_read = 0
+        self.pages_written = 0
+        self.fsyncs = 0
 
     # --- readers ---
 
@@ -136,82 +149,92 @@ class PageStore:
 
     # --- the writer, under the store's append lock ---
 
-    def begin_tail(self, file_no: int, page_no: int, page: bytearray, *, changed: bool) -> None:
-        """`page` is the one being filled from now on; the writer changes it in place and says so by `touch`."""
+    def begin_tail(self, file_no: int, page_no: int, page: bytearray) -> None:
+        """`page` is the one being filled from now on; the writer changes it in place."""
         with self._lock:
             if self._stable_end == _NEVER:
                 self._stable_end = (file_no, page_no)
             self._cache.pop((file_no, page_no), None)
             self._tail_key = (file_no, page_no)
             self._tail = page
-            self._tail_changed = changed
 
-    def touch(self) -> None:
-        """The tail has more in it than was written out."""
-        self._tail_changed = True
+    def sealed_tail(self) -> FullPage:
+        """The tail as it is now, as it would go to its file."""
+        return FullPage(-1, self._tail_key, seal(bytearray(self._tail)))
 
-    def add(self, file_no: int, page_no: int, page: bytes) -> None:
-        """A full, sealed page."""
+    def add(self, file_no: int, page_no: int, page: bytes, lsn: int) -> None:
+        """A full, sealed page, logged by a mini-transaction that begins at `lsn`."""
         with self._lock:
             self._cache.pop((file_no, page_no), None)  # as it was in a file made ahead: all zeros
             self._unflushed[file_no, page_no] = page
+            self.fifo.append(FullPage(lsn, (file_no, page_no), page))
 
     def add_file(self, file_no: int, size: int) -> None:
-        """A file to be made, `size` bytes of zeros, when its first page is written out."""
+        """A file to be made, `size` bytes of zeros, when its first page is written."""
         self._new_files[file_no] = size
 
     def cut_file(self, file_no: int, size: int) -> None:
         """The file ends here: `size` bytes, all of them pages that were added."""
         self._cuts[file_no] = size
 
-    def take(self) -> list[tuple[PageKey, bytes]]:
-        """All pages that are not on disk as they are now, in order, the tail sealed. For `write_out`."""
+    # --- the flusher, one thread at a time ---
+
+    def ready(self, durable_lsn: int, count: int) -> list[FullPage]:
+        """The oldest pages of one file that may be written, up to `count`."""
+        found: list[FullPage] = []
         with self._lock:
-            pages = list(self._unflushed.items())
-            if self._tail_changed:
-                pages.append((self._tail_key, seal(bytearray(self._tail))))
-                self._tail_changed = False
-        return pages
+            for page in self.fifo:
+                # LSNs are durable by whole mini-transactions: beyond its beginning is up to its end.
+                if page.lsn >= durable_lsn or len(found) == count:
+                    break
+                if found and page.key[0] != found[0].key[0]:
+                    break
+                found.append(page)
+        return found
 
-    # --- one thread at a time ---
-
-    def write_out(self, pages: list[tuple[PageKey, bytes]]) -> None:
-        """Write and sync, file by file: all of file N is durable before anything of N+1 is written."""
-        at = 0
-        while at < len(pages):
-            file_no = pages[at][0][0]
-            end = at
-            while end < len(pages) and pages[end][0][0] == file_no:
-                end += 1
-            self._write_file(file_no, pages[at:end])
-            at = end
-        with self._lock:
-            for key, page in pages:
-                # The tail that was written may have been filled up and sealed meanwhile: then that is still to go.
-                if self._unflushed.get(key) is page:
-                    del self._unflushed[key]
-                    self._keep(key, page)
-            if pages:
-                self._stable_end = pages[-1][0]
-
-    def _write_file(self, file_no: int, pages: list[tuple[PageKey, bytes]]) -> None:
-        size = self._new_files.pop(file_no, None)
+    def write(self, pages: list[FullPage]) -> None:
+        """Put pages of one file into it, and make it if need be. Not synced. Raises `DiskError`."""
+        file_no = pages[0].key[0]
+        size = self._new_files.get(file_no)
         if size is not None:
             self.files.make(file_no, size)
+            del self._new_files[file_no]
+        with self._use(file_no) as file:
+            write_pages(file, [(page.key[1], page.page) for page in pages])
+        self.pages_written += len(pages)
+
+    def written(self, pages: list[FullPage]) -> None:
+        """These were the oldest of the FIFO, and are in their file now."""
+        with self._lock:
+            for page in pages:
+                self.fifo.popleft()
+                del self._unflushed[page.key]
+                self._keep(page.key, page.page)
+            file_no, page_no = pages[-1].key
+            self._stable_end = (file_no, page_no + 1)
+
+    def sync_file(self, file_no: int) -> None:
+        """Make durable what was written to a file; cut it if it ends there."""
+        with self._use(file_no) as file:
+            file.fdatasync()
+            self.fsyncs += 1
+            cut = self._cuts.get(file_no)
+            last = self.fifo[0].key[0] if self.fifo else self._tail_key[0]
+            if cut is not None and last > file_no:
+                # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
+                file.truncate(cut)
+                file.fdatasync()
+                self.fsyncs += 1
+                del self._cuts[file_no]
+
+    @contextlib.contextmanager
+    def _use(self, file_no: int) -> Iterator[File]:
         with self.files.use(file_no) as file:
             if file is None:
                 raise DiskError(
                     f"{file_name(file_no)} has gone from the directory while it was being written"
                 )
-            # A few at a time: that is as far as recovery has to look for pages which a power cut took in no order.
-            for at in range(0, len(pages), UNSYNCED_PAGES_MAX):
-                _write_pages(file, pages[at : at + UNSYNCED_PAGES_MAX])
-                file.fdatasync()
-            cut = self._cuts.pop(file_no, None)
-            if cut is not None:
-                # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
-                file.truncate(cut)
-                file.fdatasync()
+            yield file
 
     # --- the owner ---
 
@@ -228,6 +251,7 @@ class PageStore:
         with self._lock:
             self._cache.clear()
             self._unflushed.clear()
+            self.fifo.clear()
             self._new_files.clear()
             self._cuts.clear()
             self._tail_key = _NOWHERE
@@ -251,12 +275,12 @@ class _Probing:
         return self._store.has_data(file_no)
 
 
-def _write_pages(file: File, pages: list[tuple[PageKey, bytes]]) -> None:
-    """Consecutive pages in one write."""
+def write_pages(file: File, pages: list[tuple[int, bytes]]) -> None:
+    """Pages by number, ascending; neighbours in one write."""
     at = 0
     while at < len(pages):
         end = at + 1
-        while end < len(pages) and pages[end][0][1] == pages[end - 1][0][1] + 1:
+        while end < len(pages) and pages[end][0] == pages[end - 1][0] + 1:
             end += 1
-        file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0][1] * PAGE_SIZE)
+        file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0] * PAGE_SIZE)
         at = end

@@ -10,8 +10,8 @@
 4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
    of a cut is durable before the next, from the end backwards: after a crash in between the next start goes on.
 
-Until there is a redo log this is all the protection there is: a power cut in the middle of a page write can damage
-the last page, with groups in it that were durable. After a mere crash of the process nothing durable is lost.
+With a redo log all this is not left to what can be seen: `replay` has made the files end where the redo does, and
+recovery only reads what is there. A record that does not end then, or an end somewhere else, is corruption.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import NamedTuple
 from protocol.errors import ProtocolError
 from protocol.gtid import BinlogState, Gtid
 from protocol.stored_group import group_gtid, is_start_marker
+from storage.binlog.broken import keep_aside, put_aside
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
-from storage.binlog.page_store import UNSYNCED_PAGES_MAX, PageStore
+from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.search import read_state, read_state_record
 from storage.disk import Disk, File
@@ -46,6 +47,8 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound, seal
 from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
+
+UNSYNCED_PAGES_MAX = 64
 
 _ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
@@ -80,12 +83,20 @@ class _Walk:
     cut: Position | None = None
 
 
-def recover(disk: Disk, pages: PageStore, prepared: PreparedTransactions) -> Recovered | None:
-    """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`."""
-    current = _current_file(disk, pages)
+def recover(
+    disk: Disk, pages: PageStore, prepared: PreparedTransactions, end: Position | None = None
+) -> Recovered | None:
+    """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`.
+
+    Args:
+        end: where the redo log ended, in the page that was being filled; None without a redo log.
+    """
+    current = _current_file(disk, pages) if end is None else end.file_no
     if current is None:
         return None
     walk = _walk_to_end(disk, pages, current)
+    if end is not None:
+        _require_end(walk, end)
     while walk.cut is not None:
         left = _cut(disk, pages, walk.cut, current)
         if left is None:
@@ -110,6 +121,18 @@ def recover(disk: Disk, pages: PageStore, prepared: PreparedTransactions) -> Rec
         walk.since_page_one,
         walk.last_marker,
     )
+
+
+def _require_end(walk: _Walk, end: Position) -> None:
+    if walk.cut is not None:
+        raise CorruptBinlog(*walk.cut, f"a record that does not end{_ADVICE}")
+    full = end.in_page > LAST_CHUNK_START
+    wanted = Position(end.file_no, (end.page_no + 1) * PAGE_SIZE) if full else end
+    if walk.end != wanted:
+        raise CorruptBinlog(
+            *walk.end,
+            f"the data ends here, but by the redo log at {file_name(end.file_no)}:{end.offset}{_ADVICE}",
+        )
 
 
 def _replay_xa(pages: PageStore, walk: _Walk, prepared: PreparedTransactions) -> None:
@@ -148,7 +171,8 @@ def _current_file(disk: Disk, pages: PageStore) -> int | None:
                 number - 1, 0, f"the file is missing, but later ones are there{_ADVICE}"
             )
     for number in aside:
-        _put_aside(disk, pages, number)
+        pages.forget(number)
+        put_aside(disk, number)
     if not numbers:
         return None
     if survey.torn:
@@ -323,7 +347,8 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | Non
     # Page 1 begins with the state of the file. Without it there is no file, and the data ends in the one before.
     last = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
     for file_no in range(current, last, -1):
-        _put_aside(disk, pages, file_no)
+        pages.forget(file_no)
+        put_aside(disk, file_no)
     if last < cut.file_no:
         return last if last in pages.files.numbers() else None
     pages.forget(cut.file_no)
@@ -332,14 +357,7 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | Non
         size = file.size()
         page_start = cut.page_no * PAGE_SIZE
         tail = file.pread(size - page_start, page_start).rstrip(b"\0")
-        kept = _broken_name(disk, cut.file_no)
-        copy = disk.open(kept, create=True)
-        try:
-            copy.pwrite(tail, 0)
-            copy.fdatasync()
-        finally:
-            copy.close()
-        disk.fsync_dir()
+        keep_aside(disk, cut.file_no, cut.page_no, cut.in_page, tail)
         # First shorter, from the page behind: a file is read to its physical end, and this page is needed until then.
         file.truncate(page_start + PAGE_SIZE if cut.in_page else page_start)
         file.fdatasync()
@@ -351,38 +369,7 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | Non
         file.fdatasync()
     finally:
         file.close()
-    log.warning(
-        "cut a torn tail: %d bytes from offset %d of %s, never complete; kept in %s",
-        len(tail) - cut.in_page,
-        cut.offset,
-        file_name(cut.file_no),
-        kept,
-    )
     return cut.file_no
-
-
-def _put_aside(disk: Disk, pages: PageStore, file_no: int) -> None:
-    """Durable at once: a file that came back by a power cut would stand behind one that was cut shorter since."""
-    pages.forget(file_no)
-    kept = _broken_name(disk, file_no)
-    disk.rename(file_name(file_no), kept)
-    disk.fsync_dir()
-    log.warning(
-        "kept aside: %s, which holds only what was never complete; now %s",
-        file_name(file_no),
-        kept,
-    )
-
-
-def _broken_name(disk: Disk, file_no: int) -> str:
-    """A free name: an earlier repair's copy is never overwritten."""
-    names = set(disk.names())
-    name = base = f"{file_name(file_no)}.broken"
-    count = 1
-    while name in names:
-        count += 1
-        name = f"{base}.{count}"
-    return name
 
 
 def _restore_size(disk: Disk, pages: PageStore, header: FileHeader) -> int:

@@ -1,20 +1,19 @@
-"""The .ibb store: `BinlogEngine` over a directory of .ibb files.
+"""The .ibb store: `BinlogEngine` over a directory of .ibb files and a redo log.
 
 How a group gets in, and what a crash between the steps leaves:
 
-1. `append`, under the append lock: the group becomes chunks on pages in memory, the state learns its GTID. A crash
-   forgets it.
-2. `sync`, under the sync lock: all pages since the last sync, the partial last one included, are written and synced. A
-   crash in between leaves some of them; `recovery` cuts what is not whole.
-3. The durable mark moves to what step 2 has written. A crash keeps the group from here on.
-4. Listeners wake; only now can a reader see the group.
+1. `append`, under the append lock: the group becomes chunks on pages in memory, and a mini-transaction of the redo log
+   in memory; the state learns its GTID. A crash forgets it.
+2. `sync`: the redo log is written and synced (`Durability`). A crash before its end leaves whole mini-transactions, or
+   none; from its end on it keeps the group.
+3. The durable mark moves to what step 2 has made durable. Listeners wake; only now can a reader see the group.
+4. The `Flusher` brings full pages to the files, and all of them at checkpoints. Recovery does it again from the redo.
 
-Locks, in this order: sync lock, append lock. Readers take neither.
+Locks, in this order: the keeper's or the flusher's `working`, the redo log's, the append lock. Readers take none.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -24,26 +23,24 @@ from protocol.event_group import split_events
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
 from storage.binlog.batch_reader import read_batch
+from storage.binlog.durability import Durability
+from storage.binlog.durable_mark import DurableMark
 from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
+from storage.binlog.flusher import Flusher
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.open_group import GroupContext, OpenGroup
+from storage.binlog.opening import open_log
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageKey, PageStore
+from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.purge import PurgePlan
-from storage.binlog.recovery import recover
 from storage.binlog.references import Hold, Reason, References
+from storage.binlog.room import Room
 from storage.binlog.search import FileShape
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
-from storage.errors import (
-    DiskError,
-    DomainInUse,
-    PositionPurged,
-    StorageError,
-    StoreFailed,
-)
+from storage.errors import DiskError, DiskFull, DomainInUse, PositionPurged, StoreFailed
 from storage.ibb import commit, xa
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
@@ -51,6 +48,8 @@ from storage.ibb.xa import XaComplete, XaPrepare, Xid
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
+
+_RECORD_OVERHEAD = 64  # what a record has besides its payload
 
 BREAKS_KEY = "binlog/state_breaks"  # files before which the state did not only grow
 
@@ -80,51 +79,78 @@ class IbbEngine:
         self._options = options or StoreOptions()
         self._disk = disk
         self._facts = facts
+        self._commits = 0
         self._append_lock = threading.Lock()
-        self._sync_lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
-        self._failure: StorageError | None = None
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._pages = PageStore(disk, cache_pages, wait=wait_for_room)
-        self._writer = LogWriter(self._pages, self._options, self.references)
         self._prepared = PreparedTransactions(self.references)
         self._last_marker: bytes | None = None
         self._shapes: dict[int, FileShape] = {}
-        found = recover(disk, self._pages, self._prepared)
-        if found is None:
-            self._writer.start_new(0)
-            if facts is not None:
-                facts.set(BREAKS_KEY, [])
-            log.info("Starting a new binlog from file number 0.")
-        else:
-            self._pages.files.note_purged()
-            self._writer.resume(found)
-            self._last_marker = found.last_marker
-            end = self._writer.end
-            log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
-        self._groups = GroupContext(
-            self._writer,
-            self._append_lock,
-            self.references,
-            self._options.piece_bytes,
-            self._require_sound,
-            self._committed,
-            self._prepare,
+        self._redo, found = open_log(
+            disk, self._pages, self._prepared, facts, self._options, self._append_lock
         )
-        self._durable_end = Position(0, PAGE_SIZE) if found is None else self._writer.end
+        self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
+        mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
+        self._durability = Durability(self._append_lock, self._redo, mark)
+        self._room = Room(
+            self._append_lock,
+            self._redo,
+            self._pages,
+            self._writer,
+            failed=lambda: self._durability.failed,
+            relieve=lambda: self._flusher.relieve(),
+        )
         self.keeper = FileKeeper(
             self._pages.files,
             self._pages,
             self.references,
             self._options,
             written_end=lambda: self.written_end,
-            durable_end=lambda: self._durable_end,
+            first_open=lambda: self._room.clean_file,
             clock=clock,
         )
-        self._write_and_sync()  # a new store has a durable first header before anything else happens
+        self._flusher = Flusher(
+            self._durability,
+            self._pages,
+            self._writer,
+            self._room,
+            self.keeper.caretaker.poke,
+        )
+        self._groups = GroupContext(
+            self._writer,
+            self._append_lock,
+            self.references,
+            self._options.piece_bytes,
+            self._admit,
+            self._ended,
+            self._prepare,
+        )
+        if found is None:
+            self._begin_new()
+            log.info("Starting a new binlog from file number 0.")
+        else:
+            self._pages.files.note_purged()
+            self._writer.resume(found)
+            self._last_marker = found.last_marker
+            end = mark.end = self._writer.end
+            self._flusher.began(self._writer.stand)
+            log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
         if background:
             self.keeper.caretaker.start()
+            self._flusher.worker.start()
+
+    def _begin_new(self) -> None:
+        """The first file. A checkpoint in it, so that there always is a durable header."""
+        with self._append_lock:
+            self._writer.breaks.clear()
+            if self._facts is not None:
+                self._facts.set(BREAKS_KEY, [])
+            self._writer.start_new(0)
+            self._durability.mark.restart(self._redo.lsn, Position(0, PAGE_SIZE))
+            self._ended()
+        self._room.clean_file = 0
+        self._flusher.checkpoint()
 
     # --- writing ---
 
@@ -137,10 +163,12 @@ class IbbEngine:
         """See `BinlogEngine`."""
         if len(payload) <= self._groups.piece_bytes:
             with self._append_lock:
-                self._require_sound()
+                self._admit(len(payload))
                 self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
-                self._last_marker = payload if gtid is None else None
-                return self._writer.end
+                end = self._ended(commits=1)
+                if gtid is None:
+                    self._last_marker = payload
+                return end
         assert gtid is not None
         # Only the GTID event goes into the commit record: readers take the list behind the payload.
         gtid_event = next(split_events(payload))
@@ -154,59 +182,65 @@ class IbbEngine:
 
     def sync(self) -> None:
         """See `BinlogEngine`."""
-        wanted = self.written_end
-        with self._sync_lock:
-            if self._durable_end >= wanted and self._failure is None:
-                return  # whoever held the lock before us has done our work too
-            self._write_and_sync()
-        self._wake()
+        self._durability.sync_log()
+        if self._pages.fifo:
+            self._flusher.worker.poke()
 
-    def _wake(self) -> None:
-        for wake in list(self._listeners):
-            wake()
+    def write_log(self) -> None:
+        """See `BinlogEngine`."""
+        self._durability.write_log()
 
-    def _write_and_sync(self) -> None:
-        with self._append_lock:
-            taken = self._take()
-        self._write(*taken)
+    def _admit(self, size: int) -> None:
+        """Under the append lock, before a record of that many bytes is written."""
+        self._room.admit(size + _RECORD_OVERHEAD)
+        self._durability.require_sound()
 
-    def _take(self) -> tuple[Position, list[tuple[PageKey, bytes]], set[int]]:
-        """Under the append lock: the end of what is to be written, its pages, and the breaks it makes."""
-        self._require_sound()
+    def _ended(self, *, commits: int = 0) -> Position:
+        """Under the append lock: what was written is one mini-transaction. Returns the end of it."""
+        writer = self._writer
+        if writer.breaks:
+            self._note_breaks()
+        if commits:
+            self._commits += commits
+            self._last_marker = None
+        end = writer.end
+        self._durability.mark.note(writer.end_mtr(), end)
+        return end
+
+    def _note_breaks(self) -> None:
+        """Before the redo is: a search that does not know of a break would go wrong."""
         breaks, self._writer.breaks = self._writer.breaks, set()
-        return self._writer.end, self._pages.take(), breaks
-
-    def _write(self, end: Position, pages: list[tuple[PageKey, bytes]], breaks: set[int]) -> None:
-        """Under the sync lock."""
-        try:
-            self._note_breaks(breaks)
-            self._pages.write_out(pages)
-        except DiskError as error:
-            # What reached the disk is unknown, and the kernel may have forgotten the error by the next fsync.
-            self._failure = error
-            log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
-            raise
-        entered, self._durable_end = end.file_no != self._durable_end.file_no, end
-        if entered:
-            self.keeper.caretaker.poke()
-
-    def _note_breaks(self, breaks: set[int]) -> None:
-        """Before the files are: a search that does not know of a break would go wrong."""
-        if self._facts is None or not breaks:
+        if self._facts is None:
             return
         known = self._facts.get(BREAKS_KEY)
         if known is not None and not breaks <= set(known):
             first = self._pages.files.numbers()[0]
             self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
 
-    def _require_sound(self) -> None:
-        if self._failure is not None:
-            raise StoreFailed(
-                f"the binlog accepts nothing more after an earlier failure: {self._failure}"
-            )
+    # --- room and background work ---
 
-    def _committed(self) -> None:
-        self._last_marker = None
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.has_room
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.wait(timeout)
+
+    def checkpoint(self) -> None:
+        """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
+        try:
+            self._flusher.checkpoint()
+        except DiskError as error:
+            self._durability.fail(error)
+            raise
+
+    def step(self) -> bool:
+        """One round of what is done in the background. Returns whether there was anything to do for the flusher."""
+        did = self._flusher.step()
+        self.keeper.caretaker.step()
+        return did
 
     # --- XA ---
 
@@ -219,23 +253,22 @@ class IbbEngine:
         """See `BinlogEngine`."""
         with self._append_lock:
             prepare = self._complete(xid, rolled_back=False)
-            # Next to each other: recovery takes back a completion whose commit did not get to the disk.
+            # One mini-transaction: both or neither.
             lists = [] if prepare.oob is None else [prepare.oob]
             self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
             self._prepared.discard(xid)
-            self._last_marker = None
-            return self._writer.end
+            return self._ended(commits=1)
 
     def rollback_prepared(self, xid: Xid) -> Position:
         """See `BinlogEngine`."""
         with self._append_lock:
             self._complete(xid, rolled_back=True)
             self._prepared.discard(xid)
-            return self._writer.end
+            return self._ended()
 
     def _complete(self, xid: Xid, *, rolled_back: bool) -> XaPrepare:
         """Under the append lock."""
-        self._require_sound()
+        self._admit(2 * PAGE_SIZE)
         prepare = self._prepared.get(xid)
         complete = xa.encode_complete(XaComplete(xid, rolled_back))
         self._writer.write(RecordType.XA_COMPLETE, complete)
@@ -245,18 +278,19 @@ class IbbEngine:
         """Under the append lock."""
         self._prepared.require_free(prepare.xid)
         # Before the record: a state record in the middle of it already tells of this transaction.
-        self._prepared.add(prepare, self._writer.end.file_no)
+        self._prepared.add(prepare, self._writer.file_no)
         self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
-        return self._writer.end
+        return self._ended()
 
     # --- files ---
 
     def flush(self, delete_domains: Iterable[int] = ()) -> None:
         """See `BinlogEngine`."""
         domains = set(delete_domains)
-        with self._sync_lock:
+        with self._flusher.working:
+            self.checkpoint()  # in the current file, so that the next may be entered
             with self._append_lock:
-                self._require_sound()
+                self._admit(2 * PAGE_SIZE)
                 for domain in sorted(domains):
                     self._require_unused(domain)
                 entries = self._writer.state.entries()
@@ -264,8 +298,8 @@ class IbbEngine:
                 if len(kept) < len(entries):
                     self._writer.forget_state(BinlogState(kept))
                 self._writer.flush()
-            self._write_and_sync()
-        self._wake()
+                self._ended()
+            self.checkpoint()
 
     def _require_unused(self, domain: int) -> None:
         """Nothing of the domain may be in an existing file: its state is the same as where the first one begins."""
@@ -278,26 +312,33 @@ class IbbEngine:
 
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""
-        with self._sync_lock, self.keeper.working:
+        with self._flusher.working, self.keeper.working:
             with self._append_lock:
-                self._require_sound()
+                self._durability.require_sound()
                 self.references.refuse_reset()
-                # A transaction that is complete in memory only would be prepared again after a crash, its data gone.
-                self._write(*self._take())
-                for file_no in self._pages.files.numbers():
-                    self._pages.files.remove(file_no)
-                self._pages.restart()
-                self._shapes.clear()
-                self._writer.forget_state(BinlogState(state.entries() if state is not None else []))
-                self._last_marker = None
-                self._writer.start_new(0)
-                self._durable_end = Position(0, PAGE_SIZE)
-                if self._facts is not None:
-                    self._writer.breaks = set()
-                    self._facts.set(BREAKS_KEY, [])
-            self._write_and_sync()
-        self.keeper.caretaker.poke()
-        self._wake()
+                self._room.paused = True  # nobody appends until the new file is there
+            try:
+                self._start_anew(BinlogState(state.entries() if state is not None else []))
+            except DiskError as error:
+                self._durability.fail(error)
+                raise
+            finally:
+                self._room.paused = False
+                self._room.freed()
+        self._durability.wake()
+
+    def _start_anew(self, state: BinlogState) -> None:
+        """After a crash at any step the store is as it was, or as a new one."""
+        self._durability.sync_log()
+        self._redo.write_checkpoint(self._redo.lsn, None)  # from now on the files are remnants
+        for file_no in self._pages.files.numbers():
+            self._pages.files.remove(file_no)
+        self._pages.restart()
+        self._flusher.restart()
+        self._shapes.clear()
+        self._writer.forget_state(state)
+        self._last_marker = None
+        self._begin_new()
 
     def purge_to(self, name: str) -> PurgePlan:
         """See `BinlogEngine`."""
@@ -314,26 +355,33 @@ class IbbEngine:
 
     # --- what there is ---
 
-    def write_log(self) -> None:
-        """See `BinlogEngine`."""
-
-    @property
-    def has_room(self) -> bool:
-        """See `BinlogEngine`."""
-        return True
-
-    def wait_for_room(self, timeout: float | None = None) -> bool:
-        """See `BinlogEngine`."""
-        return True
-
     def counters(self) -> Mapping[str, int]:
         """See `BinlogEngine`."""
-        return {}
+        redo, pages = self._redo, self._pages
+        return {
+            "Binlog_commits": self._commits,
+            "Binlog_group_commits": redo.groups,
+            "Innodb_checkpoint_age": redo.lsn - redo.checkpoint_lsn,
+            "Innodb_checkpoint_max_age": redo.capacity,
+            "Innodb_data_fsyncs": redo.fsyncs + pages.fsyncs,
+            "Innodb_data_written": redo.bytes_written + pages.pages_written * PAGE_SIZE,
+            "Innodb_log_waits": self._room.redo_waits,
+            "Innodb_lsn_current": redo.lsn,
+            "Innodb_lsn_flushed": redo.durable_lsn,
+            "Innodb_lsn_last_checkpoint": redo.checkpoint_lsn,
+            "Innodb_os_log_fsyncs": redo.fsyncs,
+            "Innodb_os_log_written": redo.bytes_written,
+            "Binlog_checkpoints": self._flusher.checkpoints,
+            "Binlog_pages_in_memory": len(pages.fifo),
+            "Binlog_pages_read": pages.pages_read,
+            "Binlog_pages_written": pages.pages_written,
+            "Binlog_page_waits": self._room.page_waits,
+        }
 
     @property
     def durable_end(self) -> Position:
         """See `BinlogEngine`."""
-        return self._durable_end
+        return self._durability.mark.end
 
     @property
     def written_end(self) -> Position:
@@ -353,8 +401,7 @@ class IbbEngine:
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See `BinlogEngine`."""
-        self._listeners.append(wake)
-        return lambda: self._listeners.remove(wake)
+        return self._durability.subscribe(wake)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
@@ -376,7 +423,7 @@ class IbbEngine:
             pages = self._pages.probing()
             try:
                 found = search.find_start(
-                    pages, files, self._shape, position, self._durable_end, breaks
+                    pages, files, self._shape, position, self.durable_end, breaks
                 )
                 return StartPoint(*found)
             except PositionPurged:
@@ -385,7 +432,7 @@ class IbbEngine:
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
-        return read_batch(self._pages, start, self._durable_end)
+        return read_batch(self._pages, start, self.durable_end)
 
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""
@@ -409,13 +456,23 @@ class IbbEngine:
         """See `BinlogEngine`."""
         self._pages.files.stop_waiting()
         self.keeper.caretaker.stop()
+        self._flusher.worker.stop()
         try:
-            if self._failure is None:
-                with contextlib.suppress(StoreFailed):  # another thread's sync failed meanwhile
-                    self.sync()
+            if not self._durability.failed:
+                self._end()
         finally:
             self._pages.close()
+            self._redo.close()
             self._disk.close()
+
+    def _end(self) -> None:
+        try:
+            self.sync()
+            self._flusher.checkpoint()
+        except StoreFailed:
+            pass  # another thread's sync failed meanwhile
+        except DiskFull as error:
+            log.warning("%s: the last pages are in the redo log only, until the next start", error)
 
 
 def _of_domain(state: BinlogState, domain: int) -> list[Gtid]:

@@ -37,8 +37,19 @@ _FIELDS = struct.Struct("<IIIIQQQQQQ")
 _HEADER_CRC_AT = 508
 _HEADER_BYTES = 512
 
-assert _FIELDS.size == 64
+FIELDS_BYTES = _FIELDS.size  # what the redo log holds of it; the rest follows from these
+
+assert FIELDS_BYTES == 64
 assert _HEADER_CRC_AT + 4 == _HEADER_BYTES
+
+
+def header_page(fields: bytes) -> bytes:
+    """The whole page from the 64 bytes of its fields, both CRCs set."""
+    page = bytearray(PAGE_SIZE)
+    page[: len(fields)] = fields
+    crc = google_crc32c.value(bytes(page[:_HEADER_CRC_AT]))
+    page[_HEADER_CRC_AT:_HEADER_BYTES] = crc.to_bytes(4, "little")
+    return seal(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +65,20 @@ class FileHeader:
 
     def build(self) -> bytes:
         """The whole page, both CRCs set."""
-        page = bytearray(PAGE_SIZE)
-        _FIELDS.pack_into(
-            page,
-            0,
-            MAGIC,
-            PAGE_SIZE_LOG2,
-            VERSION_MAJOR,
-            VERSION_MINOR,
-            self.file_no,
-            self.pages,
-            self.start_lsn,
-            self.state_interval_pages,
-            self.oob_ref,
-            NO_XA if self.xa_ref is None else self.xa_ref,
+        return header_page(
+            _FIELDS.pack(
+                MAGIC,
+                PAGE_SIZE_LOG2,
+                VERSION_MAJOR,
+                VERSION_MINOR,
+                self.file_no,
+                self.pages,
+                self.start_lsn,
+                self.state_interval_pages,
+                self.oob_ref,
+                NO_XA if self.xa_ref is None else self.xa_ref,
+            )
         )
-        crc = google_crc32c.value(bytes(page[:_HEADER_CRC_AT]))
-        page[_HEADER_CRC_AT:_HEADER_BYTES] = crc.to_bytes(4, "little")
-        return seal(page)
 
     @classmethod
     def parse(cls, page: bytes, file_no: int) -> FileHeader | None:

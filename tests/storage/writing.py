@@ -16,6 +16,16 @@ PAGES = 4
 SMALL = StoreOptions(max_binlog_size=PAGES * PAGE_SIZE, innodb_binlog_state_interval=2 * PAGE_SIZE)
 
 
+class NoRedo:
+    """A redo log that keeps nothing; `lsn` is what headers get as their start LSN."""
+
+    def __init__(self) -> None:
+        self.lsn = 0
+
+    def append(self, body: bytes) -> int:
+        return self.lsn
+
+
 class Writing:
     """A `LogWriter` on its own disk, and the files it made."""
 
@@ -23,10 +33,21 @@ class Writing:
         self.disk = MemoryDisk()
         self.pages = PageStore(self.disk, 64)
         self.references = References()
-        self.writer = LogWriter(self.pages, options, self.references)
+        self.redo = NoRedo()
+        self.writer = LogWriter(self.pages, options, self.redo, self.references)
 
     def flush(self) -> None:
-        self.pages.write_out(self.pages.take())
+        """Everything to the files, the partial page too."""
+        self.writer.end_mtr()
+        files = set()
+        while batch := self.pages.ready(self.redo.lsn + 1, 1000):
+            self.pages.write(batch)
+            self.pages.written(batch)
+            files.add(batch[0].key[0])
+        tail = self.writer.tail_taken()
+        self.pages.write([tail])
+        for file_no in sorted({*files, tail.key[0]}):
+            self.pages.sync_file(file_no)
 
     def page(self, file_no: int, page_no: int) -> bytes:
         self.flush()

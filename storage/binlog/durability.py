@@ -1,0 +1,81 @@
+"""Sync, move the mark, wake: in this order, and nowhere else.
+
+An append is a mini-transaction of the redo log, in memory. `sync_log` makes all of them durable by one write and one
+sync, then moves the mark up to which readers may read, then wakes whoever listens.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from storage.binlog.durable_mark import DurableMark
+from storage.errors import DiskError, StorageError, StoreFailed
+from storage.redo.log import RedoLog
+
+log = logging.getLogger(__name__)
+
+
+class Durability:
+    """Of one store; from any thread.
+
+    Args:
+        lock: the store's append lock.
+    """
+
+    def __init__(self, lock: threading.Lock, redo: RedoLog, mark: DurableMark) -> None:
+        self.lock = lock
+        self.redo = redo
+        self.mark = mark
+        self._failure: StorageError | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self.commits_synced = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the disk failed: nothing is accepted any more."""
+        return self._failure is not None
+
+    def require_sound(self) -> None:
+        """Raises `StoreFailed` after a failure."""
+        if self._failure is not None:
+            raise StoreFailed(
+                f"the binlog accepts nothing more after an earlier failure: {self._failure}"
+            )
+
+    def fail(self, error: StorageError) -> None:
+        """What reached the disk is unknown, and the kernel may have forgotten the error by the next sync."""
+        if self._failure is None:
+            self._failure = error
+            log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
+
+    def sync_log(self) -> None:
+        """Everything appended so far is durable, and readers may see it. Raises `DiskError`, `StoreFailed`."""
+        self.require_sound()
+        try:
+            durable = self.redo.flush()
+        except DiskError as error:
+            self.fail(error)
+            raise
+        if self.mark.advance(durable):
+            self.wake()
+
+    def write_log(self) -> None:
+        """Everything appended so far is with the operating system. Raises `DiskError`, `StoreFailed`."""
+        self.require_sound()
+        try:
+            self.redo.write()
+        except DiskError as error:
+            self.fail(error)
+            raise
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See `BinlogEngine`."""
+        self._listeners.append(wake)
+        return lambda: self._listeners.remove(wake)
+
+    def wake(self) -> None:
+        """The mark has moved."""
+        for wake in list(self._listeners):
+            wake()

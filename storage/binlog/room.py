@@ -1,0 +1,111 @@
+"""Back-pressure: who appends waits when the disk does not keep up.
+
+Four things are bounded: the ring of the redo log, what of it is still in memory, the pages that are not in their file
+yet, and the files that recovery would have to look at (the next one is entered only when a checkpoint lies in the
+current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from storage.binlog.log_writer import LogWriter
+from storage.binlog.page_store import PageStore
+from storage.redo.log import RedoLog
+
+FIFO_PAGES_MAX = 2048  # 32 MiB
+FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 4
+_LOOK_AGAIN_S = 0.05
+
+
+class Room:
+    """Of one store.
+
+    Args:
+        lock: the store's append lock.
+        failed: whether the store accepts nothing more; then nobody waits.
+        relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        redo: RedoLog,
+        pages: PageStore,
+        writer: LogWriter,
+        *,
+        failed: Callable[[], bool],
+        relieve: Callable[[], bool],
+    ) -> None:
+        self._lock = lock
+        self._redo = redo
+        self._pages = pages
+        self._writer = writer
+        self._failed = failed
+        self._relieve = relieve
+        self._freed = threading.Condition(threading.Lock())
+        self._frees = 0
+        self.clean_file = 0  # the file of the last checkpoint
+        self.paused = False  # RESET MASTER is at work
+        self.redo_waits = 0
+        self.page_waits = 0
+
+    def admit(self, size: int) -> None:
+        """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written."""
+        while not self._admits(size) and not self._failed():
+            self._note_wait()
+            self._lock.release()
+            try:
+                self._wait_once()
+            finally:
+                self._lock.acquire()
+
+    def _admits(self, size: int) -> bool:
+        redo, writer = self._redo, self._writer
+        return (
+            len(self._pages.fifo) < FIFO_PAGES_MAX
+            and not redo.is_full
+            and redo.room() >= writer.redo_bytes(size)
+            and (self.clean_file == writer.file_no or not writer.may_leave_file(size))
+            and not self.paused
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        redo = self._redo
+        return self._failed() or (
+            len(self._pages.fifo) < FIFO_PAGES_SOFT
+            and redo.room() > redo.capacity // 8
+            and not redo.is_full
+            and not self.paused
+        )
+
+    def wait(self, timeout: float | None) -> bool:
+        """See `BinlogEngine.wait_for_room`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.has_room and (deadline is None or time.monotonic() < deadline):
+            self._wait_once()
+        return self.has_room
+
+    def freed(self) -> None:
+        """There may be more room now."""
+        with self._freed:
+            self._frees += 1
+            self._freed.notify_all()
+
+    def _wait_once(self) -> None:
+        seen = self._frees
+        if self._relieve():
+            return
+        with self._freed:
+            # Not for ever: that a thread has failed is not told here.
+            self._freed.wait_for(lambda: self._frees != seen, _LOOK_AGAIN_S)
+
+    def _note_wait(self) -> None:
+        if len(self._pages.fifo) >= FIFO_PAGES_MAX:
+            self.page_waits += 1
+        else:
+            self.redo_waits += 1

@@ -1,0 +1,327 @@
+"""The write-ahead log: one file, a ring of fixed size, of mini-transactions with an LSN each.
+
+Who writes into it makes a mini-transaction of what belongs together (`append`, in memory), and whoever must know it
+safe asks for a `flush`: one write and one sync serve all that was appended before. Recovery finds every
+mini-transaction that is whole, from the last checkpoint on, and nothing behind the first that is not.
+
+    lsn >= written_lsn >= durable_lsn >= checkpoint_lsn
+    in memory  |  operating system  |  on disk   |  not needed any more
+
+Thread contract: `append` under the lock that was given; `write`, `flush`, `checkpoint` from any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+
+import google_crc32c
+
+from storage.disk import Disk, File
+from storage.errors import CorruptRedo, DiskError
+from storage.ibb.chunk import Position
+from storage.redo.format import (
+    BLOCK,
+    CHECKPOINT_AT,
+    CRC,
+    FLUSHED,
+    KIND_FLUSHED,
+    MTR_HEAD,
+    MTR_MAGIC,
+    MTR_OVERHEAD,
+    RING_AT,
+    Checkpoint,
+    Flushed,
+    LogHeader,
+    MiniTransaction,
+    RedoFormatError,
+    build_mtr,
+)
+
+log = logging.getLogger(__name__)
+
+REDO_NAME = "binlog-server.redo"
+_NEW_NAME = "binlog-server.redo.new"
+FIRST_LSN = BLOCK  # 0 stays free for "none"
+_READ_BYTES = 1 << 20
+_FILL_BYTES = 1 << 20
+_SEARCH_BYTES = 4 << 20  # longer than several of the largest mini-transactions
+
+_ADVICE = (
+    ". The store was not opened and nothing was changed: restore the store with its redo log from a copy; or start "
+    "once with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
+)
+
+
+def make(disk: Disk, *, uuid: bytes, size: int, epoch: int, lsn: int, end: Position | None) -> None:
+    """Make the log file, `size` bytes, or make it anew; from then on recovery begins at `lsn`. Atomic and durable."""
+    with contextlib.suppress(DiskError):
+        disk.unlink(_NEW_NAME)
+    header = LogHeader(uuid, size - RING_AT)
+    file = disk.open(_NEW_NAME, create=True)
+    try:
+        # Really written: a first write into space that is only promised would change the file system at each sync.
+        for at in range(0, size, _FILL_BYTES):
+            file.pwrite(bytes(min(_FILL_BYTES, size - at)), at)
+        file.pwrite(header.build(), 0)
+        first = Checkpoint(1, epoch, lsn, end)
+        file.pwrite(first.build(), first.at)
+        file.fdatasync()
+    finally:
+        file.close()
+    disk.rename(_NEW_NAME, REDO_NAME)
+    disk.fsync_dir()
+
+
+class RedoLog:
+    """The log of one store, open. First `replay`, then `begin`, then it takes new mini-transactions.
+
+    Args:
+        lock: guards `append`; the owner's, who orders mini-transactions.
+        buffer_bytes: with more than that in memory `is_full` says so.
+    """
+
+    def __init__(self, disk: Disk, lock: threading.Lock, buffer_bytes: int) -> None:
+        """Open the file. Raises `CorruptRedo`, `DiskError`."""
+        self._lock = lock
+        self._buffer_bytes = buffer_bytes
+        self._file: File = disk.open(REDO_NAME)
+        try:
+            self.size = self._file.size()
+            header = self._parse_header()
+            self.uuid = header.uuid
+            self.capacity = header.capacity
+            self._torn_checkpoint = False
+            self.checkpoint = self._last_checkpoint()
+        except BaseException:
+            self._file.close()
+            raise
+        self.epoch = self.checkpoint.epoch
+        self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
+        self._buffer = bytearray()
+        self._noted_durable = 0
+        self._writing = threading.Lock()  # from taking the buffer until it is in the file
+        self._syncing = threading.Lock()
+        self._failure: DiskError | None = None
+        self.bytes_written = 0
+        self.fsyncs = 0
+        self.groups = 0  # flushes that found something to do
+
+    @property
+    def checkpoint_lsn(self) -> int:
+        """Where recovery would begin to read."""
+        return self.checkpoint.lsn
+
+    # --- opening ---
+
+    def _parse_header(self) -> LogHeader:
+        try:
+            header = LogHeader.parse(self._file.pread(BLOCK, 0))
+        except RedoFormatError as error:
+            raise CorruptRedo(f"{REDO_NAME} is damaged or not ours: {error}{_ADVICE}") from None
+        if header.capacity + RING_AT != self.size:
+            raise CorruptRedo(
+                f"{REDO_NAME} has {self.size} bytes, but was made with "
+                f"{header.capacity + RING_AT}{_ADVICE}"
+            )
+        return header
+
+    def _last_checkpoint(self) -> Checkpoint:
+        blocks = [self._file.pread(BLOCK, at) for at in CHECKPOINT_AT]
+        found = [c for c in map(Checkpoint.parse, blocks) if c is not None]
+        if not found:
+            raise CorruptRedo(f"both checkpoints of {REDO_NAME} are damaged{_ADVICE}")
+        self._torn_checkpoint = len(found) < sum(any(block) for block in blocks)
+        return max(found, key=lambda c: c.number)
+
+    def replay(self) -> Iterator[MiniTransaction]:
+        """What was logged since the checkpoint, in order. Afterwards `lsn` is the end of it.
+
+        Raises `CorruptRedo` if it ends in the middle of what was durable.
+        """
+        lsn = self.checkpoint.lsn
+        reader = _RingReader(self._file, self.capacity, lsn)
+        while (found := self._mtr_at(reader, lsn)) is not None:
+            lsn = found.end
+            if found.body[0] != KIND_FLUSHED:
+                yield found
+        self._require_end(lsn)
+        self.lsn = self.written_lsn = self.durable_lsn = lsn
+
+    def _mtr_at(
+        self, reader: _RingReader, lsn: int, *, any_epoch: bool = False
+    ) -> MiniTransaction | None:
+        """The one that begins there, if it is whole."""
+        magic, epoch, there, size = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))
+        if magic != MTR_MAGIC or there != lsn or (epoch != self.epoch and not any_epoch):
+            return None
+        if not MTR_OVERHEAD < size <= self.capacity - (lsn - self.checkpoint.lsn):
+            return None
+        data = reader.read(lsn, size)
+        body_end = size - CRC.size
+        if CRC.unpack_from(data, body_end)[0] != google_crc32c.value(data[:body_end]):
+            return None
+        return MiniTransaction(lsn, lsn + size, data[MTR_HEAD.size : body_end])
+
+    def _require_end(self, end: int) -> None:
+        """Behind a log that ends, whole mini-transactions may follow that were never durable. Others must not."""
+        for later in self._later(end):
+            claims = [r.lsn for r in _records(later) if isinstance(r, Flushed)]
+            if any(lsn > end for lsn in claims):
+                raise CorruptRedo(
+                    f"{REDO_NAME} is damaged at LSN {end} (offset {self._at(end)}): what was written there was "
+                    f"durable, and is not readable any more{_ADVICE}"
+                )
+        if (
+            self._torn_checkpoint
+            and end == self.checkpoint.lsn
+            and any(self._later(end, any_epoch=True))
+        ):
+            raise CorruptRedo(
+                f"the last checkpoint of {REDO_NAME} is damaged, and the log since the one before was used again"
+                f"{_ADVICE}"
+            )
+
+    def _later(self, end: int, *, any_epoch: bool = False) -> Iterator[MiniTransaction]:
+        """Whole mini-transactions of this epoch not far behind `end`, wherever they begin."""
+        limit = min(end + _SEARCH_BYTES, self.checkpoint.lsn + self.capacity)
+        reader = _RingReader(self._file, self.capacity, end)
+        wanted = MTR_MAGIC if any_epoch else MTR_MAGIC + self.epoch.to_bytes(4, "little")
+        window = reader.read(end, limit - end)
+        at = window.find(wanted)
+        while at >= 0:
+            lsn = end + at
+            found = self._mtr_at(reader, lsn, any_epoch=any_epoch)
+            if found is not None:
+                yield found
+            at = window.find(wanted, at + 1)
+
+    def begin(self, end: Position | None) -> None:
+        """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
+        self.epoch += 1
+        self.write_checkpoint(self.lsn, end)
+
+    # --- writing ---
+
+    def append(self, body: bytes) -> int:
+        """Add a mini-transaction of these records, in memory, under the lock. Returns the LSN behind it."""
+        data = build_mtr(self.epoch, self.lsn, body)
+        self._buffer += data
+        self.lsn += len(data)
+        return self.lsn
+
+    def room(self) -> int:
+        """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
+        return self.capacity - (self.lsn - self.checkpoint.lsn) - _NOTE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is in memory than should be: somebody has to `write`."""
+        return len(self._buffer) >= self._buffer_bytes
+
+    def write(self) -> int:
+        """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`."""
+        with self._writing, self._deadly():
+            with self._lock:
+                start = self.written_lsn
+                if self.lsn == start:
+                    return start
+                if self.durable_lsn > self._noted_durable and self.room() >= 0:
+                    self._noted_durable = self.durable_lsn
+                    self.append(FLUSHED.pack(KIND_FLUSHED, self._noted_durable))
+                data, self._buffer = self._buffer, bytearray()
+                end = self.lsn
+            self._write_ring(data, start)
+            self.written_lsn = end
+            self.bytes_written += len(data)
+        return end
+
+    def flush(self) -> int:
+        """Make everything appended so far durable. Returns the LSN up to which it is. Raises `DiskError`."""
+        with self._syncing:
+            end = self.write()
+            if end > self.durable_lsn:
+                with self._deadly():
+                    self._file.fdatasync()
+                    self.fsyncs += 1
+                    self.groups += 1
+                    self.durable_lsn = end
+            return self.durable_lsn
+
+    @contextlib.contextmanager
+    def _deadly(self) -> Iterator[None]:
+        """After an error nothing is known of the file any more, and it is never tried again.
+
+        The kernel reports a lost write once, and the next sync would succeed without it.
+        """
+        if self._failure is not None:
+            raise DiskError(f"the redo log failed before: {self._failure}")
+        try:
+            yield
+        except DiskError as error:
+            self._failure = error
+            raise
+
+    def write_checkpoint(self, lsn: int, end: Position | None) -> None:
+        """Recovery begins at `lsn` from now on; the binlog files hold everything before it, up to `end`. Durable."""
+        checkpoint = Checkpoint(self.checkpoint.number + 1, self.epoch, lsn, end)
+        with self._deadly():
+            self._file.pwrite(checkpoint.build(), checkpoint.at)
+            self._file.fdatasync()
+            self.fsyncs += 1
+        self.bytes_written += BLOCK
+        self.checkpoint = checkpoint  # only now may the ring before it be used again
+
+    def close(self) -> None:
+        """Nothing is flushed."""
+        self._file.close()
+
+    def _write_ring(self, data: bytearray, lsn: int) -> None:
+        at = lsn % self.capacity
+        first = min(len(data), self.capacity - at)
+        with memoryview(data) as view:
+            self._file.pwrite(view[:first], RING_AT + at)
+            if first < len(data):
+                self._file.pwrite(view[first:], RING_AT)
+
+    def _at(self, lsn: int) -> int:
+        return RING_AT + lsn % self.capacity
+
+
+_NOTE_BYTES = FLUSHED.size + MTR_OVERHEAD
+
+
+def _records(mtr: MiniTransaction) -> list[object]:
+    try:
+        return list(mtr.records())
+    except RedoFormatError:
+        return []
+
+
+class _RingReader:
+    """Reads the ring by LSN, in large steps."""
+
+    def __init__(self, file: File, capacity: int, lsn: int) -> None:
+        self._file = file
+        self._capacity = capacity
+        self._start = lsn
+        self._data = b""
+
+    def read(self, lsn: int, size: int) -> bytes:
+        """`size` bytes from `lsn` on; no more than the ring holds."""
+        at = lsn - self._start
+        if at < 0 or at + size > len(self._data):
+            self._start = lsn
+            self._data = self._pread(lsn, min(self._capacity, max(size, _READ_BYTES)))
+            at = 0
+        return self._data[at : at + size]
+
+    def _pread(self, lsn: int, size: int) -> bytes:
+        at = lsn % self._capacity
+        first = min(size, self._capacity - at)
+        data = self._file.pread(first, RING_AT + at)
+        if first < size:
+            data += self._file.pread(size - first, RING_AT)
+        return data
