@@ -9,13 +9,17 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
+from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.variables import CONSTANTS
-from binlog_server.config import Config
+from binlog_server.config import ABORT_SERVER, Config
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
 from binlog_server.frame_cache import FrameCache
+from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower
+from binlog_server.room import Room
 from binlog_server.session import ClientSession
+from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
@@ -24,6 +28,7 @@ from protocol.connection.server import ServerConnection
 from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.wire.results import Value
 from storage.engine import BinlogEngine
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +48,20 @@ class Server:
         self.connections = Connections()
         self.users = Users(self.state, config.users)
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
+        self.publisher = Publisher(
+            self.engine,
+            server_version=config.server_version,
+            server_id=config.server_id,
+            domain_id=config.gtid_domain_id,
+            binlog_cache_size=config.binlog_cache_size,
+            binlog_stmt_cache_size=config.binlog_stmt_cache_size,
+            read_only=config.starts_read_only,
+            follows=config.upstream is not None,
+            strict=config.gtid_strict_mode,
+        )
+        self._flush_log_at_trx_commit = config.innodb_flush_log_at_trx_commit
+        self._room = Room(self.engine)
+        self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
         self._started = time.monotonic()
         self._tail: Tail
@@ -59,8 +78,9 @@ class Server:
         self._tail = Tail(self.engine, loop)
         self.syncer = Syncer(
             self.engine,
-            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
+            flush_log_at_trx_commit=self._flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
+            failed=self._store_failed,
         )
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
@@ -77,7 +97,13 @@ class Server:
             )
         if config.upstream is not None:
             follower = Follower(
-                config, config.upstream, self.engine, self.syncer, self._upstream_is
+                config,
+                config.upstream,
+                self.engine,
+                self.syncer,
+                self._room,
+                self.publisher,
+                self._upstream_is,
             )
             self._follower = loop.create_task(follower.run())
         log.info(
@@ -95,6 +121,7 @@ class Server:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
         self._listener.close()
+        self.publisher.stop()
         await self.syncer.close()
         for connection in self.connections:
             session = connection.ending
@@ -103,6 +130,7 @@ class Server:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self.connections.none_left()
+        self._room.close()
         self._tail.close()
         self.directory.close()
         log.info("shutdown complete")
@@ -119,9 +147,36 @@ class Server:
             engine=self.engine,
             frames=self.frames,
             tail=self._tail,
+            syncer=self.syncer,
             format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
             server_id=self.config.server_id,
         )
+
+    def new_committer(
+        self, client: Client, machine: ServerConnection, sql: SqlSession
+    ) -> Committer:
+        """See `session.Host`."""
+        return Committer(
+            client,
+            machine,
+            sql,
+            self.publisher,
+            self.syncer,
+            self._room,
+            server_id=self.config.server_id,
+            domain_id=self.config.gtid_domain_id,
+        )
+
+    def _store_failed(self, error: StorageError) -> None:
+        if self.config.binlog_error_action == ABORT_SERVER:
+            log.error("the server ends, as binlog_error_action=ABORT_SERVER says: %s", error)
+            self.failed.set()
+        else:
+            log.error(
+                "nothing is committed or taken from an upstream any more, what is durable is still served: %s. "
+                "Repair the disk and restart",
+                error,
+            )
 
     def _upstream_is(self, version: str) -> None:
         """Replicas are told the version that wrote the events: it decides how some are read."""
@@ -145,13 +200,19 @@ class Server:
             "gtid_current_pos": position,
             "gtid_domain_id": str(config.gtid_domain_id),
             "gtid_slave_pos": position if config.upstream is not None else "",
-            "gtid_strict_mode": "OFF",
+            "gtid_strict_mode": _on(config.gtid_strict_mode),
             "hostname": config.report_host,
             "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
+            "innodb_flush_log_at_timeout": str(config.innodb_flush_log_at_timeout),
+            "innodb_flush_log_at_trx_commit": str(self._flush_log_at_trx_commit),
+            "innodb_log_buffer_size": str(config.innodb_log_buffer_size),
+            "innodb_log_file_size": str(config.innodb_log_file_size),
+            "max_allowed_packet": str(config.max_allowed_packet),
             "max_binlog_size": str(config.max_binlog_size),
             "max_connections": str(config.max_connections),
             "net_write_timeout": str(config.net_write_timeout),
             "port": str(self.port),
+            "read_only": _on(self.publisher.read_only),
             "server_id": str(config.server_id),
             "server_uid": str(self.state.get(SERVER_UUID_KEY)),
             "slave_net_timeout": str(config.slave_net_timeout),
@@ -162,6 +223,7 @@ class Server:
     def status_variables(self) -> Mapping[str, str]:
         """See `admin.answers.ServerView`."""
         return {
+            **{name: str(value) for name, value in self.engine.counters().items()},
             "Connections": str(self.connections.accepted),
             "Threads_connected": str(len(self.connections)),
             "Uptime": str(self._uptime_s),
@@ -188,6 +250,15 @@ class Server:
         """See `admin.answers.ServerView`."""
         self.connections.kill(connection_id)
 
+    def set_global(self, name: str, value: str) -> None:
+        """See `admin.answers.ServerView`."""
+        if name == "read_only":
+            self.publisher.read_only = value == "ON"
+        else:
+            assert name == "innodb_flush_log_at_trx_commit"
+            self._flush_log_at_trx_commit = self.syncer.flush_log_at_trx_commit = int(value)
+        log.info("%s is now %s", name, value)
+
     def statistics(self) -> str:
         """The answer to COM_STATISTICS."""
         return f"Uptime: {self._uptime_s}  Threads: {len(self.connections)}"
@@ -195,3 +266,7 @@ class Server:
     @property
     def _uptime_s(self) -> int:
         return int(time.monotonic() - self._started)
+
+
+def _on(value: bool) -> str:
+    return "ON" if value else "OFF"

@@ -7,6 +7,7 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 
     [users]
     repl = "a password, or its hash: *0123..."
+    test = {password = "the same", grants = ["BINLOG REPLAY"]}
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from binlog_server.users import Account, privileges
 from protocol.events.format_description import SERVER_VERSION_SIZE
-from protocol.limits import GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
+from protocol.limits import COMMAND_PACKET_BYTES_MAX, GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
 from storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
-    LOG_FILE_SIZE_DEFAULT,
     PAGE_CACHE_BYTES_DEFAULT,
     STATE_INTERVAL_DEFAULT,
     StoreOptions,
@@ -34,8 +35,10 @@ SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 LOG_FILE_SIZE_MIN = 4 << 20
+LOG_FILE_SIZE_DEFAULT = 96 << 20
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
-ERROR_ACTIONS = ("READ_ONLY", "ABORT_SERVER")
+ABORT_SERVER = "ABORT_SERVER"
+ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 _U32_MAX = 2**32 - 1
 _DAY_S = 86400
 
@@ -82,6 +85,8 @@ class Config:
     upstream: Upstream | None = None
     server_id: int = 1
     gtid_domain_id: int = 0
+    gtid_strict_mode: bool = False
+    read_only: bool | None = None  # None: with an upstream
     server_version: str = SERVER_VERSION
     max_binlog_size: int = FILE_BYTES_MAX
     innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
@@ -99,6 +104,7 @@ class Config:
     binlog_expire_logs_seconds: int = 0
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
     slave_connections_needed_for_purge: int = 1
+    max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX
     max_connections: int = 2000
     connect_timeout: int = 10
     net_write_timeout: int = 60
@@ -106,13 +112,14 @@ class Config:
     max_event_group_size: int = GROUP_BYTES_MAX
     report_host: str = ""
     log_level: str = "INFO"
-    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name, low, high in (
             ("server_id", 1, _U32_MAX),
             ("gtid_domain_id", 0, _U32_MAX),
             ("listen_port", 0, 65535),
+            ("max_allowed_packet", 1024, 1 << 30),
             ("max_connections", 1, 100_000),
             ("connect_timeout", 1, 3600),
             ("net_write_timeout", 1, 31536000),
@@ -158,6 +165,11 @@ class Config:
             self.store_options()
         except ValueError as error:
             raise ConfigError(str(error)) from None
+
+    @property
+    def starts_read_only(self) -> bool:
+        """Whether commits are refused until SET GLOBAL says otherwise."""
+        return self.upstream is not None if self.read_only is None else self.read_only
 
     def store_options(self) -> StoreOptions:
         """The part that the store needs."""
@@ -207,6 +219,8 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
         )
     values["binlog_directory"] = Path(values["binlog_directory"])
     _check_types(values, path)
+    users = values.get("users", {})
+    values["users"] = {name: _account(name, value, path) for name, value in users.items()}
     return Config(**values)
 
 
@@ -228,9 +242,27 @@ def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
             continue  # a whole number of days
         if isinstance(default, (int, float, str)) and type(value) is not type(default):
             raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{_place(path)}")
-    users = values.get("users", {})
-    if not isinstance(users, Mapping) or not all(isinstance(v, str) for v in users.values()):
-        raise ConfigError(f'users: write a table of name = "password"{_place(path)}')
+    if type(values.get("read_only")) not in (bool, type(None)):
+        raise ConfigError(f"read_only: {values['read_only']!r} is not bool{_place(path)}")
+    if not isinstance(values.get("users", {}), Mapping):
+        raise ConfigError(_USERS + _place(path))
+
+
+_USERS = 'users: write a table of name = "password" or name = {password = "...", grants = ["BINLOG REPLAY"]}'
+
+
+def _account(name: str, value: Any, path: Path | None) -> str | Account:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):
+        raise ConfigError(_USERS + _place(path))
+    grants = value.get("grants", [])
+    if value.keys() - {"password", "grants"} or not isinstance(grants, list):
+        raise ConfigError(_USERS + _place(path))
+    try:
+        return Account(value["password"], privileges(map(str, grants)))
+    except ValueError as error:
+        raise ConfigError(f"users: {name}: {error}{_place(path)}") from None
 
 
 def _place(path: Path | None) -> str:

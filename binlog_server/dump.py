@@ -17,6 +17,7 @@ from typing import Protocol
 
 from binlog_server.connections import Connection
 from binlog_server.frame_cache import FrameCache, FrameStyle
+from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
 from protocol.connection.commands import BinlogDump, BinlogDumpGtid
 from protocol.connection.server import ServerConnection
@@ -134,6 +135,7 @@ class Dump:
         engine: BinlogEngine,
         frames: FrameCache,
         tail: Tail,
+        syncer: Syncer,
         format_version: str,
         server_id: int,
     ) -> None:
@@ -144,6 +146,7 @@ class Dump:
         self._engine = engine
         self._frames = frames
         self._tail = tail
+        self._syncer = syncer
         self._format_version = format_version
         self._server_id = server_id
         self._last_sent = 0.0
@@ -238,7 +241,16 @@ class Dump:
         return batch.end
 
     async def _wait(self, moved: asyncio.Event) -> None:
-        """Until the tail moves, with heartbeats meanwhile."""
+        """Until the tail moves, with heartbeats meanwhile. What is or will be appended is synced for us at once."""
+        if self._engine.written_end > self._engine.durable_end:
+            self._syncer.request()
+        self._syncer.readers_waiting += 1
+        try:
+            await self._wait_for(moved)
+        finally:
+            self._syncer.readers_waiting -= 1
+
+    async def _wait_for(self, moved: asyncio.Event) -> None:
         while not moved.is_set():
             due = self._heartbeat_due()
             try:

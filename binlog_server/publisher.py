@@ -1,22 +1,52 @@
-"""Groups of our own: what makes this server a master without an upstream."""
+"""Groups of our own: what makes this server a master.
+
+One publisher a server: it numbers the groups of each domain. Whoever commits on one event loop gets increasing numbers
+in the order of the commits.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from protocol.errors import (
+    ServerShutdown,
+)
 from protocol.event_group import StartMarker
 from protocol.events.format_description import FormatDescription
 from protocol.gtid import Gtid
-from protocol.statement_group import ddl_group, transaction_events
+from protocol.sql_errors import (
+    GtidOutOfOrder,
+    OptionPreventsStatement,
+)
+from protocol.statement_group import Origin, QuickGroup, ddl_group, transaction_events
 from storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
 from storage.engine import BinlogEngine
 
 
+class Domain:
+    """The numbers of one replication domain. `seq_no` is the highest so far."""
+
+    __slots__ = ("foreign", "id", "last", "own", "seq_no")
+
+    def __init__(self, domain_id: int, seq_no: int, last: Gtid | None, *, foreign: bool) -> None:
+        self.id = domain_id
+        self.seq_no = seq_no
+        self.last = last  # in the order of logging
+        self.foreign = foreign  # its numbers are given by the upstream
+        self.own = False  # and they are given here
+
+
 class Publisher:
-    """Commits SQL text into the store. One owner; `sync` makes it durable and visible.
+    """Commits SQL text into the store. `sync` makes it durable and visible.
 
     With its first group it stores a start marker: this server is then the master, and it has just started.
+
+    Args:
+        read_only: commits are refused; an attribute that may be changed.
+        follows: there is an upstream. Domains of which the store has groups from other servers are then its own, and
+            nothing is committed in them here.
+        strict: numbers within a domain may only grow.
     """
 
     def __init__(
@@ -28,6 +58,10 @@ class Publisher:
         domain_id: int,
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
+        read_only: bool = False,
+        follows: bool = False,
+        strict: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
         self._server_version = server_version
@@ -35,14 +69,136 @@ class Publisher:
         self._domain_id = domain_id
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
         self._announced = False
-        last = engine.binlog_state().last(domain_id)
-        self._seq_no = last.seq_no if last is not None else 0
+        self._follows = follows
+        self._strict = strict
+        self._clock = clock
+        self._domains: dict[int, Domain] = {}
+        self._read_only = read_only
+        self._stopping = False
+        self.accepts = not read_only  # the sum of both
+
+    # --- who may ---
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._read_only
+
+    @read_only.setter
+    def read_only(self, value: bool) -> None:
+        self._read_only = value
+        self.accepts = not value and not self._stopping
+
+    def stop(self) -> None:
+        """Nothing more is committed."""
+        self._stopping = True
+        self.accepts = False
+
+    def require_open(self, domain_id: int) -> None:
+        """Raises `ServerShutdown`, or 1290 when read_only is set or the domain is that of the upstream.
+
+        From then on the domain is ours.
+        """
+        if self._stopping:
+            raise ServerShutdown
+        if self._read_only:
+            raise OptionPreventsStatement("--read-only")
+        domain = self.domain(domain_id)
+        if domain.foreign:
+            raise OptionPreventsStatement(
+                "--upstream",
+                f": the groups of domain {domain_id} come from there. SET SESSION gtid_domain_id to one of your own",
+            )
+        domain.own = True
+
+    def domain(self, domain_id: int) -> Domain:
+        """As the store has it, and kept up to date from then on."""
+        domain = self._domains.get(domain_id)
+        if domain is None:
+            state = self._engine.binlog_state()
+            known = [gtid for gtid in state.entries() if gtid.domain_id == domain_id]
+            domain = self._domains[domain_id] = Domain(
+                domain_id,
+                max((gtid.seq_no for gtid in known), default=0),
+                state.last(domain_id),
+                foreign=self._follows and any(g.server_id != self._server_id for g in known),
+            )
+        return domain
+
+    def follows_in(self, domain_id: int) -> bool:
+        """The upstream sends groups of this domain: from now on it is its own. False if commits here number it."""
+        domain = self._domains.get(domain_id) or self.domain(domain_id)
+        domain.foreign = domain.foreign or not domain.own
+        return domain.foreign
+
+    # --- commits ---
+
+    def now(self) -> int:
+        """Seconds since 1970."""
+        return int(self._clock())
+
+    def begin(self) -> Transaction:
+        """For the events of a group, but its GTID event and the commit."""
+        cache, stmt_cache = self._cache_sizes
+        return Transaction(self._engine, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache)
+
+    def commit(
+        self,
+        transaction: Transaction,
+        origin: Origin,
+        domain: Domain,
+        *,
+        seq_no: int = 0,
+        timestamp: int | None = None,
+        standalone: bool = False,
+    ) -> Gtid:
+        """Append the group, under the next number or `seq_no`. Raises `GtidOutOfOrder` (1950), `StorageError`.
+
+        `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself.
+        """
+        gtid = Gtid(domain.id, origin.server_id, seq_no or domain.seq_no + 1)
+        if self._strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
+            raise GtidOutOfOrder(gtid, domain.last)
+        now = self.now() if timestamp is None else timestamp
+        self.announce()
+        if standalone:
+            transaction.commit(origin.standalone_head(gtid, now), gtid)
+        else:
+            transaction.write(origin.commit(gtid.seq_no, now))
+            transaction.commit(origin.begin(gtid, now), gtid)
+        domain.last = gtid
+        domain.seq_no = max(domain.seq_no, gtid.seq_no)
+        return gtid
+
+    def commit_quickly(
+        self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
+    ) -> None:
+        """A transaction of one statement: the hot path. After `announce`. Raises `StorageError`."""
+        seq_no = domain.seq_no + 1
+        gtid = Gtid(domain.id, server_id, seq_no)
+        self._engine.append(group.build(seq_no, int(self._clock()), text), gtid)
+        domain.last = gtid
+        domain.seq_no = seq_no
+
+    def announce(self) -> None:
+        """Before the first group: a server has started."""
+        if not self._announced:
+            started = FormatDescription(
+                self._server_version,
+                self._server_id,
+                created=self.now(),
+                timestamp=self.now(),
+            )
+            self._engine.append(StartMarker(started).payload, None)
+            self._announced = True
+
+    # --- for programs ---
 
     def ddl(self, statement: str, database: str = "") -> Gtid:
         """Commit one statement that commits by itself."""
         gtid, now = self._next()
         self._engine.append(ddl_group(gtid, statement, database=database, timestamp=now), gtid)
-        return gtid
+        return self._appended(gtid)
 
     def transaction(self, statements: Sequence[str], database: str = "") -> Gtid:
         """Commit statements as one transaction."""
@@ -50,22 +206,18 @@ class Publisher:
         first, events = transaction_events(
             gtid, statements, xid=gtid.seq_no, database=database, timestamp=now
         )
-        cache, stmt_cache = self._cache_sizes
-        transaction = Transaction(
-            self._engine, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache
-        )
+        transaction = self.begin()
         for event in events:
             transaction.write(event)
         transaction.commit(first, gtid)
-        return gtid
+        return self._appended(gtid)
 
     def _next(self) -> tuple[Gtid, int]:
-        now = int(time.time())
-        if not self._announced:
-            self._announced = True
-            started = FormatDescription(
-                self._server_version, self._server_id, created=now, timestamp=now
-            )
-            self._engine.append(StartMarker(started).payload, None)
-        self._seq_no += 1
-        return Gtid(self._domain_id, self._server_id, self._seq_no), now
+        self.announce()
+        seq_no = self.domain(self._domain_id).seq_no + 1
+        return Gtid(self._domain_id, self._server_id, seq_no), self.now()
+
+    def _appended(self, gtid: Gtid) -> Gtid:
+        domain = self.domain(gtid.domain_id)
+        domain.last, domain.seq_no = gtid, gtid.seq_no
+        return gtid

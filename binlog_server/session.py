@@ -12,6 +12,8 @@ from binlog_server.admin.answers import ServerView, SqlSession
 from binlog_server.config import Config
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.sql_commit.committer import QUICK_WORDS, Client, Committer
+from binlog_server.sql_commit.settings import login_variables
 from binlog_server.users import Users
 from protocol.connection.commands import (
     BinlogDump,
@@ -27,6 +29,7 @@ from protocol.connection.commands import (
     Statistics,
     UnknownCommand,
 )
+from protocol.connection.handshake import LoginRequest
 from protocol.connection.server import (
     AuthSwitchAnswered,
     LoginReceived,
@@ -41,6 +44,8 @@ from protocol.errors import (
     TooManyConnections,
     UnknownCommandError,
 )
+from protocol.wire.packets import frame_packet
+from protocol.wire.results import ok_payload
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ _LINGER_S = 5.0  # how long a closed connection may take to accept its last byte
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_ALPHABET = bytes(range(33, 127))
 _SALT_BYTES = 20
+_QUICK_OK = frame_packet(ok_payload(affected_rows=1), 1)[0]
 
 
 def new_salt() -> bytes:
@@ -74,6 +80,11 @@ class Host(ServerView, Protocol):
     ) -> Dump:
         """A dump of the server's store."""
 
+    def new_committer(
+        self, client: Client, machine: ServerConnection, sql: SqlSession
+    ) -> Committer:
+        """For the statements of one session."""
+
 
 class ClientSession(asyncio.Protocol):
     """Made for each connection that is accepted."""
@@ -86,11 +97,17 @@ class ClientSession(asyncio.Protocol):
             connection_id=self._id,
             server_version=server.config.server_version,
             salt=new_salt(),
+            max_allowed_packet=server.config.max_allowed_packet,
         )
         self._transport: asyncio.Transport
         self._connection: Connection
         self._user = ""
         self._sql: SqlSession
+        self._committer: Committer | None = None  # from the login on
+        self._login: LoginRequest
+        self._pumping = False
+        self._held = False
+        self._mute = False  # no answer can be given any more
         self._login_timer: asyncio.TimerHandle | None = None
         self._dump: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
@@ -118,6 +135,12 @@ class ClientSession(asyncio.Protocol):
         transport.write(self._machine.greeting())
 
     def data_received(self, data: bytes) -> None:
+        if (
+            data[5:12] in QUICK_WORDS
+            and self._committer is not None
+            and self._committer.quick(data)
+        ):
+            return
         try:
             self._machine.receive_data(data)
             self._pump()
@@ -125,12 +148,14 @@ class ClientSession(asyncio.Protocol):
             self._give_up(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
+        self._lost = self._mute = True
         self._server.connections.remove(self._connection)
         if self._login_timer is not None:
             self._login_timer.cancel()
         if self._dump is not None:
             self._dump.cancel()
+        if self._committer is not None:
+            self._committer.close()
         self.resume_writing()
 
     def pause_writing(self) -> None:
@@ -143,13 +168,43 @@ class ClientSession(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
-        if self._lost:
+        if not self._lost and not self._held:
+            self._transport.resume_reading()
+            self._go_on()  # with what had come before reading was paused
+
+    # Client of a committer
+
+    def committed_quickly(self) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._mute:
+            self._transport.write(self._machine.send_quick(_QUICK_OK))
+            if self._machine.buffered:
+                self._go_on()
+
+    def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._mute:
+            self._transport.write(self._machine.send_ok(affected_rows=affected_rows))
+            if leaves:
+                self._close()
+            self._go_on()
+
+    def refused(self, error: ServerError) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._mute:
+            self._send_error(error)
+            self._go_on()
+
+    def hold(self, *, held: bool) -> None:
+        """See `sql_commit.committer.Client`."""
+        self._held = held
+        if self._lost or self._transport.is_closing():
             return
-        self._transport.resume_reading()
-        try:
-            self._pump()  # what had come before reading was paused
-        except ProtocolError as error:
-            self._give_up(error)
+        if held:
+            self._transport.pause_reading()
+        elif self._writable is None:
+            self._transport.resume_reading()
+            self._go_on()
 
     # Sink of a dump
 
@@ -200,7 +255,22 @@ class ClientSession(asyncio.Protocol):
 
     # The conversation
 
+    def _go_on(self) -> None:
+        """With commands that came while the last one was being answered."""
+        if not self._pumping:
+            try:
+                self._pump()
+            except ProtocolError as error:
+                self._give_up(error)
+
     def _pump(self) -> None:
+        self._pumping = True
+        try:
+            self._answer_all()
+        finally:
+            self._pumping = False
+
+    def _answer_all(self) -> None:
         # Short commands can have long answers: who does not read them waits with the commands that came together.
         while not self._transport.is_closing() and self._writable is None:
             try:
@@ -212,7 +282,7 @@ class ClientSession(asyncio.Protocol):
                 case None:
                     return
                 case LoginReceived(request, needs_switch):
-                    self._user = request.user
+                    self._user, self._login = request.user, request
                     if needs_switch:
                         self._transport.write(self._machine.request_auth_switch())
                     else:
@@ -240,19 +310,41 @@ class ClientSession(asyncio.Protocol):
             self._login_timer.cancel()
         self._connection.user = self._user
         self._connection.now("Sleep", "")
-        self._sql = SqlSession(self._server, self._id, f"{self._user}@{host}")
+        login = self._login
+        self._sql = SqlSession(
+            self._server,
+            self._id,
+            f"{self._user}@{host}",
+            grants=self._server.users.grants(self._user),
+            login=login_variables(login.charset),
+        )
+        self._committer = committer = self._server.new_committer(self, self._machine, self._sql)
+        try:
+            if login.database:
+                committer.use(_encoded(login.database))
+        except ServerError as error:
+            self._transport.write(self._machine.reject_login(error))
+            self._close()
+            return
         self._transport.write(self._machine.accept_login())
 
     def _answer(self, command: Command) -> None:
         machine, write = self._machine, self._transport.write
+        committer = self._committer
+        assert committer is not None
         try:
             match command:
-                case Query(sql):
-                    self._query(sql)
-                case Ping() | InitDatabase() | Refresh():
+                case Query():
+                    if not committer.execute(command.text):
+                        self._query(command.sql, committer)
+                case InitDatabase(database):
+                    committer.use(_encoded(database))
+                    write(machine.send_ok())
+                case Ping() | Refresh():
                     write(machine.send_ok())
                 case ResetConnection():
                     self._sql.reset()
+                    committer.reset()
                     write(machine.send_ok())
                 case SetOption():
                     write(machine.send_eof())
@@ -271,10 +363,11 @@ class ClientSession(asyncio.Protocol):
         except ServerError as error:
             self._send_error(error)
 
-    def _query(self, sql: str) -> None:
+    def _query(self, sql: str, committer: Committer) -> None:
         result = self._sql.execute(sql)
         if result is None:
-            self._transport.write(self._machine.send_ok())
+            if not committer.settle():
+                self._transport.write(self._machine.send_ok())
         else:
             self._transport.write(self._machine.send_result_set(result.columns, result.rows))
 
@@ -343,6 +436,11 @@ class ClientSession(asyncio.Protocol):
 
     def _close(self) -> None:
         """Close when what was written is sent, but do not wait for a peer that does not read."""
+        self._mute = True
         if not self._transport.is_closing():
             self._transport.close()
             self._loop.call_later(_LINGER_S, self._transport.abort)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -31,6 +31,7 @@ class Syncer:
     Args:
         flush_log_at_trx_commit: 0, 1, 2 or 3.
         flush_log_at_timeout: seconds, for 0 and 2.
+        failed: told once of the error after which nothing is accepted.
     """
 
     def __init__(
@@ -39,14 +40,14 @@ class Syncer:
         *,
         flush_log_at_trx_commit: int = 1,
         flush_log_at_timeout: float = 1.0,
+        failed: Callable[[StorageError], None] | None = None,
     ) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self.flush_log_at_trx_commit = flush_log_at_trx_commit
         self.flush_log_at_timeout = flush_log_at_timeout
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False ends the thread
-        self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None  # from the first sync on
         self._syncing = False
         self._scheduled = False
         self._again = False
@@ -55,6 +56,14 @@ class Syncer:
         self._written: list[Committed] = []  # wait for the operating system only
         self._timer: asyncio.TimerHandle | None = None
         self._failure: StorageError | None = None
+        self._failed = failed
+        # Readers that have got everything durable and wait: what is appended is for them to get at once.
+        self.readers_waiting = 0
+
+    @property
+    def failure(self) -> StorageError | None:
+        """After which nothing is accepted."""
+        return self._failure
 
     def on_commit(self, committed: Committed) -> None:
         """Call back, later, when everything appended so far is committed; with the error if it cannot be."""
@@ -70,6 +79,13 @@ class Syncer:
             self._sync_in_time()
         else:
             self.on_durable(committed)
+
+    def appended(self) -> None:
+        """Nobody waits for what was appended: it becomes durable as the setting says."""
+        if self.flush_log_at_trx_commit in (_APPENDED, _WRITTEN):
+            self._sync_in_time()
+        else:
+            self.request()
 
     def on_durable(self, durable: Committed) -> None:
         """Call back, later, when everything appended so far is durable, whatever the setting; or with the error."""
@@ -101,8 +117,9 @@ class Syncer:
             self._syncing or self._again or self._next or self._written
         ):
             await self._wait(self.on_durable, quietly=True)
-        self._wanted.put(False)
-        await asyncio.to_thread(self._thread.join)
+        if self._thread is not None:
+            self._wanted.put(False)
+            await asyncio.to_thread(self._thread.join)
 
     async def _wait(self, register: Callable[[Committed], None], *, quietly: bool = False) -> None:
         future = self._loop.create_future()
@@ -117,7 +134,9 @@ class Syncer:
             raise error
 
     def _sync_in_time(self) -> None:
-        if self._timer is None:
+        if self.readers_waiting:
+            self.request()
+        elif self._timer is None:
             self._timer = self._loop.call_later(self.flush_log_at_timeout, self._due)
 
     def _due(self) -> None:
@@ -138,6 +157,9 @@ class Syncer:
             self._syncing = True
             self._again = False
             self._current, self._next = self._next, []
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
+                self._thread.start()
             self._wanted.put(True)
 
     def _write(self) -> None:
@@ -145,9 +167,16 @@ class Syncer:
         try:
             self._engine.write_log()
         except StorageError as error:
-            self._failure = error
+            self.fail(error)
         for committed in written:
             committed(self._failure)
+
+    def fail(self, error: StorageError) -> None:
+        """The store accepts nothing more, whoever has noticed."""
+        if self._failure is None:
+            self._failure = error
+            if self._failed is not None:
+                self._failed(error)
 
     def _run(self) -> None:
         """The thread."""
@@ -166,7 +195,8 @@ class Syncer:
 
     def _done(self, error: StorageError | None) -> None:
         self._syncing = False
-        self._failure = self._failure or error
+        if error is not None:
+            self.fail(error)
         finished, self._current = self._current, []
         if self._failure is None:
             if self._next or self._again:

@@ -25,7 +25,16 @@ from binlog_server.admin.statements import (
     UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.variables import BOOLEANS, RANGES, SESSION_SETTABLE, like_matches
+from binlog_server.admin.values import as_shown
+from binlog_server.admin.variables import (
+    BOOLEANS,
+    GLOBAL_SETTABLE,
+    NEED_RIGHT,
+    NOT_IN_TRANSACTION,
+    SESSION_SETTABLE,
+    like_matches,
+)
+from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
     PacketTooBig,
@@ -34,6 +43,16 @@ from protocol.errors import (
     SqlSyntaxError,
     UnknownSystemVariable,
     WrongVariableValue,
+)
+from protocol.events.charsets import charset_of
+from protocol.events.collation_names import (
+    collation_name,
+    collation_numbered,
+    default_collation,
+)
+from protocol.sql_errors import (
+    GlobalVariable,
+    GtidInsideTransaction,
 )
 from protocol.wire.results import Column, Value
 
@@ -66,6 +85,9 @@ class ServerView(Protocol):
     def kill(self, connection_id: int) -> None:
         """End a connection; `UnknownThread` if there is none."""
 
+    def set_global(self, name: str, value: str) -> None:
+        """One of `GLOBAL_SETTABLE`, the value as SHOW VARIABLES prints it."""
+
 
 @dataclass(slots=True)
 class ResultSet:
@@ -77,18 +99,33 @@ class ResultSet:
 
 @dataclass(slots=True)
 class SqlSession:
-    """The SQL side of one connection: its variables, and what its statements give."""
+    """The SQL side of one connection: its variables, and what its statements give.
+
+    `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
+    """
 
     server: ServerView
     connection_id: int
     account: str
     user_variables: dict[str, str | int | None] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    grants: frozenset[str] = frozenset()
+    login: Mapping[str, str] = field(default_factory=dict)
+    in_transaction: bool = False
+    database: bytes = b""  # in UTF-8
+
+    def __post_init__(self) -> None:
+        self.variables.update(self.login)
 
     def reset(self) -> None:
         """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
         self.user_variables.clear()
-        self.variables.clear()
+        self.variables = dict(self.login)
+
+    def require(self, privilege: str) -> None:
+        """Raises `PrivilegeRequired` (1227)."""
+        if privilege not in self.grants:
+            raise PrivilegeRequired(privilege)
 
     def execute(self, text: str) -> ResultSet | None:
         """The result set, or None for OK. Raises `ServerError`."""
@@ -101,6 +138,7 @@ class SqlSession:
                 self._check_room(assignments)
                 for assignment, value in zip(assignments, values, strict=True):
                     self._assign(assignment, value)
+                    self._assign_along(assignment.target.name)
                 return None
             case ShowVariables() as shown:
                 return self._show_variables(shown)
@@ -158,7 +196,7 @@ class SqlSession:
             case "USER" | "CURRENT_USER" | "SESSION_USER", []:
                 return self.account
             case "DATABASE" | "SCHEMA", []:
-                return None
+                return self.database.decode("utf-8", "replace") or None
             case "UUID", []:
                 return str(uuid.uuid1())
             case "BINLOG_GTID_POS", [_, _]:
@@ -173,11 +211,21 @@ class SqlSession:
             name = target.name
             if name not in SESSION_SETTABLE and name not in self.server.global_variables():
                 raise UnknownSystemVariable(target.name)
-            if name not in SESSION_SETTABLE:
+            if name in GLOBAL_SETTABLE:
+                if target.scope is not VariableScope.GLOBAL:
+                    raise GlobalVariable(name)
+                self.require(BINLOG_REPLAY)
+            elif name not in SESSION_SETTABLE:
                 raise ReadOnlyVariable(name)
-            if target.scope is VariableScope.GLOBAL:
+            elif target.scope is VariableScope.GLOBAL:
                 raise PrivilegeRequired("SUPER")
-            return None if isinstance(value, Default) else _as_shown(self._value(value), name)
+            if name in NEED_RIGHT:
+                self.require(BINLOG_REPLAY)
+            if name in NOT_IN_TRANSACTION and self.in_transaction:
+                raise GtidInsideTransaction
+            if isinstance(value, Default) and name not in GLOBAL_SETTABLE:
+                return None
+            return as_shown(self._value(value), name)
         return self._value(value)
 
     def _check_room(self, assignments: Sequence[Assignment]) -> None:
@@ -191,8 +239,24 @@ class SqlSession:
             self.user_variables[target.name] = value
         elif value is None:
             self.variables.pop(target.name, None)
+        elif target.name in GLOBAL_SETTABLE:
+            self.server.set_global(target.name, str(value))
         else:
             self.variables[target.name] = str(value)
+
+    def _assign_along(self, name: str) -> None:
+        """The connection's character set and its collation go together."""
+        variables = self.variables
+        if name == "collation_connection" and name in variables:
+            number = collation_numbered(variables[name])
+            charset = None if number is None else charset_of(number)
+            variables["character_set_connection"] = charset or "utf8mb4"
+        elif name == "character_set_connection" and name in variables:
+            number = default_collation(variables[name])
+            variables["collation_connection"] = collation_name(number)
+        elif name in ("collation_connection", "character_set_connection"):
+            variables.pop("collation_connection", None)
+            variables.pop("character_set_connection", None)
 
     # SHOW
 
@@ -226,24 +290,6 @@ def _as_number(value: str, name: str) -> str | int:
 def _printable(label: str) -> str:
     """A column name; bytes in the statement that were not UTF-8 become question marks."""
     return label.encode("utf-8", "replace").decode()
-
-
-def _as_shown(value: str | int | None, name: str) -> str:
-    """As SHOW VARIABLES prints it. Raises `WrongVariableValue`."""
-    if value is None:
-        raise WrongVariableValue(name, "NULL")
-    if name in RANGES:
-        digits = str(value).removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _U64_DIGITS):
-            raise WrongVariableValue(name, str(value))
-        low, high = RANGES[name]
-        return str(min(max(low, int(value)), high))
-    if name in BOOLEANS:
-        on = str(value).upper()
-        if on not in ("0", "1", "ON", "OFF"):
-            raise WrongVariableValue(name, str(value))
-        return "ON" if on in ("1", "ON") else "OFF"
-    return str(value)
 
 
 def _master_status(server: ServerView) -> ResultSet:

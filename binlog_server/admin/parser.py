@@ -91,6 +91,10 @@ def _name(token: Token) -> str:
     return (token if token.type == "NAME" else unquote(token)).lower()
 
 
+def _session(name: str, value: Expression) -> Assignment:
+    return Assignment(SystemVariable(Scope.SESSION, name), value)
+
+
 def _scope(scope: Scope | None) -> Scope:
     return scope or Scope.DEFAULT
 
@@ -186,7 +190,9 @@ class _Builder(Transformer[Token, Any]):
         return Show.WARNINGS
 
     def set(self, children: list[Any]) -> SetVariables:
-        return SetVariables(tuple(children))
+        return SetVariables(
+            tuple(a for child in children for a in (child if isinstance(child, list) else [child]))
+        )
 
     def assign_user(self, children: list[Any]) -> Assignment:
         name, value = children
@@ -196,9 +202,23 @@ class _Builder(Transformer[Token, Any]):
         scope, name, value = children
         return Assignment(SystemVariable(_scope(scope), _name(name)), value)
 
-    def names(self, children: list[Any]) -> Assignment:
-        target = SystemVariable(Scope.SESSION, "character_set_client")
-        return Assignment(target, Literal(_name(children[0])))
+    def names(self, children: list[Any]) -> list[Assignment]:
+        charset, collation = children
+        value = Default() if charset.type == "DEFAULT" else Literal(_name(charset))
+        names = ["client", "connection", "results"]
+        found = [_session(f"character_set_{name}", value) for name in names]
+        if collation is not None:
+            found.append(_session("collation_connection", Literal(_name(collation))))
+        return found
+
+    def character_set(self, children: list[Any]) -> list[Assignment]:
+        # The connection then has that of the database, of which there is none: the default.
+        value = Literal(_name(children[0]))
+        return [
+            _session("character_set_client", value),
+            _session("character_set_results", value),
+            _session("character_set_connection", Default()),
+        ]
 
     def kill(self, children: list[Any]) -> Kill:
         what, number = children

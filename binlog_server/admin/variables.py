@@ -1,7 +1,7 @@
 """System variables, by MariaDB's names: what `SELECT @@x`, `SHOW VARIABLES` and `SET` see.
 
-A binlog server has no tables and runs no SQL, so most are constants that clients read to decide how to behave. The
-rest come from the configuration and the store.
+A binlog server has no tables, so most are constants that clients read to decide how to behave. The rest come from the
+configuration and the store.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+_U32_MAX = 2**32 - 1
+_U64_MAX = 2**64 - 1
+
 # Read by connectors before they start; the values are those of a MariaDB server that is read-only and logs.
 CONSTANTS: Mapping[str, str] = {
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
     "autocommit": "ON",
+    "check_constraint_checks": "ON",
     "binlog_annotate_row_events": "ON",
     "binlog_checksum": "NONE",  # engine binlogs have none, and replicas are told so
     "binlog_format": "ROW",
@@ -28,47 +32,96 @@ CONSTANTS: Mapping[str, str] = {
     "collation_connection": "utf8mb4_general_ci",
     "collation_database": "utf8mb4_general_ci",
     "collation_server": "utf8mb4_general_ci",
+    "explicit_defaults_for_timestamp": "ON",
+    "foreign_key_checks": "ON",
+    "gtid_seq_no": "0",
+    "insert_id": "0",
     "interactive_timeout": "28800",
+    "last_insert_id": "0",
     "license": "Apache-2.0",
     "log_bin": "ON",
     "log_slave_updates": "ON",
     "lower_case_table_names": "0",
-    "max_allowed_packet": "16777216",
     "max_statement_time": "0.000000",
     "net_read_timeout": "30",
     "performance_schema": "OFF",
-    "read_only": "ON",
+    "pseudo_thread_id": "0",
+    "rand_seed1": "0",
+    "rand_seed2": "0",
     "skip_replication": "OFF",
+    "sql_auto_is_null": "OFF",
     "sql_mode": "",
+    "sql_notes": "ON",
+    "sync_binlog": "0",
     "system_time_zone": "UTC",
     "time_zone": "SYSTEM",
+    "timestamp": "0",
     "transaction_isolation": "REPEATABLE-READ",
     "tx_isolation": "REPEATABLE-READ",
+    "unique_checks": "ON",
     "wait_timeout": "28800",
 }
 
-# What a client may SET for its session. The value is kept and shown again; only these have an effect on a dump:
-# net_write_timeout, skip_replication.
+# What a client may SET for its session. The value is kept and shown again. Of a dump these have an effect:
+# net_write_timeout, skip_replication; of statements that are committed: see `sql_commit.settings`.
 SESSION_SETTABLE = frozenset(
     {
+        "auto_increment_increment",
+        "auto_increment_offset",
         "autocommit",
         "character_set_client",
         "character_set_connection",
         "character_set_results",
+        "check_constraint_checks",
         "collation_connection",
+        "explicit_defaults_for_timestamp",
+        "foreign_key_checks",
+        "gtid_domain_id",
+        "gtid_seq_no",
+        "insert_id",
         "interactive_timeout",
+        "last_insert_id",
         "max_statement_time",
         "net_read_timeout",
         "net_write_timeout",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
+        "server_id",
         "skip_replication",
+        "sql_auto_is_null",
         "sql_mode",
+        "sql_notes",
         "time_zone",
+        "timestamp",
+        "transaction_isolation",
+        "tx_isolation",
+        "unique_checks",
         "wait_timeout",
     }
 )
 
+# Those of them that decide what a group is called: only with the right to commit.
+NEED_RIGHT = frozenset({"gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "server_id"})
+# Not between BEGIN and COMMIT.
+NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
+
+# What SET GLOBAL changes in the running server, with the right to commit.
+GLOBAL_SETTABLE = frozenset({"innodb_flush_log_at_trx_commit", "read_only"})
+
 # Settable numbers, and what MariaDB cuts them to.
 RANGES: Mapping[str, tuple[int, int]] = {
+    "auto_increment_increment": (1, 65535),
+    "auto_increment_offset": (1, 65535),
+    "gtid_domain_id": (0, _U32_MAX),
+    "gtid_seq_no": (0, _U64_MAX),
+    "innodb_flush_log_at_trx_commit": (0, 3),
+    "insert_id": (0, _U64_MAX),
+    "last_insert_id": (0, _U64_MAX),
+    "pseudo_thread_id": (0, _U32_MAX),
+    "rand_seed1": (0, _U64_MAX),
+    "rand_seed2": (0, _U64_MAX),
+    "server_id": (1, _U32_MAX),
     "interactive_timeout": (1, 31536000),
     "net_read_timeout": (1, 31536000),
     "net_write_timeout": (1, 31536000),
@@ -80,12 +133,18 @@ BOOLEANS = frozenset(
     {
         "autocommit",
         "binlog_annotate_row_events",
+        "check_constraint_checks",
+        "explicit_defaults_for_timestamp",
+        "foreign_key_checks",
         "gtid_strict_mode",
         "log_bin",
         "log_slave_updates",
         "performance_schema",
         "read_only",
         "skip_replication",
+        "sql_auto_is_null",
+        "sql_notes",
+        "unique_checks",
     }
 )
 

@@ -22,7 +22,6 @@ from binlog_server.cli.demo_replica import Replica, running_replica
 from binlog_server.cli.serve import set_up_logging
 from binlog_server.client_link import ClientLink
 from binlog_server.config import Config
-from binlog_server.publisher import Publisher
 from binlog_server.store_directory import StoreDirectory
 from protocol.connection.client import EventReceived
 from protocol.connection.replica import ReplicaHandshake
@@ -99,14 +98,7 @@ async def _publish(
     server: Server, follower: _Client, replica: Replica | None, seconds: float
 ) -> int:
     """Commit small transactions for a while, and tell once a second who has what. Returns the number of groups."""
-    publisher = Publisher(
-        server.engine,
-        server_version=server.config.server_version,
-        server_id=server.config.server_id,
-        domain_id=server.config.gtid_domain_id,
-        binlog_cache_size=server.config.binlog_cache_size,
-        binlog_stmt_cache_size=server.config.binlog_stmt_cache_size,
-    )
+    publisher = server.publisher
     publisher.ddl("CREATE DATABASE IF NOT EXISTS demo")
     publisher.ddl(
         f"CREATE TABLE IF NOT EXISTS {_TABLE} (id BIGINT PRIMARY KEY, item VARCHAR(40), "

@@ -39,8 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     config = configuration.load(arguments.config, overrides)
     set_up_logging(config.log_level)
-    uvloop.run(_serve(config))
-    return 0
+    return uvloop.run(_serve(config))
 
 
 class OneLineFormatter(logging.Formatter):
@@ -63,7 +62,8 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler])
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config) -> int:
+    """The exit status: 1 after a failure of the store for which the server is to end."""
     server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,6 +74,8 @@ async def _serve(config: Config) -> None:
     except BaseException:
         server.directory.close()
         raise
-    await stop.wait()
+    ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
+    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
     log.info("shutting down")
     await server.stop()
+    return 1 if server.failed.is_set() else 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from binlog_server.config import ConfigError
 from binlog_server.store_directory import open_state
-from binlog_server.users import Users
+from binlog_server.users import PRIVILEGES, Users, privileges
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -25,6 +25,14 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         action = actions.add_parser(name, help=text)
         if name != "list":
             action.add_argument("name")
+        if name == "add":
+            action.add_argument(
+                "--grant",
+                action="append",
+                default=[],
+                metavar="PRIVILEGE",
+                help=f"{', '.join(sorted(PRIVILEGES))}; given again it replaces what was granted before",
+            )
         action.add_argument("--directory", required=True, type=Path)
     parser.set_defaults(run=run)
 
@@ -37,11 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         users = Users(state)
         if arguments.action == "list":
-            print("\n".join(users.names()) or "no accounts")
+            print("\n".join(_line(users, name) for name in users.names()) or "no accounts")
         elif arguments.action == "drop":
             users.drop(arguments.name)
         else:
-            users.add(arguments.name, _password())
+            privileges(arguments.grant)  # before the password is asked for
+            users.add(arguments.name, _password(), arguments.grant)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     except KeyError:
@@ -49,6 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         disk.close()
     return 0
+
+
+def _line(users: Users, name: str) -> str:
+    grants = ", ".join(sorted(users.grants(name)))
+    return f"{name}  {grants}" if grants else name
 
 
 def _password() -> str:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 from binlog_server.client_link import ClientLink
 from binlog_server.config import Config, Upstream
+from binlog_server.publisher import Publisher
+from binlog_server.room import Room
 from binlog_server.syncer import Syncer
 from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
@@ -33,10 +35,15 @@ _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
 
 
+class DomainTaken(Exception):
+    """The upstream sends groups of a domain in which this server commits."""
+
+
 class Follower:
     """The task that follows. For one event loop.
 
     Args:
+        publisher: is told which domains are the upstream's.
         upstream_is: told the version of the upstream, each time it is connected to.
     """
 
@@ -46,12 +53,16 @@ class Follower:
         upstream: Upstream,
         engine: BinlogEngine,
         syncer: Syncer,
+        room: Room,
+        publisher: Publisher,
         upstream_is: Callable[[str], None],
     ) -> None:
         self._config = config
         self._upstream = upstream
         self._engine = engine
         self._syncer = syncer
+        self._room = room
+        self._publisher = publisher
         self._upstream_is = upstream_is
         # Since the last loss of connection:
         self._received = False  # an event has come
@@ -65,8 +76,12 @@ class Follower:
             began = time.monotonic()
             try:
                 await self._follow()
-            except (UpstreamRefused, StorageError) as error:
+            except (UpstreamRefused, DomainTaken) as error:
                 log.error("stopped following %s: %s", self._name, error)
+                return
+            except StorageError as error:
+                log.error("stopped following %s: %s", self._name, error)
+                self._syncer.fail(error)
                 return
             except RemoteError as error:
                 if error.errno == MasterFatalError.errno:
@@ -126,7 +141,10 @@ class Follower:
                     match event:
                         case EventReceived(data):
                             self._received = True
-                            appended += self._store(assembler.feed(data))
+                            whole = assembler.feed(data)
+                            if whole is not None and not self._room.available:
+                                await self._wait_for_room()
+                            appended += self._store(whole)
                         case ErrorReceived(error):
                             raise error
                         case StreamEnded():
@@ -135,16 +153,29 @@ class Follower:
                 # Also for what came together with the end: no later group may ever come.
                 if appended:
                     self._stored = True
-                    self._syncer.request()
+                    self._syncer.appended()
             unsynced += appended
             if unsynced > UNSYNCED_BYTES_MAX:
                 await self._syncer.synced()
                 unsynced = 0
 
+    async def _wait_for_room(self) -> None:
+        """What comes meanwhile waits in the socket, and then at the upstream."""
+        self._syncer.request()
+        log.warning("reading from the %s pauses: the disk is full or slow", self._name)
+        began = time.monotonic()
+        await self._room.wait()
+        log.info("reading goes on after %.1f s", time.monotonic() - began)
+
     def _store(self, whole: EventGroup | StartMarker | None) -> int:
         """Bytes appended."""
         match whole:
             case EventGroup(gtid, payload):
+                if not self._publisher.follows_in(gtid.domain_id):
+                    raise DomainTaken(
+                        f"it sends {gtid}, but SQL that was sent to this server is committed in domain "
+                        f"{gtid.domain_id}; restart with read_only, or commit in a domain of its own"
+                    )
                 self._engine.append(payload, gtid)
                 return len(payload)
             case StartMarker():

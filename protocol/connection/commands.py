@@ -111,14 +111,24 @@ class InitDatabase:
         return bytes((CommandCode.INIT_DB,)) + _encoded(self.database)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, match_args=False)
 class Query:
-    """A statement; bytes that are not UTF-8 survive as surrogate escapes."""
+    """A statement, in the character set of the client."""
 
-    sql: str
+    text: bytes
+
+    __match_args__ = ("sql",)
+
+    def __init__(self, sql: str | bytes) -> None:
+        object.__setattr__(self, "text", sql if isinstance(sql, bytes) else _encoded(sql))
+
+    @property
+    def sql(self) -> str:
+        """As UTF-8; bytes that are none survive as surrogate escapes."""
+        return _decoded(self.text)
 
     def build(self) -> bytes:
-        return bytes((CommandCode.QUERY,)) + _encoded(self.sql)
+        return bytes((CommandCode.QUERY,)) + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +310,7 @@ def _file_name(data: bytes) -> str:
 _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.QUIT: lambda _: Quit(),
     CommandCode.INIT_DB: lambda cursor: InitDatabase(_decoded(cursor.rest())),
-    CommandCode.QUERY: lambda cursor: Query(_decoded(cursor.rest())),
+    CommandCode.QUERY: lambda cursor: Query(cursor.rest()),
     CommandCode.REFRESH: lambda cursor: Refresh(cursor.integer(1)),
     CommandCode.STATISTICS: lambda _: Statistics(),
     CommandCode.PING: lambda _: Ping(),

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from typing import Final
 
 from protocol.connection.auth import NATIVE_PASSWORD
-from protocol.connection.commands import Command, Quit, parse_command
+from protocol.connection.commands import Command, CommandCode, Quit, parse_command
 from protocol.connection.handshake import (
     CHARSET_UTF8,
     SERVER_CAPABILITIES,
@@ -32,7 +32,11 @@ from protocol.connection.handshake import (
 )
 from protocol.connection.machine import Machine
 from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
-from protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX
+from protocol.limits import (
+    COMMAND_PACKET_BYTES_MAX,
+    LOGIN_PACKET_BYTES_MAX,
+    PACKET_PAYLOAD_MAX,
+)
 from protocol.wire.packets import (
     PACKET_HEADER_SIZE,
     Packet,
@@ -117,6 +121,8 @@ _DEAF: Final = frozenset({_S.DUMPING, _S.CLOSED})
 
 _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
+_READY: Final = ServerState.READY
+_QUERY_HEAD: Final = bytes((0, CommandCode.QUERY))  # sequence number 0, then the command
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +161,12 @@ class ServerConnection:
         salt: bytes,
         charset: int = CHARSET_UTF8,
         capabilities: int = SERVER_CAPABILITIES,
+        max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX,
     ) -> None:
-        """`salt`: 20 random bytes, none of them NUL. Raises ValueError otherwise."""
+        """`salt`: 20 random bytes, none of them NUL. Raises ValueError otherwise.
+
+        `max_allowed_packet`: bytes of the largest command.
+        """
         self.salt = salt
         self.connection_id = connection_id
         self._greeting = Greeting(
@@ -165,6 +175,9 @@ class ServerConnection:
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
         self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX)
         self._seq = 0
+        self._max_allowed_packet = max_allowed_packet
+        # SERVER_STATUS flags that answers carry; the session keeps them up to date.
+        self.status = STATUS_AUTOCOMMIT
         # The sequence number of the next packet of the stream.
         self.dump_sequence = 1
 
@@ -175,6 +188,11 @@ class ServerConnection:
     @property
     def is_closed(self) -> bool:
         return self._machine.is_terminal
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait for `next_event`."""
+        return self._reader.buffered
 
     # Receiving
 
@@ -214,6 +232,26 @@ class ServerConnection:
             self._fail()
             raise
 
+    def take_query(self, data: bytes) -> bytes | None:
+        """The statement, if `data` is exactly one packet with COM_QUERY that may come now: the hot path.
+
+        None if it is anything else; then `receive_data` and `next_event` are to see it. The answer is `send_quick` or
+        any other.
+        """
+        size = len(data) - PACKET_HEADER_SIZE
+        if (
+            self._machine.state is not _READY
+            or data[3:5] != _QUERY_HEAD
+            or int.from_bytes(data[:3], "little") != size
+            or size > self._max_allowed_packet
+            or size >= PACKET_PAYLOAD_MAX
+            or self._reader.buffered
+        ):
+            return None
+        self._machine.advance(ServerStep.COMMAND_RECEIVED)
+        self._seq = 1
+        return data[PACKET_HEADER_SIZE + 1 :]
+
     def _login(self, payload: bytes) -> LoginReceived:
         request = LoginRequest.parse(payload)
         self._machine.advance(ServerStep.LOGIN_RECEIVED)
@@ -245,7 +283,7 @@ class ServerConnection:
     def accept_login(self) -> bytes:
         """The OK that ends the login; commands may now be as large as max_allowed_packet."""
         self._machine.advance(ServerStep.LOGIN_ACCEPTED)
-        self._reader.payload_bytes_max = COMMAND_PACKET_BYTES_MAX
+        self._reader.payload_bytes_max = self._max_allowed_packet
         return self._frame(ok_payload())
 
     def reject_login(self, error: ServerError) -> bytes:
@@ -260,10 +298,13 @@ class ServerConnection:
 
     # Answers to a command
 
-    def send_ok(
-        self, *, affected_rows: int = 0, status: int = STATUS_AUTOCOMMIT, info: bytes = b""
-    ) -> bytes:
-        return self._answer(ok_payload(affected_rows=affected_rows, status=status, info=info))
+    def send_ok(self, *, affected_rows: int = 0, info: bytes = b"") -> bytes:
+        return self._answer(ok_payload(affected_rows=affected_rows, status=self.status, info=info))
+
+    def send_quick(self, frame: bytes) -> bytes:
+        """A whole packet with sequence number 1, made before, as the answer to `take_query`."""
+        self._machine.advance(ServerStep.ANSWER_SENT)
+        return frame
 
     def send_error(self, error: ServerError) -> bytes:
         """The connection is closed after a fatal error."""
@@ -272,20 +313,18 @@ class ServerConnection:
         self._machine.advance(ServerStep.FAILED if error.fatal else ServerStep.ANSWER_SENT)
         return data
 
-    def send_eof(self, *, status: int = STATUS_AUTOCOMMIT) -> bytes:
+    def send_eof(self) -> bytes:
         """The answer to COM_SET_OPTION."""
-        return self._answer(eof_payload(status=status))
+        return self._answer(eof_payload(status=self.status))
 
     def send_string(self, text: str) -> bytes:
         """The answer to COM_STATISTICS."""
         return self._answer(text.encode())
 
-    def send_result_set(
-        self, columns: Sequence[Column], rows: Iterable[Row], *, status: int = STATUS_AUTOCOMMIT
-    ) -> bytes:
+    def send_result_set(self, columns: Sequence[Column], rows: Iterable[Row]) -> bytes:
         """Raises ValueError when a row does not fit the columns."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        payloads = result_set_payloads(columns, rows, status=status)
+        payloads = result_set_payloads(columns, rows, status=self.status)
         self._machine.advance(ServerStep.ANSWER_SENT)
         data, self._seq = frame_packets(payloads, self._seq)
         return data

@@ -34,17 +34,20 @@ from typing import Final
 
 from protocol.errors import ProtocolError
 from protocol.events.event_type import EventType
-from protocol.events.header import HEADER_SIZE, parse_whole
+from protocol.events.header import HEADER_SIZE, build_event, parse_whole
 from protocol.events.row_values.numbers import decimal
 from protocol.wire.values import Cursor
 
 _INTVAR: Final = struct.Struct("<BQ")
 _RAND: Final = struct.Struct("<QQ")
 _DOUBLE: Final = struct.Struct("<d")
+_USER_VALUE: Final = struct.Struct("<BBII")
 assert _INTVAR.size == 9
 assert _RAND.size == 16
 
 _UNSIGNED: Final = 0x01
+_I64_MAX: Final = 2**63 - 1
+_U64_MASK: Final = 2**64 - 1
 _DECIMAL_DIGITS_MAX: Final = 65
 
 
@@ -69,6 +72,13 @@ class IntvarEvent:
         except ValueError:
             raise ProtocolError(f"INTVAR event of kind {kind}") from None
 
+    def build(self, *, server_id: int, timestamp: int = 0, flags: int = 0) -> bytes:
+        """The event without checksum."""
+        body = _INTVAR.pack(self.kind, self.value)
+        return build_event(
+            EventType.INTVAR, body, server_id=server_id, timestamp=timestamp, flags=flags
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RandEvent:
@@ -81,6 +91,13 @@ class RandEvent:
     def parse(cls, event: bytes) -> RandEvent:
         """Read an event without checksum; raises `ProtocolError`."""
         return cls(*_RAND.unpack(_body(event, EventType.RAND, _RAND.size)))
+
+    def build(self, *, server_id: int, timestamp: int = 0, flags: int = 0) -> bytes:
+        """The event without checksum."""
+        body = _RAND.pack(self.seed1, self.seed2)
+        return build_event(
+            EventType.RAND, body, server_id=server_id, timestamp=timestamp, flags=flags
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,24 @@ class UserVarEvent:
         raw = cursor.take(cursor.integer(4))
         unsigned = bool(cursor.remaining and cursor.integer(1) & _UNSIGNED)
         return cls(name, _user_value(type_, raw, unsigned), collation)
+
+    def build(self, *, server_id: int, timestamp: int = 0, flags: int = 0) -> bytes:
+        """The event without checksum. Of NULL, strings and integers of up to 64 bits; ValueError for another value."""
+        body = len(self.name).to_bytes(4, "little") + self.name
+        value = self.value
+        if value is None:
+            body += b"\1"
+        elif isinstance(value, bytes):
+            body += _USER_VALUE.pack(0, 0, self.collation, len(value)) + value + b"\0"
+        elif isinstance(value, int):
+            body += _USER_VALUE.pack(0, 2, self.collation, 8)
+            body += (value & _U64_MASK).to_bytes(8, "little")
+            body += bytes((_UNSIGNED if value > _I64_MAX else 0,))
+        else:
+            raise ValueError(f"{type(value).__name__} is not written")
+        return build_event(
+            EventType.USER_VAR, body, server_id=server_id, timestamp=timestamp, flags=flags
+        )
 
 
 def _user_value(type_: int, raw: bytes, unsigned: bool) -> bytes | float | int | Decimal:

@@ -25,11 +25,18 @@ As 10.11 and 11.8 write them. A code that is not known ends the list: its length
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from enum import IntFlag
+from typing import Final
 
 from protocol.events.gtid import GtidExtraFlags
 from protocol.wire.values import Cursor
+
+_FLAGS: Final = struct.Struct("<BI")
+_SQL_MODE: Final = struct.Struct("<BQ")
+_AUTO_INCREMENT: Final = struct.Struct("<BHH")
+_CHARSET: Final = struct.Struct("<BHHH")
 
 
 class SessionFlags(IntFlag):
@@ -68,6 +75,24 @@ class StatusVariables:
         while cursor.remaining and found._take(cursor.integer(1), cursor):
             pass
         return found
+
+    def build(self) -> bytes:
+        """What MariaDB writes for a statement, in its order: of flags, sql_mode, auto_increment, charset, time_zone and
+        microseconds those that are there. The others are of no use to a statement made here."""
+        parts = []
+        if self.flags is not None:
+            parts.append(_FLAGS.pack(0, self.flags))
+        if self.sql_mode is not None:
+            parts.append(_SQL_MODE.pack(1, self.sql_mode))
+        if self.auto_increment != (1, 1):
+            parts.append(_AUTO_INCREMENT.pack(3, *self.auto_increment))
+        if self.charset is not None:
+            parts.append(_CHARSET.pack(4, *self.charset))
+        if self.time_zone is not None:
+            parts.append(bytes((5, len(self.time_zone))) + self.time_zone)
+        if self.microseconds:
+            parts.append(b"\x80" + self.microseconds.to_bytes(3, "little"))
+        return b"".join(parts)
 
     def _take(self, code: int, cursor: Cursor) -> bool:
         """One variable; False if the code is not known."""

@@ -45,6 +45,7 @@ ERROR_MARK: Final = 0xFF
 # A packet that begins with FE is an EOF only below this length; else it is a row.
 EOF_LENGTH_LIMIT: Final = 9
 
+STATUS_IN_TRANS: Final = 0x0001
 STATUS_AUTOCOMMIT: Final = 0x0002
 
 # Kinds of columns that a MariaDB server uses for the statements we answer.

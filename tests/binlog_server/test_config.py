@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from binlog_server.config import Config, ConfigError, Upstream, load, parse_listen
+from binlog_server.users import Account
 
 DIRECTORY = {"binlog_directory": "/d"}
 
@@ -105,6 +106,25 @@ WRONG_IN_FILE = [
     (f"report_host='{'h' * 61}'", "report_host: .* up to 60 bytes"),
     ("report_host=7", "report_host: 7 is not str"),
     ("log_level='LOUD'", "log_level: 'LOUD' is none of DEBUG"),
+    (
+        "innodb_flush_log_at_trx_commit=4",
+        "innodb_flush_log_at_trx_commit: 4 is not between 0 and 3",
+    ),
+    ("innodb_flush_log_at_timeout=-1", "innodb_flush_log_at_timeout: -1 is not between"),
+    ("innodb_log_file_size=4096", "innodb_log_file_size: 4096 is not between 4194304 and"),
+    ("innodb_log_buffer_size=1", "innodb_log_buffer_size: 1 is not between"),
+    ("innodb_force_recovery=7", "innodb_force_recovery: 7 is not between 0 and 6"),
+    (
+        "binlog_error_action='IGNORE'",
+        "binlog_error_action: 'IGNORE' is none of READ_ONLY, ABORT_SERVER",
+    ),
+    ("read_only=1", "read_only: 1 is not bool"),
+    ("gtid_strict_mode='ON'", "gtid_strict_mode: 'ON' is not bool"),
+    ("max_allowed_packet=1023", "max_allowed_packet: 1023 is not between 1024 and 1073741824"),
+    ("[users]\nrepl={grants=[]}", "users: write a table"),
+    ("[users]\nrepl={password='x', grant=[]}", "users: write a table"),
+    ("[users]\nrepl={password='x', grants='ALL'}", "users: write a table"),
+    ("[users]\nrepl={password='x', grants=['ALL']}", "users: repl: 'ALL' is no privilege here"),
     ("users=5", "users: write a table"),
     ("[users]\nrepl=5", "users: write a table"),
     ("no_such=1", "unknown option 'no_such' in .*config.toml"),
@@ -142,6 +162,28 @@ def test_what_is_purged_reaches_the_store(tmp_path: Path) -> None:
     assert options.max_binlog_total_size == 5_000_000_000
     assert options.slave_connections_needed_for_purge == 0
     assert Config(Path("/d")).store_options().slave_connections_needed_for_purge == 1
+
+
+def test_accounts(tmp_path: Path) -> None:
+    text = '[users]\na="x"\nb={password="y"}\nc={password="z", grants=["binlog  replay"]}'
+    assert load(written(tmp_path, text), DIRECTORY).users == {
+        "a": "x",
+        "b": Account("y"),
+        "c": Account("z", frozenset({"BINLOG REPLAY"})),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", False),
+        ("upstream='mariadb://u:p@h'", True),
+        ("upstream='mariadb://u:p@h'\nread_only=false", False),
+        ("read_only=true", True),
+    ],
+)
+def test_read_only_with_an_upstream(tmp_path: Path, text: str, expected: bool) -> None:
+    assert load(written(tmp_path, text), DIRECTORY).starts_read_only is expected
 
 
 def test_every_option_has_a_wrong_value_here() -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from binlog_server.config import Config, Upstream
+from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower
+from binlog_server.room import Room
 from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
@@ -64,7 +66,10 @@ async def following(
     address = Upstream("127.0.0.1", upstream.port, "relay", PASSWORD)
     config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
     versions: list[str] = []
-    follower = Follower(config, address, engine, Syncer(engine), versions.append)
+    publisher = Publisher(engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True)
+    follower = Follower(
+        config, address, engine, Syncer(engine), Room(engine), publisher, versions.append
+    )
     task = asyncio.ensure_future(follower.run())
     try:
         yield task

@@ -48,8 +48,9 @@ def sets(*assignments: Assignment) -> SetVariables:
     return SetVariables(assignments)
 
 
-def names(charset: str) -> SetVariables:
-    return sets(system("character_set_client", charset, SESSION))
+def names(charset: str | Default, *others: Assignment) -> SetVariables:
+    three = [f"character_set_{name}" for name in ("client", "connection", "results")]
+    return sets(*(system(name, charset, SESSION) for name in three), *others)
 
 
 def select(*items: tuple[str, Expression], limit: int | None = None) -> Select:
@@ -138,8 +139,15 @@ CLIENTS: dict[str, Statement] = {
     "set net_write_timeout=7200": sets(system("net_write_timeout", 7200)),
     "set wait_timeout=9999999": sets(system("wait_timeout", 9999999)),
     "set names 'binary'": names("binary"),
-    "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_0900_ai_ci'": names("utf8mb4"),
-    "SET CHARACTER SET utf8": names("utf8"),
+    "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_0900_ai_ci'": names(
+        "utf8mb4", system("collation_connection", "utf8mb4_0900_ai_ci", SESSION)
+    ),
+    "SET NAMES DEFAULT": names(Default()),
+    "SET CHARACTER SET utf8": sets(
+        system("character_set_client", "utf8", SESSION),
+        system("character_set_results", "utf8", SESSION),
+        system("character_set_connection", Default(), SESSION),
+    ),
     "select @@version_comment limit 1": select(at("version_comment"), limit=1),
     "SELECT @@gtid_current_pos, @@gtid_binlog_pos;": select(
         at("gtid_current_pos"), at("gtid_binlog_pos")

@@ -7,6 +7,7 @@ from typing import Any
 
 from binlog_server.app import Server
 from binlog_server.session import ClientSession
+from binlog_server.syncer import Syncer
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.handshake import Greeting, LoginRequest
 from protocol.wire.packets import Packet, PacketReader, frame_packet
@@ -69,6 +70,8 @@ class Held:
     """A session on such a transport."""
 
     def __init__(self, server: Server) -> None:
+        if not hasattr(server, "syncer"):  # one that was not started
+            server.syncer = Syncer(server.engine)
         self.transport = HeldTransport()
         self.session = ClientSession(server)
         self.transport.protocol = self.session

@@ -1,0 +1,195 @@
+"""What a session's variables mean for the statements it commits: the status variables that go with them, the GTID."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import WrongVariableValue
+from protocol.events.charsets import charset_of
+from protocol.events.collation_names import (
+    collation_name,
+    collation_numbered,
+    default_collation,
+    is_client_charset,
+)
+from protocol.events.header import FLAG_SKIP_REPLICATION
+from protocol.events.statement_context import IntvarEvent, IntvarKind, RandEvent, UserVarEvent
+from protocol.events.status_variables import SessionFlags, StatusVariables
+from protocol.statement_group import Origin
+
+DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
+_U64_MASK: Final = 2**64 - 1
+
+# Bit of each mode in the order of the bits; None for those of old databases that are not taken here.
+_MODES: Final = (
+    *("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"),
+    *("IGNORE_BAD_TABLE_OPTIONS", "ONLY_FULL_GROUP_BY", "NO_UNSIGNED_SUBTRACTION"),
+    *("NO_DIR_IN_CREATE", None, "ORACLE", None, None, None, "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
+    *("NO_FIELD_OPTIONS", None, None, "ANSI", "NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES"),
+    *("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE"),
+    *("ALLOW_INVALID_DATES", "ERROR_FOR_DIVISION_BY_ZERO", "TRADITIONAL", "NO_AUTO_CREATE_USER"),
+    *("HIGH_NOT_PRECEDENCE", "NO_ENGINE_SUBSTITUTION", "PAD_CHAR_TO_FULL_LENGTH"),
+    *("EMPTY_STRING_IS_NULL", "SIMULTANEOUS_ASSIGNMENT", "TIME_ROUND_FRACTIONAL"),
+)
+_MODE_BITS: Final = {name: 1 << bit for bit, name in enumerate(_MODES) if name is not None}
+assert _MODE_BITS["TIME_ROUND_FRACTIONAL"] == 1 << 34
+assert _MODE_BITS["NO_BACKSLASH_ESCAPES"] == 1 << 20
+# Modes that stand for others, too.
+_COMBINED: Final = {
+    "ANSI": ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"),
+    "ORACLE": (
+        *("PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
+        *("NO_FIELD_OPTIONS", "NO_AUTO_CREATE_USER", "SIMULTANEOUS_ASSIGNMENT"),
+    ),
+    "TRADITIONAL": (
+        *("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE"),
+        *("ERROR_FOR_DIVISION_BY_ZERO", "NO_AUTO_CREATE_USER", "NO_ENGINE_SUBSTITUTION"),
+    ),
+}
+
+# (variable, its value that sets the flag, flag)
+_FLAGS: Final = (
+    ("foreign_key_checks", "OFF", SessionFlags.NO_FOREIGN_KEY_CHECKS),
+    ("unique_checks", "OFF", SessionFlags.RELAXED_UNIQUE_CHECKS),
+    ("check_constraint_checks", "OFF", SessionFlags.NO_CHECK_CONSTRAINT_CHECKS),
+    ("sql_auto_is_null", "ON", SessionFlags.AUTO_IS_NULL),
+    ("autocommit", "OFF", SessionFlags.NOT_AUTOCOMMIT),
+)
+
+# Variables that mean only the next statement, and the next group.
+ONCE_PER_STATEMENT: Final = ("insert_id", "last_insert_id", "rand_seed1", "rand_seed2")
+ONCE_PER_GROUP: Final = ("gtid_seq_no",)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """For the statements up to the next SET. `timestamp` is that of SET TIMESTAMP."""
+
+    origin: Origin
+    domain_id: int
+    seq_no: int
+    timestamp: int | None
+    collation: int  # of the connection
+    charset: str  # of the client
+    backslash_escapes: bool
+    context: tuple[IntvarEvent | RandEvent, ...]
+
+    def context_events(self, variables: list[UserVarEvent], timestamp: int) -> bytes:
+        """What stands before the statement's own event."""
+        return b"".join(
+            event.build(
+                server_id=self.origin.server_id, timestamp=timestamp, flags=self.origin.header_flags
+            )
+            for event in (*self.context, *variables)
+        )
+
+
+def settings_of(
+    variables: Mapping[str, str], *, server_id: int, domain_id: int, thread_id: int, database: bytes
+) -> Settings:
+    """`variables` are those set in the session, `server_id` and `domain_id` the server's."""
+    sql_mode = sql_mode_bits(variables.get("sql_mode", ""))
+    seconds, microseconds = timestamp_of(variables.get("timestamp", "0"))
+    charset = variables.get("character_set_client", "utf8mb4")
+    client = default_collation(charset)
+    connection = collation_numbered(variables.get("collation_connection", "")) or client
+    status = StatusVariables(
+        flags=_flags(variables),
+        sql_mode=sql_mode,
+        auto_increment=(
+            int(variables.get("auto_increment_increment", 1)),
+            int(variables.get("auto_increment_offset", 1)),
+        ),
+        charset=(client, connection, DEFAULT_COLLATION),
+        time_zone=_time_zone(variables),
+        microseconds=microseconds,
+    )
+    skipped = variables.get("skip_replication") == "ON"
+    origin = Origin(
+        int(variables.get("server_id", server_id)),
+        database,
+        status.build(),
+        int(variables.get("pseudo_thread_id", thread_id)),
+        FLAG_SKIP_REPLICATION if skipped else 0,
+    )
+    return Settings(
+        origin,
+        int(variables.get("gtid_domain_id", domain_id)),
+        int(variables.get("gtid_seq_no", 0)),
+        seconds or None,
+        connection,
+        charset,
+        not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
+        _context(variables),
+    )
+
+
+def login_variables(collation: int) -> dict[str, str]:
+    """What the collation in a login says. One that cannot be is taken for ours, as MariaDB does."""
+    charset = charset_of(collation)
+    if charset is None or not is_client_charset(charset):
+        return {}
+    return {
+        "character_set_client": charset,
+        "character_set_connection": charset,
+        "character_set_results": charset,
+        "collation_connection": collation_name(collation),
+    }
+
+
+def sql_mode_bits(text: str) -> int:
+    """The number that is logged, from names or a number. Raises `WrongVariableValue` (1231)."""
+    if text.isascii() and text.isdecimal() and len(text) < 12:
+        return int(text)
+    bits = 0
+    for part in text.upper().split(","):
+        name = part.strip()
+        if name:
+            if name not in _MODE_BITS:
+                raise WrongVariableValue("sql_mode", name[:80])
+            bits |= _MODE_BITS[name]
+            for other in _COMBINED.get(name, ()):
+                bits |= _MODE_BITS[other]
+    return bits
+
+
+def timestamp_of(text: str) -> tuple[int, int]:
+    """Seconds and microseconds of SET TIMESTAMP. Raises `WrongVariableValue` (1231)."""
+    whole, _, fraction = text.partition(".")
+    if not (whole.isascii() and whole.isdecimal() and len(whole) <= 10 and int(whole) < 1 << 32):
+        raise WrongVariableValue("timestamp", text)
+    if fraction and not (fraction.isascii() and fraction.isdecimal()):
+        raise WrongVariableValue("timestamp", text)
+    return int(whole), int(fraction[:6].ljust(6, "0")) if fraction else 0
+
+
+def _flags(variables: Mapping[str, str]) -> SessionFlags:
+    flags = SessionFlags(0)
+    if variables.get("explicit_defaults_for_timestamp", "ON") == "ON":
+        flags |= SessionFlags.EXPLICIT_DEFAULTS_FOR_TIMESTAMP
+    for name, value, flag in _FLAGS:
+        if variables.get(name) == value:
+            flags |= flag
+    return flags
+
+
+def _time_zone(variables: Mapping[str, str]) -> bytes | None:
+    name = variables.get("time_zone", "SYSTEM")
+    return None if name.upper() == "SYSTEM" else name.encode("utf-8", "surrogateescape")
+
+
+def _context(variables: Mapping[str, str]) -> tuple[IntvarEvent | RandEvent, ...]:
+    events: list[IntvarEvent | RandEvent] = []
+    for name, kind in (
+        ("last_insert_id", IntvarKind.LAST_INSERT_ID),
+        ("insert_id", IntvarKind.INSERT_ID),
+    ):
+        if name in variables:
+            events.append(IntvarEvent(kind, int(variables[name]) & _U64_MASK))
+    if "rand_seed1" in variables or "rand_seed2" in variables:
+        events.append(
+            RandEvent(int(variables.get("rand_seed1", 0)), int(variables.get("rand_seed2", 0)))
+        )
+    return tuple(events)

@@ -1,0 +1,243 @@
+"""What a statement is, by its first key words: nothing here knows SQL any further, and no table is looked at.
+
+    DML       becomes a part of a transaction
+    DDL       ends the open transaction, and is a group by itself
+    others    transaction control, USE, LOCK TABLES; and what the grammar of `admin` answers (OTHER)
+
+Comments are skipped, also in front; what stands inside /*! */ counts. A statement of which replicas could not do the
+same is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from protocol.errors import (
+    ServerError,
+    SqlSyntaxError,
+)
+from protocol.sql_errors import (
+    NotSupportedYet,
+)
+
+
+class Kind(Enum):
+    """What to do with a statement."""
+
+    DML = auto()
+    DDL = auto()
+    BEGIN = auto()
+    COMMIT = auto()
+    ROLLBACK = auto()
+    SAVEPOINT = auto()
+    ROLLBACK_TO = auto()
+    RELEASE_SAVEPOINT = auto()
+    USE = auto()
+    LOCK_TABLES = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`text` as MariaDB logs it: without the blanks and semicolons around it. `name` is the savepoint or database."""
+
+    kind: Kind
+    text: bytes
+    name: bytes = b""
+    read_only: bool = False  # START TRANSACTION READ ONLY
+    chain: bool = False  # COMMIT AND CHAIN
+    release: bool = False  # COMMIT RELEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What stands outside strings and comments: names after @ as written, and where a second statement begins."""
+
+    variables: tuple[bytes, ...]
+    second: int | None
+
+
+_GAP: Final = rb"(?:\s|/\*M?!\d{0,6}|\*/|/\*(?!M?!).*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*)*+"
+_WORD: Final = re.compile(_GAP + rb"([A-Za-z_]++)(?![0-9$\x80-\xff])", re.DOTALL)
+_NAME: Final = re.compile(_GAP + rb"(?:`((?:[^`]|``)+)`|([0-9A-Za-z_$\x80-\xff]+))", re.DOTALL)
+_END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
+_BLANKS: Final = b" \t\n\v\f\r"
+_WORDS_MAX: Final = 8
+
+_IDENTIFIER: Final = rb"`(?:[^`]|``)*+`"
+_COMMENTS: Final = rb"/\*(?!M?!).*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*"
+
+
+def _tokens(string: bytes) -> re.Pattern[bytes]:
+    """`string`: what stands for a string in quotes Q."""
+    single, double = string.replace(b"Q", b"'"), string.replace(b"Q", b'"')
+    quoted = b"|".join((single, double, _IDENTIFIER))
+    name = rb"@(?:[0-9A-Za-z_.$\x80-\xff]+|" + quoted + rb")"
+    return re.compile(
+        b"|".join((quoted, _COMMENTS, rb"@@", b"(?P<name>" + name + b")", b"(?P<end>;)")), re.DOTALL
+    )
+
+
+_TOKENS: Final = _tokens(rb"Q[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+Q")
+_TOKENS_WITHOUT_ESCAPES: Final = _tokens(rb"Q[^Q]*+(?:QQ[^Q]*+)*+Q")
+
+_DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
+_DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})
+_ADMIN: Final = frozenset({"ANALYZE", "OPTIMIZE", "REPAIR"})
+_TABLE: Final = frozenset({"TABLE", "TABLES", "VIEW"})
+_STORED_PROGRAM: Final = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"})
+# First words of statements that would do something else on replicas, or nothing; and what to do instead.
+_REFUSED: Final[Mapping[str, str]] = {
+    "CALL": "CALL: this server has no procedures; send the statements of it",
+    "DO": "DO: nothing of it could be seen on replicas",
+    "EXECUTE": "EXECUTE: send the statement itself",
+    "HANDLER": "HANDLER: this server holds no tables",
+    "LOAD": "LOAD DATA: replicas do not have the file; send INSERT statements",
+    "PREPARE": "PREPARE: send the statement itself",
+    "WITH": "WITH: this server holds no tables",
+    "XA": "XA: use BEGIN and COMMIT",
+}
+_TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
+
+
+def classify(text: bytes) -> Statement:
+    """What `text` is. Raises `NotSupportedYet` (1235) for what is refused, `SqlSyntaxError` (1064)."""
+    text = text.lstrip(_BLANKS).rstrip(b";" + _BLANKS)
+    first, *others = first_words(text)
+    second = others[0] if others else ""
+    if first in _DML:
+        return Statement(Kind.DML, text)
+    if first in _DDL:
+        return _ddl(text, first, others)
+    if first in _ADMIN:
+        if second in ("LOCAL", "NO_WRITE_TO_BINLOG"):
+            raise NotSupportedYet(f"{first} {second}: it is not for replicas")
+        return Statement(Kind.DDL if second in _TABLE else Kind.OTHER, text)
+    if first in _REFUSED:
+        raise NotSupportedYet(_REFUSED[first])
+    read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
+    return Statement(Kind.OTHER, text) if read is None else read(text, others)
+
+
+def scan(text: bytes, *, backslash_escapes: bool = True) -> Scan:
+    """Look at all of a statement, as its sql_mode reads strings; the text in an ASCII-like character set."""
+    names: list[bytes] = []
+    for match in (_TOKENS if backslash_escapes else _TOKENS_WITHOUT_ESCAPES).finditer(text):
+        if match["name"]:
+            names.append(match["name"][1:])
+        elif match["end"] and not _END.match(text, match.end()):
+            return Scan(tuple(names), match.end())
+    return Scan(tuple(names), None)
+
+
+def is_stored_program(words: list[str]) -> bool:
+    """Whether DDL that begins so has a body, in which semicolons belong to it."""
+    return any(word in _STORED_PROGRAM for word in words)
+
+
+def unquoted_name(name: bytes) -> bytes:
+    """A user variable's name as the server knows it."""
+    if name[:1] in (b"`", b"'", b'"'):
+        return name[1:-1].replace(name[:1] * 2, name[:1])
+    return name
+
+
+def first_words(text: bytes) -> list[str]:
+    """The first words, in upper case, up to what is none; at least one."""
+    found: list[str] = []
+    at = 0
+    while len(found) < _WORDS_MAX and (match := _WORD.match(text, at)):
+        found.append(match[1].decode("ascii").upper())
+        at = match.end()
+    return found or [""]
+
+
+def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
+    words = others[2:] if others[:2] == ["OR", "REPLACE"] else others
+    if words[:1] == ["TEMPORARY"] and first in ("CREATE", "DROP"):
+        raise NotSupportedYet(_TEMPORARY)
+    if first == "DROP" and words[:1] == ["PREPARE"]:
+        raise NotSupportedYet(_REFUSED["PREPARE"])
+    return Statement(Kind.DDL, text)
+
+
+def _begin(text: bytes, words: list[str]) -> Statement:
+    if words[:2] == ["NOT", "ATOMIC"]:
+        raise NotSupportedYet("BEGIN NOT ATOMIC: send the statements of it")
+    if words not in ([], ["WORK"]):
+        raise _syntax(text)
+    return Statement(Kind.BEGIN, text)
+
+
+def _start(text: bytes, words: list[str]) -> Statement:
+    return Statement(Kind.BEGIN, text, read_only=words[1:] == ["READ", "ONLY"])
+
+
+def _commit(text: bytes, words: list[str]) -> Statement:
+    return _ending(Kind.COMMIT, text, words)
+
+
+def _rollback(text: bytes, words: list[str]) -> Statement:
+    rest = words[1:] if words[:1] == ["WORK"] else words
+    if rest[:1] == ["TO"]:
+        skipped = len(words) - len(rest) + 2 + (rest[1:2] == ["SAVEPOINT"])
+        return _named(Kind.ROLLBACK_TO, text, skipped)
+    return _ending(Kind.ROLLBACK, text, words)
+
+
+def _ending(kind: Kind, text: bytes, words: list[str]) -> Statement:
+    rest = " ".join(words[1:] if words[:1] == ["WORK"] else words)
+    if rest not in _ENDINGS:
+        raise _syntax(text)
+    return Statement(kind, text, chain=rest.startswith("AND CHAIN"), release=rest in _RELEASES)
+
+
+_RELEASES: Final = frozenset({"RELEASE", "AND NO CHAIN RELEASE"})
+_ENDINGS: Final = _RELEASES | {
+    "",
+    "AND CHAIN",
+    "AND NO CHAIN",
+    "AND CHAIN NO RELEASE",
+    "AND NO CHAIN NO RELEASE",
+    "NO RELEASE",
+}
+
+
+def _named(kind: Kind, text: bytes, skipped: int) -> Statement:
+    """With a name behind so many words."""
+    at = 0
+    for _ in range(skipped):
+        word = _WORD.match(text, at)
+        if word is None:
+            raise _syntax(text)
+        at = word.end()
+    match = _NAME.match(text, at)
+    if match is None or not _END.match(text, match.end()):
+        raise _syntax(text)
+    name: bytes = match[2] if match[1] is None else match[1].replace(b"``", b"`")
+    return Statement(kind, text, name)
+
+
+def _syntax(text: bytes) -> ServerError:
+    return SqlSyntaxError(text[:80].decode("utf-8", "replace"))
+
+
+# First and second word, or the first alone.
+_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, list[str]], Statement]]] = {
+    ("BEGIN", ""): _begin,
+    ("START", "TRANSACTION"): _start,
+    ("COMMIT", ""): _commit,
+    ("ROLLBACK", ""): _rollback,
+    ("SAVEPOINT", ""): lambda text, _: _named(Kind.SAVEPOINT, text, 1),
+    ("RELEASE", "SAVEPOINT"): lambda text, _: _named(Kind.RELEASE_SAVEPOINT, text, 2),
+    ("USE", ""): lambda text, _: _named(Kind.USE, text, 1),
+    ("LOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
+    ("LOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
+    ("UNLOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
+    ("UNLOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
+    ("SET", "PASSWORD"): lambda text, _: Statement(Kind.DDL, text),
+}
