@@ -28,7 +28,10 @@ def test_lists_them() -> None:
     done = benchmarks()
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == [
-        "fanout"
+        "commit",
+        "fanout",
+        "large-transaction",
+        "recovery",
     ]
 
 

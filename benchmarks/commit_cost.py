@@ -1,0 +1,117 @@
+"""What commits cost a server: time, processor, syncs and bytes, each taken before and after a load and subtracted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final
+
+from benchmarks import committers, drain
+from benchmarks.committers import Committed
+from benchmarks.masters import Master, counter
+from benchmarks.registry import BenchmarkError
+from benchmarks.servers import Usage
+from protocol.wire.packets import PACKET_HEADER_SIZE
+
+# Of SHOW GLOBAL STATUS. mariadbd and we tell these by the same names,
+GROUPS: Final = "Binlog_commits"
+BATCHES: Final = "Binlog_group_commits"
+# and these of ours are about the binlog; mariadbd has them for InnoDB alone.
+FSYNCS: Final = "Innodb_data_fsyncs"
+LOG_FSYNCS: Final = "Innodb_os_log_fsyncs"
+WRITTEN: Final = "Innodb_data_written"
+LOG_WRITTEN: Final = "Innodb_os_log_written"
+
+_STATUS_BYTE: Final = 1  # in front of each event that a dump sends
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one number of connections took of a server; all but the speed with the warm-ups."""
+
+    runs: list[Committed] = field(default_factory=list)
+    cpu_s: float = 0.0
+    disk_bytes: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def commits_s(self) -> float:
+        """Median of the rounds."""
+        return median(run.commits_s for run in self.runs)
+
+    @property
+    def commits(self) -> int:
+        return sum(run.total for run in self.runs)
+
+    def per_commit(self, name: str) -> float:
+        """A counter of the server's. Raises `BenchmarkError` if there is none of that name."""
+        return counter(self.counted, name) / self.commits
+
+    def report(self) -> dict[str, Any]:
+        client_s = sum(run.cpu_s for run in self.runs)
+        client_commits = sum(run.commits for run in self.runs)
+        return {
+            "commits_s": round(self.commits_s),
+            "rounds": [round(run.commits_s) for run in self.runs],
+            "groups_per_batch": round(self.counted[GROUPS] / max(1, self.counted[BATCHES]), 2),
+            "cpu_us_per_commit": round(self.cpu_s / self.commits * 1e6, 1),
+            "client_cpu_us_per_commit": round(client_s / client_commits * 1e6, 1),
+            "disk_bytes_per_commit": round(self.disk_bytes / self.commits),
+        }
+
+
+class Subject:
+    """A server, and what each number of connections cost it."""
+
+    def __init__(self, master: Master) -> None:
+        self.master = master
+        self.costs: dict[int, Cost] = {}
+        self._group_bytes: float | None = None
+
+    def measure(
+        self, sql: str, connections: int, seconds: float, warm_up: float, *, keep: bool = True
+    ) -> Committed:
+        """One round. Raises `BenchmarkError` unless each commit became a group."""
+        master = self.master
+        status, cpu_s, disk_bytes = master.status(), master.cpu_s(), master.disk_bytes()
+        done = committers.run(master.source, master.writer, sql, connections, seconds, warm_up)
+        cpu_s, disk_bytes = master.cpu_s() - cpu_s, master.disk_bytes() - disk_bytes
+        counted = {name: now - status.get(name, 0) for name, now in master.status().items()}
+        if counter(counted, GROUPS) != done.total:
+            raise BenchmarkError(f"{master.name}: {counted[GROUPS]} groups of {done.total} commits")
+        if keep:
+            cost = self.costs.setdefault(connections, Cost())
+            cost.runs.append(done)
+            cost.cpu_s += cpu_s
+            cost.disk_bytes += disk_bytes
+            for name, value in counted.items():
+                cost.counted[name] = cost.counted.get(name, 0) + value
+        return done
+
+    def per_commit(self, name: str) -> dict[str, float]:
+        """A counter by the number of connections. Raises `BenchmarkError`."""
+        return {str(n): round(cost.per_commit(name), 4) for n, cost in self.costs.items()}
+
+    def amplification(self, name: str | None = None) -> float:
+        """Bytes written by bytes of groups: by a counter of the server's, or else by what the kernel says."""
+        commits = sum(cost.commits for cost in self.costs.values())
+        written = sum(
+            cost.disk_bytes if name is None else counter(cost.counted, name)
+            for cost in self.costs.values()
+        )
+        return round(written / (commits * self.group_bytes()), 3)
+
+    def group_bytes(self) -> float:
+        """Of one commit as a replica gets it, without packet headers. Raises `BenchmarkError`."""
+        if self._group_bytes is None:
+            drained = drain.run(self.master.source, 1, count=True)
+            heads = drained.events * (PACKET_HEADER_SIZE + _STATUS_BYTE)
+            self._group_bytes = (drained.bytes - heads) / drained.groups
+        return self._group_bytes
+
+    def report(self) -> dict[str, Any]:
+        return {
+            **{str(n): cost.report() for n, cost in self.costs.items()},
+            "group_bytes": round(self.group_bytes()),
+            "peak_rss_mb": round(Usage.of(self.master.pid).peak_rss_mb),
+        }

@@ -1,0 +1,86 @@
+"""What the numbers depend on: the machine, and the disk under the directory that is used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.registry import BenchmarkError
+
+_PROBES: Final = 200
+_PROBE_BYTES: Final = 4096
+_MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
+
+
+@contextlib.contextmanager
+def work_directory(given: Path | None) -> Iterator[Path]:
+    """A new directory for everything that is measured, removed afterwards; on a real disk unless `given` says so.
+
+    Raises `BenchmarkError` if all places for temporary files are in memory.
+    """
+    if given is None:
+        places = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path.cwd()]
+        given = next((p for p in places if file_system(p) not in _MEMORY_FILE_SYSTEMS), None)
+    if given is None:
+        raise BenchmarkError("temporary files are kept in memory here: give --directory on a disk")
+    given.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="binlog-benchmark-", dir=given.resolve()))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def file_system(path: Path) -> str:
+    """Type of the file system that `path` is on, such as ext4."""
+    at = str(path.resolve())
+    best, kind = "", "unknown"
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, name, *_ = line.split()
+        inside = at == place or at.startswith(place.rstrip("/") + "/")
+        if inside and len(place) >= len(best):
+            best, kind = place, name
+    return kind
+
+
+def facts(directory: Path) -> dict[str, Any]:
+    """Processor, kernel, Python, load now (of one minute), and the disk."""
+    return {
+        "cpus": os.cpu_count(),
+        "cpu": _cpu_name(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+        "file_system": file_system(directory),
+        "fdatasync_us": round(fdatasync_us(directory)),
+    }
+
+
+def fdatasync_us(directory: Path) -> float:
+    """Median microseconds of writing 4 KiB in the middle of a file and `fdatasync`."""
+    times = []
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        fd = file.fileno()
+        os.pwrite(fd, bytes(_PROBES * _PROBE_BYTES), 0)
+        os.fsync(fd)
+        for i in range(_PROBES):
+            start = time.perf_counter()
+            os.pwrite(fd, bytes(_PROBE_BYTES), i * _PROBE_BYTES)
+            os.fdatasync(fd)
+            times.append(time.perf_counter() - start)
+    return median(times) * 1e6
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

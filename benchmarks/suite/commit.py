@@ -1,0 +1,190 @@
+"""Commits per second over the wire for 1, 16 and 64 connections, from us and from mariadbd.
+
+Both take the same INSERT from the same client, which is a process of its own, and log it as a group in statement
+format; mariadbd's table is a BLACKHOLE, so that it has nothing else to do. Twice: every commit durable before its OK
+(`sync`), and none (`nosync`). Rounds, the two servers by turns, so that what disturbs the machine disturbs both;
+medians are the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import store_process
+from benchmarks.commit_cost import FSYNCS, LOG_FSYNCS, LOG_WRITTEN, WRITTEN, Subject
+from benchmarks.machine import facts, work_directory
+from benchmarks.masters import Master, counter, start_mariadbd, start_ours
+from benchmarks.registry import Benchmark, Result, progress
+from benchmarks.servers import mariadb_install
+from benchmarks.strace import counting_syncs
+from tests.kit import rundir
+from tests.kit.install import Install
+
+CONNECTIONS: Final = (1, 16, 64)
+ROUNDS: Final = 3
+SECONDS: Final = 2.0
+WARM_UP_S: Final = 0.5
+SETTINGS: Final = {"sync": 1, "nosync": 0}
+
+_SET_UP: Final = (
+    "CREATE DATABASE bench",
+    "CREATE TABLE bench.t (a INT, b VARCHAR(500)) ENGINE=BLACKHOLE",
+)
+_SQL: Final = f"INSERT INTO bench.t VALUES (1,'{'x' * 200}')"
+
+
+def run(options: argparse.Namespace) -> Result:
+    """See `Benchmark`."""
+    install = mariadb_install(options.mariadb)
+    with contextlib.ExitStack() as stack:
+        stack.callback(rundir.remove_own)
+        path = stack.enter_context(work_directory(options.directory))
+        machine = facts(path)
+        measured = {
+            name: _measure(path, setting, install, options) for name, setting in SETTINGS.items()
+        }
+        sync = measured["sync"]
+        inside = store_process.commits(
+            path, options.connections, options.seconds, sync["ours"]["group_bytes"]
+        )
+    return {
+        "ratio_sync": sync["ratio"],
+        "ratio_nosync": measured["nosync"]["ratio"],
+        "fsyncs_per_commit": max(sync["fsyncs_per_commit"].values()),
+        "fsyncs_per_commit_by_committers": sync["fsyncs_per_commit"],
+        "write_amplification": sync["write_amplification"]["ours"],
+        "ours_commits_s": _commits_s(measured, "ours", options),
+        "mariadbd_commits_s": _commits_s(measured, "mariadbd", options),
+        "in_process": inside,
+        **measured,
+        "statement_bytes": len(_SQL),
+        "mariadbd_version": install.full_version,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "machine": machine,
+    }
+
+
+def _measure(
+    path: Path, setting: int, install: Install, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Both servers with one setting of `flush_log_at_trx_commit`."""
+    with contextlib.ExitStack() as stack:
+        here = stack.enter_context(work_directory(path))
+        flags = (f"--sync-binlog={setting}", f"--innodb-flush-log-at-trx-commit={setting}")
+        masters = (
+            start_ours(stack, here / "ours", flush_log_at_trx_commit=setting),
+            start_mariadbd(stack, install, here / "mariadbd", *flags),
+        )
+        ours, theirs = subjects = [Subject(master) for master in masters]
+        for master in masters:
+            master.execute(*_SET_UP)
+        for n in options.connections:
+            for _ in range(options.rounds):
+                for subject in subjects:
+                    done = subject.measure(_SQL, n, options.seconds, WARM_UP_S)
+                    progress(
+                        f"flush at commit {setting}, {n:3} connections  {subject.master.name}: "
+                        f"{done.commits_s:,.0f} commits/s"
+                    )
+        result = {
+            "ratio": {
+                str(n): round(cost.commits_s / theirs.costs[n].commits_s, 3)
+                for n, cost in ours.costs.items()
+            },
+            "fsyncs_per_commit": ours.per_commit(FSYNCS),
+            "redo_fsyncs_per_commit": ours.per_commit(LOG_FSYNCS),
+            "write_amplification": {
+                "ours": ours.amplification(),
+                "ours_by_counters": ours.amplification(WRITTEN),
+                "ours_redo": ours.amplification(LOG_WRITTEN),
+                "mariadbd": theirs.amplification(),
+            },
+            "ours": ours.report(),
+            "mariadbd": theirs.report(),
+        }
+        if options.strace:
+            result["strace"] = _cross_check(ours.master, options)
+        return result
+
+
+def _cross_check(master: Master, options: argparse.Namespace) -> dict[str, int]:
+    """Syncs of one more round, by strace and by our counter. Slow: its speed is not kept."""
+    before = counter(master.status(), FSYNCS)
+    with counting_syncs(master.pid) as seen:
+        Subject(master).measure(
+            _SQL, options.connections[-1], options.seconds, WARM_UP_S, keep=False
+        )
+        counted = counter(master.status(), FSYNCS) - before
+    return {"strace": seen.calls, "counted": counted}
+
+
+def _commits_s(measured: dict[str, Any], name: str, options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        setting: {str(n): found[name][str(n)]["commits_s"] for n in options.connections}
+        for setting, found in measured.items()
+    }
+
+
+def table(result: Result) -> str:
+    """See `Benchmark`."""
+    lines = [
+        f"INSERT of {result['statement_bytes']} bytes; mariadbd {result['mariadbd_version']}; "
+        f"{result['machine']['cpus']} cpus; medians of {result['rounds']}",
+        "",
+        f"{'':>7} {'n':>4} {'ours/s':>9} {'mariadbd/s':>11} {'ratio':>6} {'cpu us':>7} {'theirs':>7} "
+        f"{'fsyncs':>7} {'batch':>6} {'theirs':>7}",
+    ]
+    for setting in SETTINGS:
+        found = result[setting]
+        for n, ratio in found["ratio"].items():
+            ours, theirs = found["ours"][n], found["mariadbd"][n]
+            lines.append(
+                f"{setting:>7} {n:>4} {ours['commits_s']:>9,} {theirs['commits_s']:>11,} {ratio:>6.2f} "
+                f"{ours['cpu_us_per_commit']:>7.1f} {theirs['cpu_us_per_commit']:>7.1f} "
+                f"{found['fsyncs_per_commit'][n]:>7.3f} {ours['groups_per_batch']:>6.1f} "
+                f"{theirs['groups_per_batch']:>7.1f}"
+            )
+    inside = result["in_process"]
+    lines += [
+        "",
+        *(f"write amplification, {s}: {result[s]['write_amplification']}" for s in SETTINGS),
+        f"the store by itself, commits/s: {inside['append_sync']} by threads; "
+        f"append alone {inside['append']:,}",
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(text: str) -> list[int]:
+    found = [int(word) for word in text.split(",")]
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `Benchmark`."""
+    parser.add_argument(
+        "--connections",
+        type=_numbers,
+        default=list(CONNECTIONS),
+        metavar="N,N",
+        help="default 1,16,64",
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of which the median counts")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each round; default 2")
+    parser.add_argument("--strace", action="store_true", help="count our syncs by strace, too")
+    parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")
+    parser.add_argument("--directory", type=Path, help="for both; default: on a disk")
+
+
+BENCHMARK: Final = Benchmark(
+    name="commit",
+    summary="commits/s from 1, 16, 64 connections, beside mariadbd, with and without syncs: ratios",
+    add_arguments=add_arguments,
+    run=run,
+    table=table,
+)

@@ -1,0 +1,131 @@
+"""What the benchmarks are put together from."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import machine, sparse_store, store_process
+from benchmarks.child import Child, ChildFailed, run_json
+from benchmarks.commit_cost import FSYNCS
+from benchmarks.masters import counter
+from benchmarks.registry import BenchmarkError
+from benchmarks.strace import counting_syncs, sum_calls
+from protocol.gtid import Gtid, SlavePosition
+from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
+from storage.state import StateStore
+
+MEBIBYTE = 1 << 20
+
+
+# --- programs ---
+
+
+def test_a_program_that_fails_says_why() -> None:
+    with pytest.raises(ChildFailed, match=r"^benchmarks.committers: .*refused"):
+        run_json("benchmarks.committers", "--port=1", "--sql=COMMIT")
+    with (
+        Child("benchmarks.no_such_program") as child,
+        pytest.raises(ChildFailed, match="No module"),
+    ):
+        child.line()
+
+
+# --- the machine ---
+
+
+def test_file_system(tmp_path: Path) -> None:
+    assert machine.file_system(Path("/proc/self")) == "proc"
+    assert machine.facts(tmp_path)["fdatasync_us"] >= 0
+
+
+def test_the_work_directory_is_removed(tmp_path: Path) -> None:
+    with machine.work_directory(tmp_path / "new") as path:
+        (path / "file").write_bytes(b"x")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_counter_that_is_not_there() -> None:
+    assert counter({FSYNCS: 3}, FSYNCS) == 3
+    with pytest.raises(BenchmarkError, match=FSYNCS):
+        counter({}, FSYNCS)
+
+
+# --- stores ---
+
+
+def test_a_sparse_store_is_a_store(tmp_path: Path) -> None:
+    sparse_store.make(tmp_path / "store", files=3, file_bytes=4 * MEBIBYTE)
+    used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "store").glob("*.ibb"))
+    assert used < 3 * 4 * MEBIBYTE + MEBIBYTE
+    disk = OsDisk(tmp_path / "store")
+    engine = IbbEngine(disk, store_process.options(4 * MEBIBYTE), facts=StateStore(disk))
+    state = engine.binlog_state().get(0, 1) or 0
+    assert state > 3000
+    start = engine.find_start(SlavePosition([Gtid(0, 1, state - 1)]))
+    assert engine.read(start.position).groups
+    engine.close()
+    assert store_process.open_s(tmp_path / "store", 4 * MEBIBYTE) > 0
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_commits_of_the_store(tmp_path: Path, sync: bool) -> None:
+    speed = store_process.commit(tmp_path / "store", 3, 0.05, 200, sync=sync)
+    assert speed > 0
+    disk = OsDisk(tmp_path / "store")
+    engine = IbbEngine(disk, store_process.options(), facts=StateStore(disk))
+    assert (engine.binlog_state().get(0, 1) or 0) > 0
+    engine.close()
+
+
+# --- strace ---
+
+TABLE = """\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 97.50    0.390000         120      3250           fdatasync
+  2.50    0.010000         100       100         2 fsync
+  0.00    0.000000           0         7           openat
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.400000         119      3357         2 total
+"""
+
+
+def test_the_table_of_strace() -> None:
+    assert sum_calls(TABLE) == 3350
+    assert sum_calls("") == 0
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
+def test_strace_counts_the_syncs_of_all_threads(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, threading\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "t = threading.Thread(target=lambda: (sys.stdin.readline(), os.fdatasync(fd), os.fsync(fd)))\n"
+        "t.start(); print('ready', flush=True); t.join(); os.fdatasync(fd)\n"
+        "print('done', flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "file")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            with counting_syncs(process.pid) as seen:
+                process.stdin.write("\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == "done\n"
+        except BenchmarkError as error:
+            pytest.skip(f"strace may not attach here: {error}")
+        finally:
+            process.stdin.close()
+    assert seen.calls == 3
