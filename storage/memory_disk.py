@@ -8,6 +8,7 @@ and a prefix of the unsynced changes of names.
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -277,20 +278,26 @@ class MemoryDisk:
             content = names[name]
             image = bytearray(content.durable)
             for operation in content.pending:
-                kept = None if rng is None else self._survivor(operation, rng)
-                if kept is not None:
-                    _apply(image, kept)
+                if rng is not None:
+                    _written_anyway(image, operation, rng)
             images[name] = bytes(image)
         return images
 
-    @staticmethod
-    def _survivor(
-        operation: tuple[int, bytes] | int, rng: random.Random
-    ) -> tuple[int, bytes] | int | None:
-        fate = rng.random()
-        if fate < 0.3:
-            return None
-        if fate < 0.7 or isinstance(operation, int):
-            return operation
-        offset, data = operation
-        return offset, data[: rng.randrange(0, len(data) + 1, SECTOR_BYTES)]
+
+def _written_anyway(
+    image: bytearray, operation: tuple[int, bytes] | int, rng: random.Random
+) -> None:
+    """What the disk has of an operation that was not synced: nothing, all, or of a write some sectors."""
+    fate = rng.random()
+    if fate < 0.3:
+        return
+    if fate < 0.7 or isinstance(operation, int):
+        _apply(image, operation)
+        return
+    offset, data = operation
+    borders = [0, *range(SECTOR_BYTES - offset % SECTOR_BYTES, len(data), SECTOR_BYTES), len(data)]
+    sectors = list(itertools.pairwise(borders))
+    cut = rng.randrange(len(sectors) + 1)
+    kept = rng.choice((sectors[:cut], sectors[cut:], [s for s in sectors if rng.random() < 0.5]))
+    for begin, end in kept:
+        _apply(image, (offset + begin, data[begin:end]))

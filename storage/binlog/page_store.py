@@ -81,6 +81,9 @@ class PageStore:
                 self._cache[key] = page  # to the young end
                 return page
             stable_end = self._stable_end
+            cut = self._cuts.get(file_no)
+        if cut is not None and page_no * PAGE_SIZE >= cut:
+            return None
         with self.files.use(file_no) as file:
             return None if file is None else self._read(file, key, stable_end, ahead=ahead)
 
@@ -95,6 +98,10 @@ class PageStore:
 
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written."""
+        with self._lock:
+            page = self._unflushed.get((file_no, 0))
+        if page is not None:  # perhaps there is no file yet
+            return FileHeader.parse(page, file_no)
         page = self.page(file_no, 0, ahead=False)
         size = self.files.size(file_no)
         if page is None:
@@ -105,6 +112,11 @@ class PageStore:
         if header is not None and size is not None and size < 2 * PAGE_SIZE:
             raise CorruptBinlog(file_no, size, "the file ends behind its header page")
         return header
+
+    def size(self, file_no: int) -> int | None:
+        """Size of a file in bytes, also of one that is still to be made; None if there is none."""
+        size = self._cuts.get(file_no) or self._new_files.get(file_no)
+        return self.files.size(file_no) if size is None else size
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""

@@ -442,7 +442,7 @@ class IbbEngine:
         shape = self._shapes.get(file_no)
         if shape is None:
             header = self._pages.header(file_no)
-            size = self._pages.files.size(file_no)
+            size = self._pages.size(file_no)
             if header is None or size is None:
                 raise PositionPurged(f"{file_name(file_no)} has gone")
             shape = self._shapes[file_no] = FileShape(
