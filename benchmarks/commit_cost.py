@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from benchmarks import committers, drain
+from benchmarks import committers, drain, machine
 from benchmarks.committers import Committed
 from benchmarks.masters import Master, counter
 from benchmarks.registry import BenchmarkError
@@ -31,7 +32,8 @@ class Cost:
 
     runs: list[Committed] = field(default_factory=list)
     cpu_s: float = 0.0
-    disk_bytes: int = 0
+    dirtied_bytes: int = 0
+    device_bytes: int = 0
     counted: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -56,7 +58,7 @@ class Cost:
             "groups_per_batch": round(self.counted[GROUPS] / max(1, self.counted[BATCHES]), 2),
             "cpu_us_per_commit": round(self.cpu_s / self.commits * 1e6, 1),
             "client_cpu_us_per_commit": round(client_s / client_commits * 1e6, 1),
-            "disk_bytes_per_commit": round(self.disk_bytes / self.commits),
+            "device_bytes_per_commit": round(self.device_bytes / self.commits),
         }
 
 
@@ -73,17 +75,18 @@ class Subject:
     ) -> Committed:
         """One round. Raises `BenchmarkError` unless each commit became a group."""
         master = self.master
-        status, cpu_s, disk_bytes = master.status(), master.cpu_s(), master.disk_bytes()
+        status, before = master.status(), self._so_far()
         done = committers.run(master.source, master.writer, sql, connections, seconds, warm_up)
-        cpu_s, disk_bytes = master.cpu_s() - cpu_s, master.disk_bytes() - disk_bytes
+        used = [now - then for now, then in zip(self._so_far(), before, strict=True)]
         counted = {name: now - status.get(name, 0) for name, now in master.status().items()}
         if counter(counted, GROUPS) != done.total:
             raise BenchmarkError(f"{master.name}: {counted[GROUPS]} groups of {done.total} commits")
         if keep:
             cost = self.costs.setdefault(connections, Cost())
             cost.runs.append(done)
-            cost.cpu_s += cpu_s
-            cost.disk_bytes += disk_bytes
+            cost.cpu_s += used[0]
+            cost.dirtied_bytes += round(used[1])
+            cost.device_bytes += round(used[2])
             for name, value in counted.items():
                 cost.counted[name] = cost.counted.get(name, 0) + value
         return done
@@ -92,14 +95,23 @@ class Subject:
         """A counter by the number of connections. Raises `BenchmarkError`."""
         return {str(n): round(cost.per_commit(name), 4) for n, cost in self.costs.items()}
 
-    def amplification(self, name: str | None = None) -> float:
-        """Bytes written by bytes of groups: by a counter of the server's, or else by what the kernel says."""
-        commits = sum(cost.commits for cost in self.costs.values())
-        written = sum(
-            cost.disk_bytes if name is None else counter(cost.counted, name)
-            for cost in self.costs.values()
-        )
-        return round(written / (commits * self.group_bytes()), 3)
+    def _so_far(self) -> tuple[float, int, int]:
+        master = self.master
+        device = machine.device_bytes(master.directory) or 0
+        return master.cpu_s(), master.dirtied_bytes(), device
+
+    def amplification(self, counters: Sequence[str] = ()) -> dict[str, float]:
+        """Bytes written by bytes of groups, by those counters of the server's, and as seen from outside.
+
+        `device`: what went to the disk, by anybody on the machine, file system and block sizes included.
+        `dirtied`: see `Master.dirtied_bytes`. Raises `BenchmarkError`.
+        """
+        costs = self.costs.values()
+        groups = sum(cost.commits for cost in costs) * self.group_bytes()
+        written = {name: sum(counter(cost.counted, name) for cost in costs) for name in counters}
+        written["device"] = sum(cost.device_bytes for cost in costs)
+        written["dirtied"] = sum(cost.dirtied_bytes for cost in costs)
+        return {name: round(value / groups, 3) for name, value in written.items()}
 
     def group_bytes(self) -> float:
         """Of one commit as a replica gets it, without packet headers. Raises `BenchmarkError`."""

@@ -17,6 +17,8 @@ from benchmarks.registry import BenchmarkError
 
 _PROBES: Final = 200
 _PROBE_BYTES: Final = 4096
+_SECTORS_WRITTEN: Final = 6  # of /sys/dev/block/*/stat
+_SECTOR_BYTES: Final = 512
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 
 
@@ -77,6 +79,15 @@ def fdatasync_us(directory: Path) -> float:
             os.fdatasync(fd)
             times.append(time.perf_counter() - start)
     return median(times) * 1e6
+
+
+def device_bytes(path: Path) -> int | None:
+    """Bytes written to the device under `path` since the machine started, by anybody; None if there is no device."""
+    device = path.stat().st_dev
+    stat = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    if not stat.exists():
+        return None
+    return int(stat.read_text().split()[_SECTORS_WRITTEN]) * _SECTOR_BYTES
 
 
 def _cpu_name() -> str:

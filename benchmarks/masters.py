@@ -38,6 +38,7 @@ class Master:
     source: Source
     writer: Account
     pid: int
+    directory: Path
 
     def execute(self, *statements: str) -> None:
         """As the writer, on one connection. Raises `BenchmarkError`."""
@@ -72,8 +73,12 @@ class Master:
         """Processor time since its start."""
         return Usage.of(self.pid).cpu_s
 
-    def disk_bytes(self) -> int:
-        """What it made the kernel write to disks since its start; what was never written back counts too."""
+    def dirtied_bytes(self) -> int:
+        """What it made the kernel write, since its start, as the kernel counts: whole folios of its page cache.
+
+        A folio has 4 KiB in a file that was written in small pieces and up to megabytes in one that was written in
+        large ones, of which only the changed blocks go to the disk.
+        """
         text = (Path("/proc") / str(self.pid) / "io").read_text()
         return int(dict(line.split(": ") for line in text.splitlines())["write_bytes"])
 
@@ -110,7 +115,7 @@ def start_ours(
         server.start()
     except RuntimeError as error:
         raise BenchmarkError(str(error)) from None
-    return Master("ours", server, WRITER, server.pid)
+    return Master("ours", server, WRITER, server.pid, directory)
 
 
 class _MariaDB(LocalMariaDB):
@@ -148,7 +153,7 @@ def start_mariadbd(
             f"mariadbd {install.full_version} with ha_blackhole (`make setup` installs it): {error}"
         ) from None
     server.create_account()
-    return Master("mariadbd", server, Account("root", ""), server.pid)
+    return Master("mariadbd", server, Account("root", ""), server.pid, directory)
 
 
 class Memory:
