@@ -132,7 +132,12 @@ class Server:
                 await self.connections.none_left()
         self._room.close()
         self._tail.close()
-        self.directory.close()
+        try:
+            self.directory.close()
+        except StorageError as error:
+            if self.syncer.failure is None:
+                raise
+            log.error("the store was left as it is: %s", error)
         log.info("shutdown complete")
 
     def new_dump(

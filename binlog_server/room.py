@@ -13,18 +13,18 @@ class Room:
     """For one event loop. Before each `append` and `spill` that must not block: `available`, else `wait`."""
 
     def __init__(self, engine: BinlogEngine) -> None:
-        self._engine = engine
+        self.engine = engine
         self._watch: asyncio.Task[None] | None = None
         self.waits = 0  # how often somebody had to
 
     @property
     def available(self) -> bool:
         """Whether the store takes more without blocking."""
-        return self._engine.has_room
+        return self.engine.has_room
 
     async def wait(self) -> None:
         """Until there is room, or the store has failed, which the next call of it will tell."""
-        if self._engine.has_room:
+        if self.engine.has_room:
             return
         self.waits += 1
         if self._watch is None:
@@ -38,7 +38,7 @@ class Room:
 
     async def _until_room(self) -> None:
         try:
-            while not await asyncio.to_thread(self._engine.wait_for_room, WATCH_S):
+            while not await asyncio.to_thread(self.engine.wait_for_room, WATCH_S):
                 pass
         finally:
             self._watch = None

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from binlog_server.admin.answers import SqlSession
 from binlog_server.publisher import Domain, Publisher
 from binlog_server.room import Room
+from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
 from binlog_server.sql_commit.settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
@@ -47,14 +48,12 @@ from protocol.events.collation_names import default_collation
 from protocol.events.statement_context import UserVarEvent
 from protocol.sql_errors import (
     ErrorOnWrite,
-    NoSuchSavepoint,
-    NotSupportedYet,
     ReadOnlyTransaction,
     WrongDatabaseName,
 )
 from protocol.statement_group import QuickGroup
 from protocol.wire.results import STATUS_AUTOCOMMIT, STATUS_IN_TRANS
-from storage.binlog.transaction import Savepoint, Transaction
+from storage.binlog.transaction import Transaction
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,6 @@ QUICK_WORDS: Final = frozenset(
     {b"INSERT ", b"UPDATE ", b"DELETE ", b"insert ", b"update ", b"delete "}
 )
 PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
-SAVEPOINTS_MAX: Final = 10_000  # of one transaction, released ones included: each takes memory
 _DATABASE_CHARS_MAX: Final = 64
 # In these a byte of ASCII may be the second half of a character: they are looked at as UTF-8.
 _AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
@@ -107,12 +105,10 @@ class Committer:
         self._publisher = publisher
         self._syncer = syncer
         self._room = room
+        self._engine = room.engine
         self._server_id = server_id
         self._domain_id = domain_id
-        self._transaction: Transaction | None = None
-        self._changes = 0  # statements in it
-        self._savepoints: dict[bytes, tuple[Savepoint, int]] = {}
-        self._savepoints_set = 0
+        self._open: OpenTransaction | None = None
         self._begun = False  # by BEGIN
         self._read_only = False
         self._task: asyncio.Task[None] | None = None
@@ -133,7 +129,7 @@ class Committer:
         if (
             prepared is None
             or not self._publisher.accepts
-            or not self._room.available
+            or not self._engine.has_room
             or data[-1] <= 32
             or data.find(b";", 5) >= 0
             or data.find(b"@", 5) >= 0
@@ -174,7 +170,7 @@ class Committer:
     def settle(self) -> bool:
         """After SET: with autocommit on again what is open is committed. True if the client's answer waits for that."""
         self.refresh()
-        if self._autocommit and not self._begun and self._transaction is not None:
+        if self._autocommit and not self._begun and self._open is not None:
             self._run(self._commit_and_answer())
             return True
         return False
@@ -259,10 +255,9 @@ class Committer:
         if self._read_only:
             raise ReadOnlyTransaction
         variables = self._look_at(statement.text, settings)
-        transaction = self._transaction or self._publisher.begin()
-        self._transaction = transaction
-        yield from self._write(transaction, statement.text, variables)
-        self._changes += 1
+        transaction = self._opened()
+        yield from self._write(transaction.events, statement.text, variables)
+        transaction.changes += 1
         if self._begun or not self._autocommit:
             self._told()
             self._client.committed(1)
@@ -279,9 +274,9 @@ class Committer:
             select = words[0] == "CREATE" and "TABLE" in words
             variables = self._look_at(text, settings, variables=select)
         yield from self._append_open()
-        transaction = self._transaction = self._publisher.begin()
-        yield from self._write(transaction, text, variables)
-        self._append(transaction, standalone=True)
+        transaction = self._opened()
+        yield from self._write(transaction.events, text, variables)
+        self._append(transaction.events, standalone=True)
         self._answer_when_committed(0)
 
     def _check(self) -> Settings:
@@ -321,7 +316,7 @@ class Committer:
         for name in ONCE_PER_STATEMENT:
             if self._sql.variables.pop(name, None) is not None:
                 self.refresh()
-        if not self._room.available:
+        if not self._engine.has_room:
             yield
         transaction.write(context + settings.origin.statement_head(len(text), now))
         if len(text) <= PIECE_BYTES:
@@ -343,10 +338,11 @@ class Committer:
         read_only: bool = False,
         leaves: bool = False,
     ) -> Iterator[None]:
-        committed = self._changes > 0
+        committed = self._open is not None and self._open.changes > 0
+        read_only = read_only or (chain and self._read_only)
         yield from self._append_open()
-        self._begun = begin or (chain and self._begun)
-        self._read_only = read_only or (chain and self._read_only)
+        self._begun = begin or chain
+        self._read_only = read_only
         self._told()
         if committed:
             self._prepare_quick()
@@ -355,11 +351,11 @@ class Committer:
             self._client.committed(affected_rows, leaves=leaves)
 
     def _append_open(self) -> Iterator[None]:
-        transaction = self._transaction
-        if transaction is not None and self._changes:
-            if not self._room.available:
+        transaction = self._open
+        if transaction is not None and transaction.changes:
+            if not self._engine.has_room:
                 yield
-            self._append(transaction)
+            self._append(transaction.events)
         elif transaction is not None:
             self._rollback()
         self._begun = False
@@ -379,7 +375,7 @@ class Committer:
         except ServerError:
             self._rollback()
             raise
-        self._forget()
+        self._open = None
         for name in ONCE_PER_GROUP:
             self._sql.variables.pop(name, None)
         self.refresh()
@@ -396,48 +392,29 @@ class Committer:
             self._client.refused(_on_write(error))
 
     def _rollback(self, *, begin: bool = False) -> None:
-        if self._transaction is not None:
-            self._transaction.rollback()
-        begin = begin and self._begun
-        self._forget()
+        if self._open is not None:
+            self._open.events.rollback()
+        self._open = None
         self._begun = begin
         self._read_only = begin and self._read_only
         self._told()
 
-    def _forget(self) -> None:
-        self._transaction = None
-        self._changes = 0
-        self._savepoints.clear()
-        self._savepoints_set = 0
-
     def _savepoint(self, kind: Kind, name: bytes) -> None:
-        key = name.lower()
         if kind is Kind.SAVEPOINT:
-            if self._begun or not self._autocommit:
-                self._set_savepoint(key)
-            return
-        found = self._savepoints.get(key)
-        if found is None or self._transaction is None:
-            raise NoSuchSavepoint(name.decode("utf-8", "replace"))
-        # Both end those that were set later; a release also the one itself.
-        names = list(self._savepoints)
-        for later in names[names.index(key) + 1 :]:
-            del self._savepoints[later]
-        if kind is Kind.ROLLBACK_TO:
-            savepoint, self._changes = found
-            self._transaction.rollback_to(savepoint)
+            if self._begun or not self._autocommit:  # elsewhere there is nothing to go back to
+                self._opened().savepoint(name)
+                self._told()
+        elif self._open is None:
+            raise no_such_savepoint(name)
+        elif kind is Kind.ROLLBACK_TO:
+            self._open.rollback_to(name)
         else:
-            del self._savepoints[key]
+            self._open.release(name)
 
-    def _set_savepoint(self, key: bytes) -> None:
-        if self._savepoints_set >= SAVEPOINTS_MAX:
-            raise NotSupportedYet(f"more than {SAVEPOINTS_MAX} savepoints in a transaction")
-        if self._transaction is None:
-            self._transaction = self._publisher.begin()
-        self._savepoints_set += 1
-        self._savepoints.pop(key, None)
-        self._savepoints[key] = self._transaction.savepoint(), self._changes
-        self._told()
+    def _opened(self) -> OpenTransaction:
+        if self._open is None:
+            self._open = OpenTransaction(self._publisher.begin())
+        return self._open
 
     # --- what is known of the session ---
 
@@ -459,7 +436,7 @@ class Committer:
 
     def _told(self) -> None:
         """Bring what depends on the state of the transaction up to date."""
-        in_transaction = self._begun or self._transaction is not None
+        in_transaction = self._begun or self._open is not None
         self._sql.in_transaction = in_transaction
         status = STATUS_IN_TRANS if in_transaction else 0
         self._machine.status = status | (STATUS_AUTOCOMMIT if self._autocommit else 0)

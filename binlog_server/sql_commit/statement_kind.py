@@ -68,8 +68,9 @@ _END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
 _BLANKS: Final = b" \t\n\v\f\r"
 _WORDS_MAX: Final = 8
 
-_IDENTIFIER: Final = rb"`(?:[^`]|``)*+`"
-_COMMENTS: Final = rb"/\*(?!M?!).*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*"
+# What is not ended goes on to the end of the text, so that no place is looked at twice.
+_IDENTIFIER: Final = rb"`[^`]*+(?:``[^`]*+)*+(?:`|\Z)"
+_COMMENTS: Final = rb"/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
 
 
 def _tokens(string: bytes) -> re.Pattern[bytes]:
@@ -82,8 +83,8 @@ def _tokens(string: bytes) -> re.Pattern[bytes]:
     )
 
 
-_TOKENS: Final = _tokens(rb"Q[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+Q")
-_TOKENS_WITHOUT_ESCAPES: Final = _tokens(rb"Q[^Q]*+(?:QQ[^Q]*+)*+Q")
+_TOKENS: Final = _tokens(rb"Q[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+(?:Q|\\?\Z)")
+_TOKENS_WITHOUT_ESCAPES: Final = _tokens(rb"Q[^Q]*+(?:QQ[^Q]*+)*+(?:Q|\Z)")
 
 _DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 _DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})

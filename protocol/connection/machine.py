@@ -34,14 +34,15 @@ class Machine(Generic[StateT, EventT]):
 
     def require(self, event: EventT) -> None:
         """Raises `IllegalTransition` when the state does not allow `event`."""
-        if not self.allows(event):
+        if event not in self._steps:
             raise IllegalTransition(f"{event.name} in state {self.state.name}")
 
     def advance(self, event: EventT) -> None:
         """Raises `IllegalTransition` and stays when the state does not allow `event`."""
-        self.require(event)
-        self.state = self._steps[event]
-        self._steps = self._table[self.state]
+        if event not in self._steps:
+            self.require(event)
+        self.state = following = self._steps[event]
+        self._steps = self._table[following]
 
     @property
     def is_terminal(self) -> bool:

@@ -58,6 +58,8 @@ from protocol.wire.results import (
 class ServerState(Enum):
     """Whose turn it is."""
 
+    __hash__ = object.__hash__  # that of Enum is Python, and members are one of a kind
+
     OPENED = auto()  # we greet
     GREETED = auto()  # the client logs in
     AUTHENTICATING = auto()  # we accept, reject or ask for another plugin
@@ -70,6 +72,8 @@ class ServerState(Enum):
 
 class ServerStep(Enum):
     """What moves the machine on."""
+
+    __hash__ = object.__hash__
 
     GREETING_SENT = auto()
     LOGIN_RECEIVED = auto()

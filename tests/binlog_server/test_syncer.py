@@ -8,7 +8,7 @@ import pytest
 
 from binlog_server.syncer import Syncer
 from protocol.gtid import Gtid
-from storage.errors import DiskError
+from storage.errors import DiskError, StorageError
 
 from .engines import SlowEngine
 from .lab import transaction, until, within
@@ -92,3 +92,104 @@ async def test_close_finishes_what_was_requested(engine: SlowEngine) -> None:
     await within(syncer.close())
     assert engine.durable_end == engine.written_end
     await within(Syncer(engine).close())
+
+
+# --- what committed means ---
+
+
+class Written(SlowEngine):
+    """Counts what is handed to the operating system."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.write_error: DiskError | None = None
+
+    def write_log(self) -> None:
+        self.writes += 1
+        if self.write_error is not None:
+            raise self.write_error
+
+
+@pytest.mark.parametrize(("setting", "writes"), [(0, 0), (2, 1)])
+async def test_committed_before_the_sync(setting: int, writes: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=0.05)
+    found: list[StorageError | None] = []
+    for number in range(1, 6):
+        append(engine, number)
+        syncer.on_commit(found.append)
+    assert not found, "the answer never comes before the call returns"
+    await until(lambda: len(found) == 5)
+    assert (found, engine.writes, engine.syncs) == ([None] * 5, writes, 0)
+    await until(lambda: engine.durable_end == engine.written_end)
+    assert engine.syncs == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", [1, 3])
+async def test_committed_is_durable(setting: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting)
+    ends = []
+    for number in range(1, 6):
+        append(engine, number)
+        syncer.on_commit(lambda _: ends.append(engine.durable_end))
+    await until(lambda: len(ends) == 5)
+    assert ends == [engine.written_end] * 5
+    assert engine.syncs == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", [0, 2])
+async def test_readers_that_wait_are_served_at_once(setting: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=100)
+    append(engine, 1)
+    syncer.appended()
+    await asyncio.sleep(0.02)
+    assert engine.syncs == 0
+    syncer.readers_waiting += 1
+    append(engine, 2)
+    syncer.appended()
+    await until(lambda: engine.durable_end == engine.written_end)
+    syncer.readers_waiting -= 1
+    append(engine, 3)
+    syncer.on_commit(lambda _: None)
+    await within(syncer.close())
+    assert engine.durable_end == engine.written_end, "close leaves nothing behind"
+
+
+async def test_a_failed_write_is_told_to_who_waits_for_it() -> None:
+    engine = Written()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, flush_log_at_trx_commit=2, failed=failures.append)
+    engine.write_error = DiskError("cannot write: Input/output error")
+    found: list[StorageError | None] = []
+    append(engine, 1)
+    syncer.on_commit(found.append)
+    await until(lambda: bool(found))
+    for setting in range(4):
+        syncer.flush_log_at_trx_commit = setting
+        syncer.on_commit(found.append)
+    await until(lambda: len(found) == 5)
+    assert found == [engine.write_error] * 5
+    assert failures == [engine.write_error], "told once"
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", range(4))
+async def test_after_a_failed_sync_nothing_is_committed(setting: int) -> None:
+    engine = Written()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, failed=failures.append)
+    engine.sync_error = DiskError("cannot sync: Input/output error")
+    append(engine, 1)
+    with pytest.raises(DiskError):
+        await within(syncer.synced())
+    found: list[StorageError | None] = []
+    syncer.on_commit(found.append)
+    await until(lambda: bool(found))
+    assert found == failures == [engine.sync_error]
+    assert syncer.failure is engine.sync_error
+    await within(syncer.close())

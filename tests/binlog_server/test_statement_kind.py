@@ -1,0 +1,215 @@
+"""What a statement is, by its first words."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_server.sql_commit.statement_kind import (
+    Kind,
+    Scan,
+    Statement,
+    classify,
+    first_words,
+    is_stored_program,
+    scan,
+    unquoted_name,
+)
+from protocol.errors import ServerError, SqlSyntaxError
+from protocol.sql_errors import NotSupportedYet
+
+KINDS = {
+    "INSERT INTO t VALUES (1)": Kind.DML,
+    "insert into t values (1)": Kind.DML,
+    "InSeRt/**/INTO t": Kind.DML,
+    "REPLACE t SET a=1": Kind.DML,
+    "UPDATE t SET a=1": Kind.DML,
+    "DELETE FROM t": Kind.DML,
+    "-- a comment\n# another\n/* and this */ DELETE FROM t": Kind.DML,
+    "--\nDELETE FROM t": Kind.DML,
+    "/*!50003 INSERT INTO t VALUES (1) */": Kind.DML,
+    "/*M!100100 INSERT INTO t VALUES (1) */": Kind.DML,
+    "INSERTED INTO t": Kind.OTHER,
+    "INSERT1": Kind.OTHER,
+    "INSERT$": Kind.OTHER,
+    "INSERTé": Kind.OTHER,
+    "CREATE TABLE t (a INT)": Kind.DDL,
+    "CREATE OR REPLACE TABLE t (a INT)": Kind.DDL,
+    "create database d": Kind.DDL,
+    "/*!40000 ALTER TABLE `t` DISABLE KEYS */": Kind.DDL,
+    "DROP TABLE temporary_things": Kind.DDL,
+    "TRUNCATE t": Kind.DDL,
+    "RENAME TABLE a TO b": Kind.DDL,
+    "GRANT ALL ON *.* TO u@h": Kind.DDL,
+    "REVOKE ALL ON *.* FROM u@h": Kind.DDL,
+    "ANALYZE TABLE t": Kind.DDL,
+    "OPTIMIZE TABLE t": Kind.DDL,
+    "REPAIR TABLE t": Kind.DDL,
+    "ANALYZE SELECT 1": Kind.OTHER,
+    "SET PASSWORD FOR u = 'x'": Kind.DDL,
+    "SET @a = 1": Kind.OTHER,
+    "BEGIN": Kind.BEGIN,
+    "begin work;": Kind.BEGIN,
+    "START TRANSACTION": Kind.BEGIN,
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT": Kind.BEGIN,
+    "START SLAVE": Kind.OTHER,
+    "COMMIT": Kind.COMMIT,
+    "COMMIT WORK;": Kind.COMMIT,
+    "ROLLBACK": Kind.ROLLBACK,
+    "LOCK TABLES t WRITE": Kind.LOCK_TABLES,
+    "UNLOCK TABLES": Kind.LOCK_TABLES,
+    "SELECT 1": Kind.OTHER,
+    "SHOW MASTER STATUS": Kind.OTHER,
+    "KILL 1": Kind.OTHER,
+    "(SELECT 1)": Kind.OTHER,
+    "": Kind.OTHER,
+    ";": Kind.OTHER,
+    "/* not ended": Kind.OTHER,
+    "--INSERT": Kind.OTHER,
+}
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_kinds(text: str) -> None:
+    assert classify(text.encode()).kind is KINDS[text]
+
+
+READ = {
+    "START TRANSACTION READ ONLY": Statement(Kind.BEGIN, b"", read_only=True),
+    "COMMIT AND CHAIN": Statement(Kind.COMMIT, b"", chain=True),
+    "COMMIT WORK AND NO CHAIN RELEASE": Statement(Kind.COMMIT, b"", release=True),
+    "ROLLBACK RELEASE": Statement(Kind.ROLLBACK, b"", release=True),
+    "ROLLBACK AND CHAIN NO RELEASE": Statement(Kind.ROLLBACK, b"", chain=True),
+    "SAVEPOINT a1": Statement(Kind.SAVEPOINT, b"", b"a1"),
+    "SAVEPOINT `a ``b`": Statement(Kind.SAVEPOINT, b"", b"a `b"),
+    "ROLLBACK TO s": Statement(Kind.ROLLBACK_TO, b"", b"s"),
+    "ROLLBACK TO SAVEPOINT s": Statement(Kind.ROLLBACK_TO, b"", b"s"),
+    "rollback work to savepoint `s t`": Statement(Kind.ROLLBACK_TO, b"", b"s t"),
+    "RELEASE SAVEPOINT s": Statement(Kind.RELEASE_SAVEPOINT, b"", b"s"),
+    "USE d": Statement(Kind.USE, b"", b"d"),
+    "use `d-1` ;": Statement(Kind.USE, b"", b"d-1"),
+    "USE/**/`é` -- there": Statement(Kind.USE, b"", "é".encode()),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_names_and_endings(text: str) -> None:
+    wanted = READ[text]
+    found = classify(text.encode())
+    assert (found.kind, found.name) == (wanted.kind, wanted.name)
+    assert (found.read_only, found.chain, found.release) == (
+        wanted.read_only,
+        wanted.chain,
+        wanted.release,
+    )
+
+
+REFUSED = {
+    "CALL p()": 1235,
+    "DO 1": 1235,
+    "LOAD DATA INFILE 'x' INTO TABLE t": 1235,
+    "LOAD DATA LOCAL INFILE 'x' INTO TABLE t": 1235,
+    "WITH a AS (SELECT 1) SELECT 1": 1235,
+    "PREPARE s FROM 'x'": 1235,
+    "EXECUTE s": 1235,
+    "DROP PREPARE s": 1235,
+    "HANDLER t OPEN": 1235,
+    "XA START 'x'": 1235,
+    "CREATE TEMPORARY TABLE t (a INT)": 1235,
+    "CREATE OR REPLACE TEMPORARY TABLE t (a INT)": 1235,
+    "DROP TEMPORARY TABLE t": 1235,
+    "ANALYZE LOCAL TABLE t": 1235,
+    "OPTIMIZE NO_WRITE_TO_BINLOG TABLE t": 1235,
+    "BEGIN NOT ATOMIC SELECT 1; END": 1235,
+    "BEGIN x": 1064,
+    "COMMIT x": 1064,
+    "ROLLBACK TO": 1064,
+    "SAVEPOINT": 1064,
+    "SAVEPOINT a b": 1064,
+    "USE": 1064,
+    "USE a, b": 1064,
+    "RELEASE SAVEPOINT": 1064,
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused(text: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        classify(text.encode())
+    assert caught.value.errno == REFUSED[text]
+
+
+@pytest.mark.parametrize("around", [b"", b" ", b"\n\t", b"; ;\r\n"])
+def test_blanks_and_semicolons_around_are_not_logged(around: bytes) -> None:
+    text = b"INSERT INTO t VALUES (';')"
+    assert classify(around.replace(b";", b"") + text + around).text == text
+
+
+SCANNED = {
+    "INSERT INTO t VALUES (1)": Scan((), None),
+    "INSERT INTO t VALUES (';', \"a;b\", `;`) # ;\n/* ; */ -- ;": Scan((), None),
+    "a; b": Scan((), 2),
+    "a ;; b": Scan((), 3),
+    "a ; -- the end": Scan((), None),
+    "a ; /*! b */": Scan((), 3),
+    r"VALUES ('\';', 'x')": Scan((), None),
+    "VALUES (''';', 'x')": Scan((), None),
+    "VALUES (@a, @`b c`, @'d', @@e, '@f', @g.h$)": Scan((b"a", b"`b c`", b"'d'", b"g.h$"), None),
+    "not ended ' ; x": Scan((), None),
+}
+
+
+@pytest.mark.parametrize("text", SCANNED)
+def test_scan(text: str) -> None:
+    assert scan(text.encode()) == SCANNED[text]
+
+
+def test_scan_without_escapes() -> None:
+    text = rb"VALUES ('\'); DROP TABLE t -- ')"
+    assert scan(text).second is None
+    assert scan(text, backslash_escapes=False).second == text.index(b";") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE PROCEDURE p() BEGIN SELECT 1; END", True),
+        ("CREATE DEFINER=`u`@`h` TRIGGER t BEFORE INSERT ON x FOR EACH ROW SET @a=1", False),
+        ("CREATE OR REPLACE FUNCTION f() RETURNS INT RETURN 1", True),
+        ("ALTER EVENT e DO BEGIN END", True),
+        ("CREATE TABLE t (a INT)", False),
+    ],
+)
+def test_stored_programs(text: str, expected: bool) -> None:
+    assert is_stored_program(first_words(text.encode())) is expected
+
+
+def test_unquoted() -> None:
+    assert [unquoted_name(n) for n in (b"a", b"`b``c`", b"'d''e'", b'"f"')] == [
+        b"a",
+        b"b`c",
+        b"d'e",
+        b"f",
+    ]
+
+
+@given(st.binary(max_size=60) | st.text("INSERTbegin commit/*!-#'\"`\\;@ \n5", max_size=60))
+def test_any_bytes(text: bytes | str) -> None:
+    raw = text if isinstance(text, bytes) else text.encode()
+    scan(raw)
+    with contextlib.suppress(SqlSyntaxError, NotSupportedYet):
+        assert classify(raw).text in raw
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"/* " * 100_000, b"-- \n" * 100_000, b"'\\" * 100_000, b"@`" * 100_000, b"/*!" * 100_000],
+)
+@pytest.mark.timeout(5)
+def test_hostile_text_takes_linear_time(text: bytes) -> None:
+    scan(b"INSERT " + text)
+    classify(b"INSERT " + text)
+    classify(text)
