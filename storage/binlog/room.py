@@ -13,11 +13,13 @@ from collections.abc import Callable
 
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import PageStore
+from storage.ibb.page import PAGE_SIZE
 from storage.redo.log import RedoLog
 
 FIFO_PAGES_MAX = 2048  # 32 MiB
 FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 4
 _LOOK_AGAIN_S = 0.05
+_CREDIT_PART = 8
 
 
 class Room:
@@ -48,12 +50,16 @@ class Room:
         self._freed = threading.Condition(threading.Lock())
         self._frees = 0
         self.clean_file = 0  # the file of the last checkpoint
-        self.paused = False  # RESET MASTER is at work
+        self._paused = False
+        self._credit = 0
         self.redo_waits = 0
         self.page_waits = 0
 
     def admit(self, size: int) -> None:
         """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written."""
+        self._credit -= size
+        if self._credit >= 0:
+            return
         while not self._admits(size) and not self._failed():
             self._note_wait()
             self._lock.release()
@@ -61,6 +67,24 @@ class Room:
                 self._wait_once()
             finally:
                 self._lock.acquire()
+        self._credit = self._new_credit()
+
+    def _new_credit(self) -> int:
+        """Bytes of records that need not be looked at: a part of what there is room for, for what they cost besides."""
+        redo, writer = self._redo, self._writer
+        pages = FIFO_PAGES_MAX - len(self._pages.fifo)
+        room = min(redo.room(), redo.buffer_room, pages * PAGE_SIZE, writer.bytes_left)
+        return room // _CREDIT_PART
+
+    def pause(self) -> None:
+        """Under the append lock: from now on `admit` waits until `resume`."""
+        self._paused = True
+        self._credit = 0
+
+    def resume(self) -> None:
+        """See `pause`."""
+        self._paused = False
+        self.freed()
 
     def _admits(self, size: int) -> bool:
         redo, writer = self._redo, self._writer
@@ -69,7 +93,7 @@ class Room:
             and not redo.is_full
             and redo.room() >= writer.redo_bytes(size)
             and (self.clean_file == writer.file_no or not writer.may_leave_file(size))
-            and not self.paused
+            and not self._paused
         )
 
     @property
@@ -80,7 +104,7 @@ class Room:
             len(self._pages.fifo) < FIFO_PAGES_SOFT
             and redo.room() > redo.capacity // 8
             and not redo.is_full
-            and not self.paused
+            and not self._paused
         )
 
     def wait(self, timeout: float | None) -> bool:

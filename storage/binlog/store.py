@@ -164,6 +164,14 @@ class IbbEngine:
         if len(payload) <= self._groups.piece_bytes:
             with self._append_lock:
                 self._admit(len(payload))
+                if gtid is not None:
+                    lsn = self._writer.write_plain(payload, gtid)
+                    if lsn is not None:
+                        self._commits += 1
+                        self._last_marker = None
+                        end = self._writer.end
+                        self._durability.mark.note(lsn, end)
+                        return end
                 self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 end = self._ended(commits=1)
                 if gtid is None:
@@ -316,15 +324,14 @@ class IbbEngine:
             with self._append_lock:
                 self._durability.require_sound()
                 self.references.refuse_reset()
-                self._room.paused = True  # nobody appends until the new file is there
+                self._room.pause()  # nobody appends until the new file is there
             try:
                 self._start_anew(BinlogState(state.entries() if state is not None else []))
             except DiskError as error:
                 self._durability.fail(error)
                 raise
             finally:
-                self._room.paused = False
-                self._room.freed()
+                self._room.resume()
         self._durability.wake()
 
     def _start_anew(self, state: BinlogState) -> None:

@@ -207,10 +207,11 @@ class RedoLog:
 
     def append(self, body: bytes) -> int:
         """Add a mini-transaction of these records, in memory, under the lock. Returns the LSN behind it."""
-        data = build_mtr(self.epoch, self.lsn, body)
+        lsn = self.lsn
+        data = build_mtr(self.epoch, lsn, body)
         self._buffer += data
-        self.lsn += len(data)
-        return self.lsn
+        self.lsn = lsn = lsn + len(data)
+        return lsn
 
     def room(self) -> int:
         """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
@@ -220,6 +221,11 @@ class RedoLog:
     def is_full(self) -> bool:
         """Whether more is in memory than should be: somebody has to `write`."""
         return len(self._buffer) >= self._buffer_bytes
+
+    @property
+    def buffer_room(self) -> int:
+        """Bytes until `is_full`."""
+        return max(0, self._buffer_bytes - len(self._buffer))
 
     def write(self) -> int:
         """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`."""
