@@ -19,18 +19,16 @@ SECTOR_BYTES = 512  # the unit that a disk writes whole
 
 
 class _Content:
-    """The bytes of one file, durable and visible, and the writes between the two."""
+    """The bytes of one file, visible and durable, and the writes between the two."""
 
-    __slots__ = ("_lock", "durable", "lost", "pending", "visible")
+    __slots__ = ("_lock", "durable", "pending", "visible")
 
-    def __init__(self, durable: bytes = b"") -> None:
+    def __init__(self, data: bytes = b"") -> None:
         self._lock = threading.Lock()
-        # The same object as `durable` until the first change: a simulation opens a file far more often than it
-        # changes one.
-        self.visible: bytes | bytearray = durable
-        self.durable = durable
+        # Both the same object until the first change: a simulation opens a file far more often than it changes one.
+        self.visible: bytes | bytearray = data
+        self.durable: bytes | bytearray = data
         self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
-        self.lost = False  # whether a part of what is visible will never be durable
 
     def change(self, operation: tuple[int, bytes] | int) -> None:
         with self._lock:
@@ -41,22 +39,16 @@ class _Content:
 
     def sync(self) -> None:
         with self._lock:
-            if not self.pending:
-                return
-            if self.lost:
-                image = bytearray(self.durable)
-                for operation in self.pending:
-                    _apply(image, operation)
-                self.durable = bytes(image)
-            else:
-                self.durable = bytes(self.visible)
-                self.visible = self.durable
+            if self.pending and not isinstance(self.durable, bytearray):
+                self.durable = bytearray(self.durable)
+            for operation in self.pending:
+                assert isinstance(self.durable, bytearray)
+                _apply(self.durable, operation)
             self.pending = []
 
     def forget(self) -> None:
         """A sync failed: the kernel shows what was written, but never tries to write it again."""
         with self._lock:
-            self.lost = self.lost or bool(self.pending)
             self.pending = []
 
 
@@ -254,7 +246,6 @@ class MemoryDisk:
             content = names[name]
             content.durable = content.visible = image
             content.pending = []
-            content.lost = False
         self._visible = dict(names)
         self._durable = dict(names)
         self._unsynced_names.clear()

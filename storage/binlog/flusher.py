@@ -1,4 +1,4 @@
-"""From memory to the .ibb files, and checkpoints: what lets the redo log be used again.
+"""From memory to the .ibb files; checkpoints, which let the redo log be used again; and what other processes may read.
 
 A full page is written once, when its redo is durable: what another process finds in a file is never taken back by a
 crash. A checkpoint does this, each step after the one before is done:
@@ -12,27 +12,41 @@ crash. A checkpoint does this, each step after the one before is done:
 
 A crash before 5 leaves the checkpoint before, and all redo since. A torn page, the partial one too, is made anew from
 its redo.
+
+Publishing the durable end for other processes takes steps 1 to 3 without the sync, and without logging the partial page
+again: all of it is in the redo since the last checkpoint.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
+import time
 from collections.abc import Callable
+from typing import NamedTuple
 
+from protocol.gtid import BinlogState
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPage, PageStore
+from storage.binlog.publication import Publication
 from storage.binlog.room import FIFO_PAGES_SOFT, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
 
-log = logging.getLogger(__name__)
-
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it.
 _UNSYNCED_PAGES_MAX = 256
+_PUBLISH_S = 0.05
+
+
+class _Capture(NamedTuple):
+    """The store at one moment: everything before `lsn`; the partial page as it was."""
+
+    lsn: int
+    end: Position
+    state: BinlogState
+    tail: FullPage
 
 
 class Flusher:
@@ -48,6 +62,7 @@ class Flusher:
         pages: PageStore,
         writer: LogWriter,
         room: Room,
+        publication: Publication,
         checkpointed: Callable[[], None],
     ) -> None:
         self._durability = durability
@@ -55,31 +70,55 @@ class Flusher:
         self._pages = pages
         self._writer = writer
         self._room = room
+        self._publication = publication
+        self._capture: _Capture | None = None
         self._checkpointed = checkpointed
         self.working = threading.RLock()
         self._dirty: set[int] = set()
         self._unsynced = 0
         self.worker = Worker("binlog-flusher", self._round)
+        self._published_at = 0.0
+        self._resting = False
         self.checkpoints = 0
 
     # --- work ---
 
     def step(self) -> bool:
         """One unit of work. Returns whether there was any."""
+        return self._work() or self._guarded(self.publish)
+
+    def _work(self) -> bool:
+        """The oldest pages, or a checkpoint."""
+        return self._guarded(self._write_some) or (
+            self._checkpoint_due() and self._guarded(self._checkpoint_done)
+        )
+
+    def _checkpoint_done(self) -> bool:
+        self.checkpoint()
+        return True
+
+    def _guarded(self, work: Callable[[], bool]) -> bool:
+        """An error of the disk is the end of writing. Returns what `work` does; False once the store failed."""
         with self.working:
             if self._durability.failed:
                 return False
             try:
-                if self._write_some():
-                    return True
-                if self._checkpoint_due():
-                    self.checkpoint()
-                    return True
+                return work()
             except StoreFailed:
-                pass
+                return False
             except DiskError as error:
                 self._durability.fail(error)
-            return False
+                return False
+
+    def synced(self) -> None:
+        """More is durable: wake the thread, unless it will soon look by itself."""
+        if self._resting or len(self._pages.fifo) >= _BATCH_PAGES:
+            self._resting = False
+            self.worker.poke()
+
+    def close(self) -> None:
+        """Let go of the publication."""
+        self._publication.close()
 
     def relieve(self) -> bool:
         """See `Room`."""
@@ -112,6 +151,34 @@ class Flusher:
             self.checkpoints += 1
             self.began(stand)
 
+    def publish(self) -> bool:
+        """Tell other processes of what has become durable. Returns whether there was anything new.
+
+        What is appended now may become durable only later: then it is told by a later call.
+        """
+        with self.working:
+            if self._capture is None and self._is_behind():
+                with self._durability.lock:
+                    writer = self._writer
+                    tail = self._pages.sealed_tail()
+                    self._capture = _Capture(self._redo.lsn, writer.end, writer.state.copy(), tail)
+            capture = self._capture
+            if capture is None or self._redo.durable_lsn < capture.lsn:
+                return False
+            self._capture = None
+            while batch := self._pages.ready(capture.lsn, _BATCH_PAGES):
+                self._write(batch)
+            if not self._pages.is_in_file(capture.tail.key):
+                self._pages.write([capture.tail])
+                self._dirty.add(capture.end.file_no)
+            self._publication.publish(self._redo.epoch, capture.end, capture.state)
+            return True
+
+    def _is_behind(self) -> bool:
+        publication = self._publication
+        end = self._durability.mark.end
+        return end != publication.end or self._redo.epoch != publication.epoch
+
     def began(self, end: Position) -> None:
         """A checkpoint lies at `end`."""
         self._room.clean_file = end.file_no
@@ -120,6 +187,7 @@ class Flusher:
 
     def restart(self) -> None:
         """All files were removed."""
+        self._capture = None
         self._dirty.clear()
         self._unsynced = 0
 
@@ -156,6 +224,17 @@ class Flusher:
         self._dirty.clear()
         self._unsynced = 0
 
-    def _round(self) -> None:
-        while self.step():
+    def _round(self) -> float | None:
+        """One round of the thread: what `step` does, but published no more often than is of use."""
+        while self._work():
             pass
+        self._resting = True
+        if not self._is_behind():
+            return None
+        self._resting = False
+        wait = self._published_at + _PUBLISH_S - time.monotonic()
+        if wait <= 0:
+            self._guarded(self.publish)
+            self._published_at = time.monotonic()
+            wait = _PUBLISH_S
+        return wait

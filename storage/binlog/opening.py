@@ -21,11 +21,12 @@ from storage.binlog.file_names import file_name
 from storage.binlog.options import NO_LOG_REDO, StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.publication import read_published
 from storage.binlog.recovery import Recovered, recover
 from storage.binlog.replay import replay
 from storage.disk import Disk
 from storage.errors import CorruptRedo
-from storage.ibb.chunk import Position
+from storage.ibb.chunk import LAST_CHUNK_START, Position
 from storage.ibb.page import PAGE_SIZE
 from storage.redo import log as redo_log
 from storage.redo.log import REDO_NAME, RedoLog
@@ -98,6 +99,7 @@ def _open_existing(
                 "store was not opened: put the right one back; or start once with innodb_force_recovery=6"
             )
         end = replay(disk, redo)
+        _require_published(disk, redo, end)
         found = None if end is None else recover(disk, pages, prepared, end)
         if options.innodb_log_file_size != redo.size:
             redo.close()
@@ -109,6 +111,27 @@ def _open_existing(
         redo.close()
         raise
     return Opened(redo, found)
+
+
+def _require_published(disk: Disk, redo: RedoLog, end: Position | None) -> None:
+    """What other processes were told is durable must be there."""
+    told = read_published(disk)
+    if told is None or (told.uuid, told.epoch) != (redo.uuid, redo.checkpoint.epoch):
+        return
+    if end is None or told.end > _normal(end):
+        found = "nothing" if end is None else f"{file_name(end.file_no)}:{end.offset}"
+        raise CorruptRedo(
+            f"{REDO_NAME} leads to {found}, but {file_name(told.end.file_no)}:{told.end.offset} was durable: the log "
+            "is an older copy, or the disk lost what it had confirmed. The store was not opened: restore it from a "
+            "copy; or start once with innodb_force_recovery=6 to go on without what is lost"
+        )
+
+
+def _normal(stand: Position) -> Position:
+    """The place of the next record: behind a full page it is the next page."""
+    if stand.in_page > LAST_CHUNK_START:
+        return Position(stand.file_no, (stand.page_no + 1) * PAGE_SIZE)
+    return stand
 
 
 def _resized(

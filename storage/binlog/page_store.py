@@ -225,6 +225,11 @@ class PageStore:
             file_no, page_no = pages[-1].key
             self._stable_end = (file_no, page_no + 1)
 
+    def is_in_file(self, key: PageKey) -> bool:
+        """Whether a page that was the tail has been filled, and written, since."""
+        with self._lock:
+            return key < self._tail_key and key not in self._unflushed
+
     def sync_file(self, file_no: int) -> None:
         """Make durable what was written to a file; cut it if it ends there."""
         with self._use(file_no) as file:

@@ -34,6 +34,7 @@ from storage.binlog.opening import open_log
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.publication import Publication
 from storage.binlog.purge import PurgePlan
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.room import Room
@@ -115,6 +116,7 @@ class IbbEngine:
             self._pages,
             self._writer,
             self._room,
+            Publication(disk, self._redo.uuid),
             self.keeper.caretaker.poke,
         )
         self._groups = GroupContext(
@@ -191,8 +193,7 @@ class IbbEngine:
     def sync(self) -> None:
         """See `BinlogEngine`."""
         self._durability.sync_log()
-        if self._pages.fifo:
-            self._flusher.worker.poke()
+        self._flusher.synced()
 
     def write_log(self) -> None:
         """See `BinlogEngine`."""
@@ -337,7 +338,7 @@ class IbbEngine:
     def _start_anew(self, state: BinlogState) -> None:
         """After a crash at any step the store is as it was, or as a new one."""
         self._durability.sync_log()
-        self._redo.write_checkpoint(self._redo.lsn, None)  # from now on the files are remnants
+        self._redo.begin(None)  # from now on the files are remnants
         for file_no in self._pages.files.numbers():
             self._pages.files.remove(file_no)
         self._pages.restart()
@@ -468,6 +469,7 @@ class IbbEngine:
             if not self._durability.failed:
                 self._end()
         finally:
+            self._flusher.close()
             self._pages.close()
             self._redo.close()
             self._disk.close()
@@ -476,6 +478,7 @@ class IbbEngine:
         try:
             self.sync()
             self._flusher.checkpoint()
+            self._flusher.publish()
         except StoreFailed:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
