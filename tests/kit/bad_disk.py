@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -26,16 +27,10 @@ class SmallDisk:
     def _ballast(self) -> Path:
         return self.path / "lost+found" / "ballast"  # a name that no store takes for a foreign file
 
-    @property
-    def free(self) -> int:
-        """Bytes."""
-        room = os.statvfs(self.path)
-        return room.f_bavail * room.f_frsize
-
     def fill(self, leave: int = 0) -> None:
         """Take all room but so many bytes."""
         self._ballast.parent.mkdir(exist_ok=True)
-        _take_room(self._ballast, self.free - leave)
+        _take_room(self._ballast, leave)
 
     def empty(self) -> None:
         """Give it back."""
@@ -84,8 +79,7 @@ class ThinDisk:
 
     def fail(self, leave: int = 0) -> None:
         """From now on, once so many bytes were written where nothing was."""
-        room = os.statvfs(self._below)
-        _take_room(self._ballast, room.f_bavail * room.f_frsize - leave)
+        _take_room(self._ballast, leave)
 
     def heal(self) -> None:
         """The disk has room again; what it lost stays lost."""
@@ -137,10 +131,21 @@ class FailingDisk:
         self._outer.close()
 
 
-def _take_room(ballast: Path, size: int) -> None:
+def _free(where: Path) -> int:
+    """Bytes."""
+    room = os.statvfs(where)
+    return room.f_bavail * room.f_frsize
+
+
+def _take_room(ballast: Path, leave: int) -> None:
+    """All but so many bytes of the room that there is, while others may be at it too."""
     fd = os.open(ballast, os.O_RDWR | os.O_CREAT)
     try:
-        if size > 0:
-            os.posix_fallocate(fd, 0, size)
+        while (size := _free(ballast.parent) - leave) > 0:
+            try:
+                os.posix_fallocate(fd, 0, os.fstat(fd).st_size + size)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
     finally:
         os.close(fd)

@@ -1,0 +1,196 @@
+"""Writes and syncs of the store fail under load. What failed is not tried again as if nothing had been: the server
+accepts nothing more, serves what is durable, and says so; or ends, if told to. Nothing acknowledged is lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pymysql
+import pytest
+
+from tests.integration.committers import CLIENTS, TABLE, USERS, Committers, connect, make_table
+from tests.integration.load import assert_equal, load, until
+from tests.integration.load import make_table as make_upstream_table
+from tests.kit.faults import Faults
+from tests.kit.fixtures import (
+    MakeBinlogServer,
+    MakeFailingDisk,
+    MakeMariaDB,
+    MakeThinDisk,
+)
+from tests.kit.mariadb import MariaDB, Row
+from tests.kit.server import BinlogServer
+
+OPTIONS = {"users": USERS, "max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+ROWS = f"SELECT id FROM {TABLE}"
+ER_ERROR_ON_WRITE = 1026
+REFUSES = "accepts nothing more"
+"""What the log says."""
+
+CALLS = [
+    ("fdatasync", ".redo"),
+    ("pwrite", ".redo"),
+    ("fdatasync", ".ibb"),
+    ("pwrite", ".ibb"),
+]
+
+
+def ids(found: list[Row]) -> set[int]:
+    return {row["id"] for row in found}
+
+
+def refuses(server: BinlogServer) -> pymysql.Error:
+    """What a client is told that comes now."""
+    with connect(server) as connection, connection.cursor() as cursor:
+        with pytest.raises(pymysql.Error) as caught:
+            cursor.execute(f"INSERT INTO {TABLE} VALUES (1, 'late')")
+        cursor.execute("SELECT 1")  # the connection is as good as before
+    return caught.value
+
+
+def served(server: BinlogServer, replica: MariaDB, late: MariaDB, acknowledged: set[int]) -> None:
+    """The server lives; the replica, and one that comes now, get all that clients know of."""
+    assert server.alive()
+    late.follow(server)
+    for one in (replica, late):
+        one.wait(ROWS, lambda found: acknowledged <= ids(found))
+    # The group under way may have become durable or not; but the two were told the same.
+    until(lambda: late.gtid_slave_pos == replica.gtid_slave_pos, "the same end")
+
+
+def restarted(
+    server: BinlogServer, acknowledged: set[int], replica: MariaDB, late: MariaDB
+) -> None:
+    """On a sound disk: all is there, and more can be committed."""
+    server.start()
+    committers = Committers(server, random.Random(1), first=500_000_000)
+    committers.start()
+    committers.wait_more(20)
+    committers.end()
+    end = server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"]
+    for one in (replica, late):
+        one.wait_gtid(end)
+        assert acknowledged | committers.acknowledged <= ids(one.q(ROWS))
+    assert replica.checksum() == late.checksum()
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("call", "file"), CALLS, ids=[f"{call}-{file[1:]}" for call, file in CALLS]
+)
+def test_one_call_fails(
+    call: str,
+    file: str,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+) -> None:
+    """Once; the next one would work, and would hide it."""
+    faults = Faults()
+    server = binlog_server(faults=faults, **OPTIONS)
+    replica = make_replica(version="10.11").follow(server)
+    make_table(server)
+    committers = Committers(server, rng)
+    committers.start()
+    committers.wait_more(20)
+    faults.inject(call, file=file, error=errno.EIO, times=1)
+    until(lambda: REFUSES in server.log(), "notice of the error")
+    errors = committers.errors()
+    assert len(errors) == CLIENTS
+    for error in (*errors, refuses(server)):
+        assert error.args[0] == ER_ERROR_ON_WRITE
+        assert "Input/output error" in error.args[1]
+    late = make_replica(version="11.8")
+    served(server, replica, late, committers.acknowledged)
+    server.kill()
+    faults.clear()
+    restarted(server, committers.acknowledged, replica, late)
+
+
+def test_a_disk_that_dies(
+    failing_disk: MakeFailingDisk,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+) -> None:
+    """EIO of a real kernel, from now on and for all that is written. What was read lately can be read on."""
+    disk = failing_disk()
+    server = binlog_server(directory=disk.path / "data", **OPTIONS)
+    replica = make_replica(version="10.11").follow(server)
+    make_table(server)
+    committers = Committers(server, rng)
+    committers.start()
+    committers.wait_more(20)
+    disk.fail()
+    until(lambda: REFUSES in server.log(), "notice of the error")
+    assert len(committers.errors()) == CLIENTS
+    refuses(server)
+    late = make_replica(version="11.8")
+    served(server, replica, late, committers.acknowledged)
+    server.kill()
+    disk.restart()
+    restarted(server, committers.acknowledged, replica, late)
+
+
+def test_a_disk_that_has_promised_too_much(
+    thin_disk: MakeThinDisk,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+) -> None:
+    """The sync says ENOSPC, and the next one that all is well. To wait for room, as for a new file, would be wrong."""
+    disk = thin_disk()
+    server = binlog_server(directory=disk.path / "data", faults=Faults(), **OPTIONS)
+    replica = make_replica(version="10.11").follow(server)
+    make_table(server)
+    committers = Committers(server, rng)
+    committers.start()
+    committers.wait_more(20)
+    disk.fail(leave=1 << 20)
+    until(lambda: REFUSES in server.log(), "notice of the error")
+    assert len(committers.errors()) == CLIENTS
+    disk.heal()
+    refuses(server)
+    late = make_replica(version="11.8")
+    served(server, replica, late, committers.acknowledged)
+    server.kill()
+    disk.restart()
+    restarted(server, committers.acknowledged, replica, late)
+
+
+def test_relay(
+    make_upstream: MakeMariaDB, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """It stops following, serves what it has, and after a restart gets the rest."""
+    upstream = make_upstream()
+    make_upstream_table(upstream)
+    faults = Faults()
+    server = binlog_server(upstream=upstream, faults=faults, **{**OPTIONS, "users": None})
+    replica = make_replica().follow(server)
+    with load(upstream) as running:
+        running.wait_more(20)
+        faults.inject("fdatasync", error=errno.EIO, times=1)
+        until(lambda: "stopped following" in server.log(), "notice of the error")
+        running.wait_more(20)
+        assert REFUSES in server.log()
+    late = make_replica(version="11.8").follow(server)
+    until(lambda: late.gtid_slave_pos == replica.gtid_slave_pos, "the same end")
+    assert upstream.gtid_binlog_pos != replica.gtid_slave_pos
+    server.kill()
+    faults.clear()
+    server.start()
+    assert_equal(upstream, replica, late)
+
+
+def test_abort_server(binlog_server: MakeBinlogServer, rng: random.Random) -> None:
+    faults = Faults()
+    server = binlog_server(faults=faults, binlog_error_action="ABORT_SERVER", **OPTIONS)
+    make_table(server)
+    committers = Committers(server, rng)
+    committers.start()
+    committers.wait_more(20)
+    faults.inject("fdatasync", file=".redo", error=errno.EIO, times=1)
+    assert server.wait_exit() == 1
+    assert len(committers.errors()) == CLIENTS

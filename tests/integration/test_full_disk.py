@@ -1,0 +1,127 @@
+"""The disk of the store is full: reading from the upstream pauses, replicas are served, and it goes on by itself."""
+
+from __future__ import annotations
+
+import random
+
+import pymysql
+import pytest
+
+from protocol.gtid import SlavePosition
+from tests.integration.committers import USERS, Committers, make_table
+from tests.integration.load import assert_equal, until
+from tests.kit.bad_disk import SmallDisk
+from tests.kit.faults import Faults
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
+from tests.kit.mariadb import MariaDB
+from tests.kit.server import BinlogServer
+
+OPTIONS = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+LEFT = 3 << 20
+WAITS = "Waiting"
+"""What the log says of a full disk, in MariaDB's words."""
+
+ROW = 50_000
+
+
+def insert(upstream: MariaDB, rows: int) -> None:
+    upstream.script(*(f"INSERT INTO d.t (a) VALUES (REPEAT('x', {ROW}))" for _ in range(rows)))
+
+
+def position(server: BinlogServer) -> SlavePosition:
+    return SlavePosition.parse(server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"])
+
+
+@pytest.fixture
+def disk(small_disk: MakeSmallDisk) -> SmallDisk:
+    return small_disk(size_mb=64)
+
+
+def fill(server: BinlogServer, disk: SmallDisk, upstream: MariaDB) -> None:
+    """Until the server waits for room, with more to come than it could hold in memory on the way."""
+    disk.fill(leave=LEFT)
+    insert(upstream, 400)
+    until(lambda: WAITS in server.log(), "notice of the full disk")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=pymysql.OperationalError,
+    reason="the loop waits in append: has_room is true where admit waits for a checkpoint in the current file",
+)
+def test_relay(
+    disk: SmallDisk,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream()
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a TEXT)")
+    server = binlog_server(
+        upstream=upstream, directory=disk.path / "data", faults=Faults(), **OPTIONS
+    )
+    replica = make_replica(version="10.11").follow(server)
+    fill(server, disk, upstream)
+    with server.connect(read_timeout=3):
+        pass
+    # Served on: the one that was there, and one that comes now.
+    late = make_replica(version="11.8").follow(server)
+    reached = replica.gtid_slave_pos
+    late.wait_gtid(reached)
+    for one in (replica, late):
+        one.wait_running()
+    assert str(position(server)) != upstream.gtid_binlog_pos, "the disk was not full"
+    disk.empty()
+    assert_equal(upstream, replica, late)
+    assert "stopped following" not in server.log()
+    server.stop()
+
+
+def test_killed_on_a_full_disk(
+    disk: SmallDisk,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """What the redo log holds may need room in the files: then it says so, and starts when there is room."""
+    upstream = make_upstream()
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a TEXT)")
+    server = binlog_server(
+        upstream=upstream, directory=disk.path / "data", faults=Faults(), **OPTIONS
+    )
+    replica = make_replica().follow(server)
+    fill(server, disk, upstream)
+    server.kill()
+    disk.fill()
+    try:
+        server.start()
+    except RuntimeError:
+        assert server.wait_exit() == 1
+        assert "No space left on device" in server.log().splitlines()[-1]
+        disk.empty()
+        server.start()
+    disk.empty()
+    late = make_replica(version="11.8").follow(server)
+    late.wait_gtid(replica.gtid_slave_pos)
+    assert_equal(upstream, replica, late)
+
+
+def test_clients_wait(
+    disk: SmallDisk,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+) -> None:
+    """Commits are neither refused nor lost: they take until there is room."""
+    server = binlog_server(users=USERS, directory=disk.path / "data", faults=Faults(), **OPTIONS)
+    replica = make_replica().follow(server)
+    make_table(server)
+    disk.fill(leave=LEFT)
+    committers = Committers(server, rng)
+    committers.start()
+    until(lambda: WAITS in server.log(), "notice of the full disk")
+    disk.empty()
+    committers.wait_more(50)
+    committers.end()
+    replica.wait_gtid(str(position(server)))
+    assert {row["id"] for row in replica.q("SELECT id FROM d.t")} == committers.acknowledged
