@@ -7,13 +7,17 @@ from pathlib import Path
 
 from storage.binlog.file_names import file_number
 from storage.binlog.options import StoreOptions
+from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk, OsDisk
 from storage.errors import NotAStore
+from storage.redo.log import REDO_NAME
 from storage.state import STATE_NAME, StateStore
 
 LOCK_NAME = "binlog-server.lock"
-_IGNORED = frozenset({LOCK_NAME, "lost+found"})
+# Of a store whose state was lost; a new one is made beside them.
+_OURS = frozenset({REDO_NAME, PUBLICATION_NAME, f"{REDO_NAME}.new", f"{PUBLICATION_NAME}.new"})
+_IGNORED = _OURS | {LOCK_NAME, "lost+found"}
 
 
 class StoreDirectory:

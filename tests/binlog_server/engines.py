@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from storage.engine import GroupBatch, Position
 from storage.errors import StorageError
@@ -42,3 +43,23 @@ class SlowEngine(MemoryEngine):
         if self.sync_error is not None:
             raise self.sync_error
         super().sync()
+
+
+class FullEngine(SlowEngine):
+    """Has room when told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = True
+        self.asked = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.room
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        self.asked += 1
+        end = time.monotonic() + (HOLD_S if timeout is None else timeout)
+        while not self.room and time.monotonic() < end:
+            time.sleep(0.005)
+        return self.room

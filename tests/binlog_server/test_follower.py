@@ -23,6 +23,7 @@ from protocol.gtid import Gtid
 from protocol.stored_group import group_gtid
 from storage.memory_engine import MemoryEngine, MemoryHistory
 
+from .engines import FullEngine
 from .lab import fill, transaction, until, within
 from .upstream import (
     OPENING,
@@ -61,12 +62,18 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Delays:
 
 @asynccontextmanager
 async def following(
-    upstream: FakeUpstream, engine: MemoryEngine, **options: Any
+    upstream: FakeUpstream,
+    engine: MemoryEngine,
+    *,
+    publisher: Publisher | None = None,
+    **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     address = Upstream("127.0.0.1", upstream.port, "relay", PASSWORD)
     config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
     versions: list[str] = []
-    publisher = Publisher(engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True)
+    publisher = publisher or Publisher(
+        engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
+    )
     follower = Follower(
         config, address, engine, Syncer(engine), Room(engine), publisher, versions.append
     )
@@ -258,6 +265,39 @@ async def test_failed_store_ends_the_following(
                 break
         await within(asyncio.shield(task))
     assert "stopped following" in caplog.text
+
+
+async def test_reading_pauses_without_room(
+    delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    engine = FullEngine()
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-1")
+        engine.room = False
+        upstream.send(groups("0-1-2", "0-1-3"))
+        await until(lambda: engine.asked > 0)
+        assert str(engine.binlog_state()) == "0-1-1"
+        engine.room = True
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    assert caplog.text.count("pauses: the disk is full or slow") == 1
+    assert "reading goes on" in caplog.text
+    assert len(upstream.positions) == 1, "the connection was kept"
+
+
+async def test_a_domain_of_our_own_ends_the_following(
+    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeUpstream([Visit(OPENING + groups("5-1-1"))]) as upstream:
+        publisher = Publisher(engine, server_version="11", server_id=10, domain_id=5, follows=True)
+        publisher.require_open(5)
+        async with following(upstream, engine, publisher=publisher) as task:
+            await within(task)
+    assert "SQL that was sent to this server is committed in domain 5" in caplog.text
+    assert str(engine.binlog_state()) == ""
 
 
 async def test_silence_means_reconnect(

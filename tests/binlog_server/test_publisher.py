@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from binlog_server.publisher import Publisher
+from protocol.errors import ServerShutdown
 from protocol.event_group import EventGroup, EventGroupAssembler, split_events
 from protocol.events import EventType, FormatDescription, QueryEvent
 from protocol.gtid import Gtid
+from protocol.sql_errors import OptionPreventsStatement
 from protocol.stored_group import is_start_marker
 from storage.binlog.store import IbbEngine
 from storage.engine import BinlogEngine, Position
@@ -155,3 +157,46 @@ def records(engine: IbbEngine) -> list[Record]:
     while (record := reader.next()) is not None:
         found.append(record)
     return found
+
+
+# --- domains of an upstream ---
+
+
+def relay(engine: BinlogEngine) -> Publisher:
+    return Publisher(engine, server_version="11.8.6", server_id=7, domain_id=0, follows=True)
+
+
+def test_domains_of_the_upstream_are_not_ours(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    Publisher(engine, server_version="11.8.6", server_id=9, domain_id=0).transaction(["DO 1"])
+    own = relay(engine)
+    with pytest.raises(OptionPreventsStatement, match="domain 0"):
+        own.require_open(0)
+    own.require_open(1)
+    assert own.follows_in(0)
+    assert not own.follows_in(1), "commits number it already"
+    assert own.follows_in(2)
+    with pytest.raises(OptionPreventsStatement, match="domain 2"):
+        own.require_open(2)
+
+
+def test_without_an_upstream_every_domain_is_ours(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    Publisher(engine, server_version="11.8.6", server_id=9, domain_id=0).transaction(["DO 1"])
+    publisher(engine).require_open(0)
+
+
+def test_read_only_and_stop(disk: MemoryDisk) -> None:
+    own = publisher(IbbEngine(disk, STORE))
+    assert own.accepts
+    own.read_only = True
+    assert not own.accepts
+    with pytest.raises(OptionPreventsStatement, match="--read-only"):
+        own.require_open(0)
+    own.read_only = False
+    assert own.accepts
+    own.stop()
+    own.read_only = False
+    assert not own.accepts
+    with pytest.raises(ServerShutdown):
+        own.require_open(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,7 +22,7 @@ from protocol.wire.packets import frame_packet
 from protocol.wire.results import parse_ok
 from storage.errors import DiskError
 
-from .engines import SlowEngine
+from .engines import FullEngine, SlowEngine
 from .lab import PASSWORD, USER, Client, Lab, until, within
 
 GRANTED = {
@@ -506,26 +505,6 @@ async def test_the_server_ends_if_told_to() -> None:
         engine.sync_error = DiskError("cannot sync: Input/output error")
         assert (await refused(client, "INSERT INTO t VALUES (1)"))[0] == 1026
         await within(lab.server.failed.wait())
-
-
-class FullEngine(SlowEngine):
-    """Has room when told so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.room = True
-        self.asked = 0
-
-    @property
-    def has_room(self) -> bool:
-        return self.room
-
-    def wait_for_room(self, timeout: float | None = None) -> bool:
-        self.asked += 1
-        end = time.monotonic() + (timeout or 5)
-        while not self.room and time.monotonic() < end:
-            time.sleep(0.005)
-        return self.room
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO t VALUES (1)", "COMMIT", "CREATE TABLE t (a INT)"])

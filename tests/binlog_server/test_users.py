@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_server.users import Users
+from binlog_server.users import Account, Users
 from protocol.connection.auth import (
     native_password_hash,
     native_password_scramble,
@@ -115,3 +115,41 @@ def test_users_of_a_new_process(state: StateStore) -> None:
     Users(StateStore(disk)).add("repl", "secret")
     disk.crash()
     assert proves(Users(StateStore(disk)), "repl", "secret")
+
+
+REPLAY = frozenset({"BINLOG REPLAY"})
+
+
+def test_grants(state: StateStore) -> None:
+    users = Users(state, {"a": Account("x", REPLAY), "b": "x"})
+    users.add("c", "x", ["binlog replay"])
+    users.add("d", "x")
+    assert [users.grants(name) for name in "abcde"] == [
+        REPLAY,
+        frozenset(),
+        REPLAY,
+        frozenset(),
+        frozenset(),
+    ]
+    users.add("c", "x")
+    assert users.grants("c") == frozenset(), "what is granted is said again with the password"
+    users.add("c", "x", ["BINLOG REPLAY"])
+    users.drop("c")
+    users.add("c", "x")
+    assert users.grants("c") == frozenset()
+    assert users.names() == ["a", "b", "c", "d"]
+
+
+def test_configuration_wins_with_its_grants(state: StateStore) -> None:
+    Users(state).add("a", "x", REPLAY)
+    assert Users(state, {"a": "y"}).grants("a") == frozenset()
+
+
+def test_unknown_privilege(state: StateStore) -> None:
+    with pytest.raises(ValueError, match="'ALL' is no privilege here: BINLOG REPLAY"):
+        Users(state).add("a", "x", ["ALL"])
+    assert Users(state).names() == []
+
+
+def test_passwords_are_not_shown() -> None:
+    assert "hidden" not in repr(Account("hidden"))
