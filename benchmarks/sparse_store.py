@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from benchmarks.store_process import options
+from benchmarks.store_process import server_options
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.options import STATE_INTERVAL_DEFAULT
@@ -42,7 +42,7 @@ def make(directory: Path, files: int, file_bytes: int) -> None:
     facts = StateStore(disk)
     facts.set("store", "binlog-server")
     facts.set(BREAKS_KEY, [])
-    engine = IbbEngine(disk, options(file_bytes), facts=facts)
+    engine = IbbEngine(disk, server_options(file_bytes), facts=facts)
     for _ in range(file_bytes // _WRITTEN_PART // GROUP_BYTES):
         seq_no += 1
         engine.append(*group(Gtid(0, 1, seq_no), GROUP_BYTES))

@@ -43,6 +43,13 @@ _FILL_MARGIN: Final = 2 * _FILL_SYNC_GROUPS * GROUP_BYTES
 _AGE: Final = "Innodb_checkpoint_age"
 
 
+def server_options(
+    max_binlog_size: int = FILE_BYTES_MAX, log_file_size: int = LOG_FILE_SIZE
+) -> StoreOptions:
+    """As the server opens a store."""
+    return StoreOptions(max_binlog_size, innodb_log_file_size=log_file_size)
+
+
 def commits(path: Path, threads: Sequence[int], seconds: float, group_bytes: int) -> dict[str, Any]:
     """Commits per second of groups of that size, on new stores below `path`; medians of three.
 
@@ -75,21 +82,22 @@ def commits(path: Path, threads: Sequence[int], seconds: float, group_bytes: int
     }
 
 
-def fill(directory: Path) -> dict[str, int]:
+def fill(directory: Path, log_file_size: int) -> dict[str, int]:
     """Leave a store there that was killed with a redo log as full as it gets: `redo_bytes`, `redo_groups` in it."""
-    arguments = ("fill", "--directory", str(directory))
+    arguments = ("fill", "--directory", str(directory), "--log-file-size", str(log_file_size))
     with Child("benchmarks.store_process", *arguments) as child:
         found: dict[str, int] = child.line()
         child.wait_killed()
     return found
 
 
-def open_s(directory: Path, max_binlog_size: int) -> float:
+def open_s(directory: Path, options: StoreOptions) -> float:
     """Seconds that opening takes, in a fresh process, with its modules loaded and nothing of the store in memory."""
     forget_pages(directory)
     seconds: float = run_json(
         *("benchmarks.store_process", "open", "--directory", str(directory)),
-        *("--max-binlog-size", str(max_binlog_size)),
+        *("--max-binlog-size", str(options.max_binlog_size)),
+        *("--log-file-size", str(options.innodb_log_file_size)),
     )
     return seconds
 
@@ -106,11 +114,6 @@ def forget_pages(directory: Path) -> None:
 
 
 # -- the other process -----------------------------------------------------------------------------
-
-
-def options(max_binlog_size: int = FILE_BYTES_MAX) -> StoreOptions:
-    """As the server opens a store by default."""
-    return StoreOptions(max_binlog_size, innodb_log_file_size=LOG_FILE_SIZE)
 
 
 class Committing:
@@ -146,7 +149,7 @@ class Committing:
 
 def commit(directory: Path, threads: int, seconds: float, group_bytes: int, *, sync: bool) -> float:
     """Commits per second."""
-    store = StoreDirectory(directory, options())
+    store = StoreDirectory(directory, server_options())
     committing = Committing(store.engine, group_bytes, sync=sync)
     workers = [threading.Thread(target=committing.work) for _ in range(threads)]
     start = time.perf_counter()
@@ -161,12 +164,12 @@ def commit(directory: Path, threads: int, seconds: float, group_bytes: int, *, s
     return committing.commits / took
 
 
-def fill_and_die(directory: Path) -> None:
+def fill_and_die(directory: Path, options: StoreOptions) -> None:
     """No background work: it happens only when there is no more room. So the redo log is at its fullest before."""
     disk = OsDisk(directory)
     facts = StateStore(disk)
     facts.set("store", "binlog-server")
-    engine = IbbEngine(disk, options(), facts=facts)
+    engine = IbbEngine(disk, options, facts=facts)
     committing = Committing(engine, GROUP_BYTES, sync=False)
     groups, age, fullest, seen_fullest = 0, 0, 0, False
     while not seen_fullest or age < fullest - _FILL_MARGIN:
@@ -182,10 +185,10 @@ def fill_and_die(directory: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def opening(directory: Path, max_binlog_size: int) -> float:
+def opening(directory: Path, options: StoreOptions) -> float:
     """Seconds."""
     start = time.perf_counter()
-    store = StoreDirectory(directory, options(max_binlog_size))
+    store = StoreDirectory(directory, options)
     took = time.perf_counter() - start
     store.close()
     return took
@@ -200,12 +203,14 @@ def main() -> int:
     parser.add_argument("--group-bytes", type=int, default=GROUP_BYTES)
     parser.add_argument("--max-binlog-size", type=int, default=FILE_BYTES_MAX)
     parser.add_argument("--no-sync", action="store_true")
+    parser.add_argument("--log-file-size", type=int, default=LOG_FILE_SIZE)
     given = parser.parse_args()
+    options = server_options(given.max_binlog_size, given.log_file_size)
     try:
         if given.what == "fill":
-            fill_and_die(given.directory)
+            fill_and_die(given.directory, options)
         elif given.what == "open":
-            print(json.dumps(opening(given.directory, given.max_binlog_size)))
+            print(json.dumps(opening(given.directory, options)))
         else:
             speed = commit(
                 given.directory,

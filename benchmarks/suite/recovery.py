@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from benchmarks import sparse_store, store_process
 from benchmarks.machine import facts, work_directory
-from benchmarks.masters import MAX_BINLOG_SIZE
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
+from storage.binlog.options import StoreOptions
 from tests.kit import rundir
 from tests.kit.server import BinlogServer
 
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> Result:
         stack.callback(rundir.remove_own)
         path = stack.enter_context(work_directory(options.directory))
         machine = facts(path)
-        recoveries = [_recovery(path) for _ in range(options.repetitions)]
+        recoveries = [_recovery(path, options.log_file_size) for _ in range(options.repetitions)]
         starts = _startup(path, options.starts)
     startup = {name: median(found["open_s"]) for name, found in starts.items()}
     small, large = startup.values()
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> Result:
         "startup_ratio": round(large / small, 3),
         "serve_s": round(median(r["serve_s"] for r in recoveries), 3),
         "startup_serve_s": {name: round(found["serve_s"], 3) for name, found in starts.items()},
-        "innodb_log_file_size": store_process.LOG_FILE_SIZE,
+        "innodb_log_file_size": options.log_file_size,
         "recoveries": [
             {key: round(value, 4) for key, value in recovery.items()} for recovery in recoveries
         ],
@@ -55,40 +55,46 @@ def run(options: argparse.Namespace) -> Result:
     }
 
 
-def _recovery(path: Path) -> dict[str, float]:
+def _recovery(path: Path, log_file_size: int) -> dict[str, float]:
     """Two stores that were killed: one is opened by itself, one by the server."""
     with work_directory(path) as here:
-        found = store_process.fill(here / "store")
-        seconds = store_process.open_s(here / "store", MAX_BINLOG_SIZE)
+        found = store_process.fill(here / "store", log_file_size)
+        options = store_process.server_options(log_file_size=log_file_size)
+        seconds = store_process.open_s(here / "store", options)
     progress(f"{found['redo_bytes']:,} bytes of redo: opened in {seconds:.3f} s")
     with work_directory(path) as here:
-        store_process.fill(here / "store")
-        serve = _serve_s(here / "store", MAX_BINLOG_SIZE)
+        store_process.fill(here / "store", log_file_size)
+        serve = _serve_s(here / "store", options)
     progress(f"by the whole server: {serve:.3f} s")
     return {**found, "open_s": seconds, "serve_s": serve}
 
 
 def _startup(path: Path, count: int) -> dict[str, dict[str, Any]]:
     """By turns, so that what disturbs the machine disturbs both."""
+    sizes = {name: store_process.server_options(each) for name, each in SIZES.items()}
     with work_directory(path) as here:
         for name, file_bytes in SIZES.items():
             sparse_store.make(here / name, FILES, file_bytes)
         found: dict[str, dict[str, Any]] = {name: {"open_s": []} for name in SIZES}
         for _ in range(count):
-            for name, file_bytes in SIZES.items():
-                found[name]["open_s"].append(store_process.open_s(here / name, file_bytes))
-        for name, file_bytes in SIZES.items():
+            for name in SIZES:
+                found[name]["open_s"].append(store_process.open_s(here / name, sizes[name]))
+        for name in SIZES:
             found[name]["serve_s"] = median(
-                _serve_s(here / name, file_bytes) for _ in range(REPETITIONS)
+                _serve_s(here / name, sizes[name]) for _ in range(REPETITIONS)
             )
             progress(f"a store of {name}: {median(found[name]['open_s']) * 1000:.2f} ms")
         return found
 
 
-def _serve_s(directory: Path, max_binlog_size: int) -> float:
+def _serve_s(directory: Path, options: StoreOptions) -> float:
     """From the command to the first login, to 0.02 s. Raises `BenchmarkError`."""
     store_process.forget_pages(directory)
-    server = BinlogServer(directory=directory, max_binlog_size=max_binlog_size)
+    server = BinlogServer(
+        directory=directory,
+        max_binlog_size=options.max_binlog_size,
+        innodb_log_file_size=options.innodb_log_file_size,
+    )
     try:
         start = time.perf_counter()
         server.start(timeout=120)
@@ -122,6 +128,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repetitions", type=int, default=REPETITIONS, help="of the recovery; default 3"
     )
     parser.add_argument("--starts", type=int, default=STARTS, help="of each size; default 7")
+    parser.add_argument(
+        "--log-file-size",
+        type=int,
+        default=store_process.LOG_FILE_SIZE,
+        help="innodb_log_file_size of the recovery; default 96 MiB",
+    )
     parser.add_argument("--directory", type=Path, help="for the stores; default: on a disk")
 
 

@@ -59,3 +59,44 @@ def test_fanout() -> None:
         assert list(result[key]) == ["1", "16"], key
         assert all(value > 0 for value in result[key].values()), key
     assert result["history"]["groups"] == GROUPS
+
+
+@pytest.mark.replica
+@pytest.mark.timeout(180)
+def test_commit() -> None:
+    done = benchmarks("commit", "--json", "--connections=1,2", "--rounds=1", "--seconds=0.2")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    for key in ("ratio_sync", "ratio_nosync", "fsyncs_per_commit_by_committers"):
+        assert list(result[key]) == ["1", "2"], key
+    assert all(value > 0 for value in result["ratio_sync"].values())
+    assert 0 < result["fsyncs_per_commit"] < 2
+    assert result["write_amplification"] > 1
+    assert list(result["in_process"]["append_sync"]) == ["1", "2"]
+
+
+@pytest.mark.replica
+@pytest.mark.timeout(180)
+def test_large_transaction() -> None:
+    done = benchmarks(
+        "large-transaction", "--json", "--bytes=3000000", "--window=0.5", "--repetitions=1"
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["p99_factor"] > 0
+    assert result["memory_growth_mib"] >= 0
+    for server in ("ours", "mariadbd"):
+        assert [len(result[server][key]) for key in ("baseline", "writing", "commit")] == [3, 3, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_recovery() -> None:
+    done = benchmarks(
+        "recovery", "--json", "--repetitions=1", "--starts=1", f"--log-file-size={8 << 20}"
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert list(result["startup_s"]) == ["10MB", "10GB"]
+    assert result["recovery_s"] > 0
+    assert result["redo_bytes"] > 4 << 20

@@ -64,13 +64,14 @@ def test_a_sparse_store_is_a_store(tmp_path: Path) -> None:
     used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "store").glob("*.ibb"))
     assert used < 3 * 4 * MEBIBYTE + MEBIBYTE
     disk = OsDisk(tmp_path / "store")
-    engine = IbbEngine(disk, store_process.options(4 * MEBIBYTE), facts=StateStore(disk))
+    options = store_process.server_options(4 * MEBIBYTE)
+    engine = IbbEngine(disk, options, facts=StateStore(disk))
     state = engine.binlog_state().get(0, 1) or 0
     assert state > 3000
     start = engine.find_start(SlavePosition([Gtid(0, 1, state - 1)]))
     assert engine.read(start.position).groups
     engine.close()
-    assert store_process.open_s(tmp_path / "store", 4 * MEBIBYTE) > 0
+    assert store_process.open_s(tmp_path / "store", options) > 0
 
 
 @pytest.mark.parametrize("sync", [True, False])
@@ -78,8 +79,20 @@ def test_commits_of_the_store(tmp_path: Path, sync: bool) -> None:
     speed = store_process.commit(tmp_path / "store", 3, 0.05, 200, sync=sync)
     assert speed > 0
     disk = OsDisk(tmp_path / "store")
-    engine = IbbEngine(disk, store_process.options(), facts=StateStore(disk))
+    engine = IbbEngine(disk, store_process.server_options(), facts=StateStore(disk))
     assert (engine.binlog_state().get(0, 1) or 0) > 0
+    engine.close()
+
+
+def test_a_full_redo_log(tmp_path: Path) -> None:
+    size = 6 * MEBIBYTE
+    found = store_process.fill(tmp_path / "store", size)
+    assert size // 2 < found["redo_bytes"] < size
+    assert found["redo_groups"] > 0
+    disk = OsDisk(tmp_path / "store")
+    options = store_process.server_options(log_file_size=size)
+    engine = IbbEngine(disk, options, facts=StateStore(disk))
+    assert (engine.binlog_state().get(0, 1) or 0) >= found["redo_groups"]
     engine.close()
 
 
