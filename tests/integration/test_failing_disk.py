@@ -184,7 +184,9 @@ def test_relay(
     assert_equal(upstream, replica, late)
 
 
-def test_abort_server(binlog_server: MakeBinlogServer, rng: random.Random) -> None:
+def test_abort_server(
+    make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
+) -> None:
     faults = Faults()
     server = binlog_server(faults=faults, binlog_error_action="ABORT_SERVER", **OPTIONS)
     make_table(server)
@@ -194,3 +196,8 @@ def test_abort_server(binlog_server: MakeBinlogServer, rng: random.Random) -> No
     faults.inject("fdatasync", file=".redo", error=errno.EIO, times=1)
     assert server.wait_exit() == 1
     assert len(committers.errors()) == CLIENTS
+    assert "the server ends, as binlog_error_action=ABORT_SERVER says" in server.log()
+    faults.clear()
+    server.start()
+    replica = make_replica().follow(server)
+    replica.wait(ROWS, lambda found: committers.acknowledged <= ids(found))

@@ -6,8 +6,10 @@ journal. `rundir` unmounts what a run that died has left.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -120,10 +122,22 @@ def lacking(kind: str) -> str | None:
     return None
 
 
+@functools.cache
+def known(kind: str) -> bool:
+    """Whether the kernel has this kind of file system, perhaps as a module."""
+    line = re.compile(rf"^(nodev)?\t{kind}$", re.MULTILINE)
+    if not line.search(Path("/proc/filesystems").read_text()):
+        with contextlib.suppress(MountError, OSError):
+            run("modprobe", kind)
+    return bool(line.search(Path("/proc/filesystems").read_text()))
+
+
 def require(kind: str) -> None:
     """Skips the test where this cannot be; in CI only where the machine does not allow it at all."""
     if reason := cannot():
         pytest.skip(reason)
+    if not known(kind):
+        pytest.skip(f"the kernel has no {kind}")
     if reason := lacking(kind):
         if os.environ.get("CI") == "true":
             pytest.fail(reason, pytrace=False)
