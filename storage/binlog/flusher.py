@@ -168,7 +168,9 @@ class Flusher:
             self._capture = None
             while batch := self._pages.ready(capture.lsn, _BATCH_PAGES):
                 self._write(batch)
-            if not self._pages.is_in_file(capture.tail.key):
+            # A checkpoint since then has written the page with more in it.
+            written = capture.lsn <= self._redo.checkpoint_lsn
+            if not written and not self._pages.is_in_file(capture.tail.key):
                 self._pages.write([capture.tail])
                 self._dirty.add(capture.end.file_no)
             self._publication.publish(self._redo.epoch, capture.end, capture.state)

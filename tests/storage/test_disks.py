@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from storage.disk import Disk, OsDisk
-from storage.errors import DiskError, StoreInUse
+from storage.errors import DiskError, DiskFull, StoreInUse
 from storage.memory_disk import SECTOR_BYTES, MemoryDisk
 from tests.storage.contract.disk_contract import DiskContract, content
 
@@ -63,7 +65,7 @@ def test_a_power_cut_forgets_what_was_not_synced() -> None:
 
 def test_a_power_cut_may_keep_any_of_it() -> None:
     seen = set()
-    for seed in range(200):
+    for seed in range(2000):
         disk = MemoryDisk()
         file = disk.open("a", create=True)
         file.pwrite(b"0" * 4 * SECTOR_BYTES, 0)
@@ -72,7 +74,9 @@ def test_a_power_cut_may_keep_any_of_it() -> None:
         file.pwrite(b"1" * 4 * SECTOR_BYTES, 0)
         disk.crash(random.Random(seed))
         seen.add(content(disk.open("a")))
-    assert seen == {b"1" * n * SECTOR_BYTES + b"0" * (4 - n) * SECTOR_BYTES for n in range(5)}
+    assert seen == {
+        b"".join(s * SECTOR_BYTES for s in kept) for kept in product(b"0 1".split(), repeat=4)
+    }
 
 
 def test_a_killed_process_leaves_the_bytes_to_the_kernel() -> None:
@@ -84,6 +88,82 @@ def test_a_killed_process_leaves_the_bytes_to_the_kernel() -> None:
     assert content(disk.open("a")) == b"not synced"
     disk.crash()
     assert disk.names() == []
+
+
+def test_names_that_were_not_synced_are_there_up_to_some_point() -> None:
+    seen = set()
+    for seed in range(100):
+        disk = MemoryDisk({"a": b"1"})
+        written(disk, "b", b"2")
+        disk.rename("a", "c")
+        disk.unlink("b")
+        disk.crash(random.Random(seed))
+        seen.add(tuple(sorted(disk.names())))
+    assert seen == {("a",), ("a", "b"), ("b", "c"), ("c",)}
+
+
+def test_a_look_at_what_a_crash_would_leave() -> None:
+    disk = MemoryDisk({"a": b"durable"})
+    file = disk.open("a")
+    file.pwrite(b"dirt", 0)
+    written(disk, "b", b"")
+    twin = disk.after_crash()
+    assert twin.contents() == {"a": b"durable"}
+    assert disk.contents() == {"a": b"dirtble", "b": b""}
+    file.fdatasync()
+    assert disk.after_crash().contents() == {"a": b"dirtble"}
+
+
+def test_what_a_failed_sync_forgot_is_lost() -> None:
+    disk = MemoryDisk({"a": b"...."})
+    disk.failed_sync_forgets = True
+    file = disk.open("a")
+    file.pwrite(b"A", 0)
+    disk.fault = fail_once("sync")
+    with pytest.raises(DiskError, match="injected"):
+        file.fdatasync()
+    file.pwrite(b"B", 1)
+    file.fdatasync()
+    assert content(file) == b"AB.."
+    assert disk.after_crash().contents() == {"a": b".B.."}
+    file.pwrite(b"A", 0)
+    file.fdatasync()
+    assert disk.after_crash().contents() == {"a": b"AB.."}
+
+
+def test_a_read_that_fails() -> None:
+    disk = MemoryDisk({"a": b"1"})
+    disk.fault = fail_once("read")
+    file = disk.open("a")
+    with pytest.raises(DiskError, match="injected"):
+        file.pread(1, 0)
+    assert file.pread(1, 0) == b"1"
+
+
+def test_a_full_disk_has_room_again_when_a_file_is_removed() -> None:
+    disk = MemoryDisk({"a": bytes(100)})
+    disk.capacity = 150
+    file = disk.open("b", create=True)
+    with pytest.raises(DiskFull, match="No space left"):
+        file.allocate(51)
+    file.allocate(50)
+    file.pwrite(b"in place", 0)
+    with pytest.raises(DiskFull, match="No space left"):
+        file.pwrite(b"!", 50)
+    disk.unlink("a")
+    file.pwrite(b"!", 50)
+    assert file.size() == 51
+
+
+def fail_once(what: str) -> Callable[[str, str], None]:
+    left = [1]
+
+    def fault(kind: str, name: str) -> None:
+        if kind == what and left:
+            left.pop()
+            raise DiskError(f"cannot {kind} {name}: Input/output error (injected)")
+
+    return fault
 
 
 def test_fail_at() -> None:

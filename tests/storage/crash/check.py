@@ -160,20 +160,8 @@ class Checker:
                 raise Violation(self._report(place, expected, files, repr(error))) from error
             self._found[key] = found
         self.tally.expectations += 1
-        if not self._fitting(found, expected):
+        if expected.fitting(found, self._history.model) is None:
             raise Violation(self._report(place, expected, files, self._describe(found)))
-
-    def _fitting(self, found: Found, expected: Expectation) -> bool:
-        model = self._history.model
-        return any(
-            model.fits(
-                found,
-                number,
-                purged_below=expected.purged_below,
-                resetting=number <= expected.reset_after,
-            )
-            for number in range(expected.most, expected.least - 1, -1)
-        )
 
     # --- one state ---
 

@@ -12,7 +12,7 @@ from storage.disk import Disk
 from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
-from tests.storage.crash.model import Model
+from tests.storage.crash.model import Found, Model
 from tests.storage.crash.player import Player, Step
 from tests.storage.crash.recorder import Mark, RecordingDisk
 
@@ -30,17 +30,48 @@ def open_engine(disk: Disk, options: StoreOptions = OPTIONS) -> IbbEngine:
 
 
 class Expectation(NamedTuple):
-    """What a crash at one point of the trace may leave.
+    """What a crash at one point may leave.
 
     least, most: numbers of snapshots.
-    purged_below: number of a file; groups that begin before it may be gone.
-    reset_after: of snapshots up to this number anything may be gone; -1 for none.
+    purged_below: number of a file of `purged_epoch`; groups that begin before it may be gone.
     """
 
     least: int = 0
     most: int = 0
     purged_below: int = 0
-    reset_after: int = -1
+    purged_epoch: int = 0
+
+    def told(self, what: str, value: object, model: Model) -> Expectation:
+        """What may be left from now on; see `Player.note`. "seen": readers may have everything up to a position."""
+        snapshots = model.snapshots
+        if isinstance(value, Position):
+            # All steps that ended there or before; those of earlier epochs have other positions.
+            epoch = snapshots[self.most].epoch
+            known = [
+                number
+                for number in range(self.least, self.most + 1)
+                if snapshots[number].epoch == epoch and snapshots[number].end <= value
+            ]
+            return self._replace(least=max([self.least, *known]))
+        assert isinstance(value, int)
+        match what:
+            case "begun":
+                return self._replace(most=value)
+            case "told":
+                return self._replace(least=value)
+            case "purge":
+                epoch = snapshots[self.least].epoch
+                before = self.purged_below if epoch == self.purged_epoch else 0
+                return self._replace(purged_below=max(before, value), purged_epoch=epoch)
+        raise ValueError(f"unknown mark {what}")
+
+    def fitting(self, found: Found, model: Model) -> int | None:
+        """The last snapshot of those allowed that has what was found."""
+        for number in range(self.most, self.least - 1, -1):
+            purged = self.purged_epoch == model.snapshots[number].epoch
+            if model.fits(found, number, purged_below=self.purged_below if purged else 0):
+                return number
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +127,6 @@ def _expectations(disk: RecordingDisk, model: Model) -> list[Expectation]:
     made = [now]
     for operation in disk.trace:
         if isinstance(operation, Mark):
-            now = _told(now, operation, model)
+            now = now.told(operation.what, operation.value, model)
         made.append(now)
     return made
-
-
-def _told(now: Expectation, mark: Mark, model: Model) -> Expectation:
-    value = mark.value
-    if isinstance(value, Position):
-        # All steps that ended there or before; those of earlier epochs have other positions.
-        snapshots = model.snapshots
-        epoch = snapshots[now.most].epoch
-        known = [
-            n
-            for n in range(now.least, now.most + 1)
-            if snapshots[n].epoch == epoch and snapshots[n].end <= value
-        ]
-        return now._replace(least=max([now.least, *known]))
-    assert isinstance(value, int)
-    match mark.what:
-        case "begun":
-            return now._replace(most=value)
-        case "told":
-            reset = now.reset_after
-            over = reset >= 0 and value > reset
-            return now._replace(
-                least=value,
-                reset_after=-1 if over else reset,
-                purged_below=0 if over else now.purged_below,
-            )
-        case "purge":
-            return now._replace(purged_below=max(value, now.purged_below))
-        case "reset":
-            return now._replace(reset_after=value)
-    raise ValueError(f"unknown mark {mark.what}")

@@ -6,6 +6,7 @@ was told of and the last that was begun.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,6 +56,7 @@ class Model:
 
     Attributes:
         epochs: the groups since each reset, payload and the file in which it began at the earliest.
+        first_states: the state with which each epoch begins.
         snapshots: after each step; number 0 is the empty store.
         prepared, state: of the last step, or of the one under way.
     """
@@ -63,6 +65,7 @@ class Model:
     snapshots: list[Snapshot] = field(
         default_factory=lambda: [Snapshot(0, 0, {}, frozenset(), Position(0, 0))]
     )
+    first_states: list[BinlogState] = field(default_factory=lambda: [BinlogState()])
     prepared: dict[Xid, bytes] = field(default_factory=dict)
     state: BinlogState = field(default_factory=BinlogState)
 
@@ -85,10 +88,13 @@ class Model:
     def reset(self, state: BinlogState) -> None:
         """Nothing is left but the state. In between there is not even that."""
         if state.entries():
-            self.epochs.append([])
-            self.state = BinlogState()
+            self._epoch(BinlogState())
             self.snapshot(Position(0, 0))
+        self._epoch(state)
+
+    def _epoch(self, state: BinlogState) -> None:
         self.epochs.append([])
+        self.first_states.append(state.copy())
         self.state = state
 
     def snapshot(self, end: Position) -> None:
@@ -98,21 +104,26 @@ class Model:
             Snapshot(len(self.epochs) - 1, len(self.epochs[-1]), dict(self.prepared), state, end)
         )
 
-    def fits(
-        self, found: Found, number: int, *, purged_below: int = 0, resetting: bool = False
-    ) -> bool:
-        """Whether `found` is snapshot `number`, less what a purge up to that file, or a reset, may have taken."""
+    def fits(self, found: Found, number: int, *, purged_below: int = 0) -> bool:
+        """Whether `found` is snapshot `number`, less what a purge up to that file may have taken."""
         held = self.snapshots[number]
         if found.prepared != held.prepared.keys() or found.state != held.state:
             return False
         groups = self.epochs[held.epoch][: held.groups]
         missing = held.groups - len(found.groups)
-        if missing < 0:
+        if missing < 0 or (missing and groups[missing - 1][1] >= purged_below):
             return False
-        if missing and not resetting and groups[missing - 1][1] >= purged_below:
-            return False
-        may_lack = purged_below or resetting
         return all(
-            a == b or (a is None and may_lack)
+            a == b or (a is None and purged_below > 0)
             for a, (b, _) in zip(found.groups, groups[missing:], strict=True)
         )
+
+    def restart(self, number: int) -> None:
+        """A crash has left this snapshot. It is number 0 from now on."""
+        held = self.snapshots[number]
+        del self.epochs[held.epoch + 1 :]
+        del self.first_states[held.epoch + 1 :]
+        del self.epochs[held.epoch][held.groups :]
+        self.prepared = dict(held.prepared)
+        self.state = BinlogState(itertools.chain.from_iterable(held.state))
+        self.snapshots = [held]

@@ -39,8 +39,8 @@ class Player:
     """Plays steps on `engine` and on `model`.
 
     note: told of ("begun", number of the snapshot that may be met from now on), ("told", number of the snapshot that
-        is durable), ("purge", number of the file before which groups may be gone), ("reset", number of the last
-        snapshot before a reset).
+        is durable), ("purge", number of the file before which groups may be gone).
+    resetting: whether a reset is under way, when positions mean nothing.
     """
 
     engine: IbbEngine
@@ -62,6 +62,9 @@ class Player:
             # A step that fails half way has no end; nothing is asked of it any more.
             self.model.snapshot(self.engine.written_end)
             assert self.model.last <= begun + 1 + extra
+            self.note(
+                "begun", self.model.last
+            )  # a reset that was refused has made fewer than it might
             self.resetting = False
         if durable:
             self.note("told", self.model.last)
@@ -243,7 +246,6 @@ class Player:
                 return False
             raise AssertionError("RESET MASTER with a transaction prepared")
         self.resetting = True
-        self.note("reset", self.model.last)
         self.model.reset(state)
         self.engine.reset(state.copy())
         return True

@@ -38,10 +38,11 @@ class SyncFile(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """`new` is replaced."""
+    """The file `inode` is called `new` from now on, which is replaced."""
 
     old: str
     new: str
+    inode: int
 
 
 class Unlink(NamedTuple):
@@ -151,7 +152,7 @@ class RecordingDisk:
 
     def rename(self, old: str, new: str) -> None:
         with self._lock:
-            self.do(lambda: self._disk.rename(old, new), Rename(old, new))
+            self.do(lambda: self._disk.rename(old, new), Rename(old, new, self._inodes[old]))
             self._inodes[new] = self._inodes.pop(old)
 
     def unlink(self, name: str) -> None:

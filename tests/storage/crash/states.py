@@ -109,9 +109,11 @@ def _rename(names: dict[str, int], naming: Naming) -> None:
     match naming:
         case Create(name, inode):
             names[name] = inode
-        case Rename(old, new):
-            if old in names:
-                names[new] = names.pop(old)
+        case Rename(old, new, inode):
+            # Whatever else is called so meanwhile, if what made that name is not there.
+            if names.get(old) == inode:
+                del names[old]
+            names[new] = inode
         case Unlink(name):
             names.pop(name, None)
 

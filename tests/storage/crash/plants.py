@@ -1,0 +1,179 @@
+"""The product with a bug put in, one at a time: a test that does not find them proves nothing.
+
+Each plant changes the product for as long as its context lasts, and may put something between store and disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from protocol.gtid import BinlogState
+from storage.binlog import purge
+from storage.binlog.durability import Durability
+from storage.binlog.flusher import Flusher
+from storage.binlog.log_writer import LogWriter
+from storage.binlog.page_store import FullPage, PageStore
+from storage.binlog.purge import PurgePlan
+from storage.binlog.store import IbbEngine
+from storage.disk import Disk, File
+from storage.redo import format as redo_format
+from storage.redo.log import RedoLog
+
+Planted = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """One bug.
+
+    scripts: histories, of `scripts.SCRIPTS`, in one of which it must be found.
+    planted: the product has it inside of this context.
+    wrap: put between the store and its disk.
+    """
+
+    name: str
+    scripts: tuple[str, ...]
+    planted: Planted = contextlib.nullcontext
+    wrap: Callable[[Disk], Disk] | None = None
+
+
+class Careless:
+    """See `storage.disk.Disk`. Leaves out some of the syncs."""
+
+    def __init__(
+        self, disk: Disk, *, directory: bool = True, file: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file = file
+        self.names = disk.names
+        self.lock = disk.lock
+        self.modified = disk.modified
+        self.close = disk.close
+        self.rename = disk.rename
+        self.unlink = disk.unlink
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        file = self._disk.open(name, create=create)
+        if not self._file(name):
+            file.fdatasync = lambda: None  # type: ignore[method-assign]
+        return file
+
+    def fsync_dir(self) -> None:
+        if self._directory:
+            self._disk.fsync_dir()
+
+
+def _replaced(owner: Any, name: str, new: Callable[..., Any]) -> Planted:
+    """`owner.name` is `new`, which is called with the old one first."""
+    old = getattr(owner, name)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return new(old, *args, **kwargs)
+
+    return lambda: mock.patch.object(owner, name, method)
+
+
+def _mark_first(old: Callable[[Durability], None], durability: Durability) -> None:
+    if durability.mark.advance(durability.redo.lsn):
+        durability.wake()
+    old(durability)
+
+
+def _not_synced(_: object, redo: RedoLog) -> int:
+    redo.durable_lsn = redo.write()
+    return redo.durable_lsn
+
+
+def _checkpoint_first(_: object, flusher: Flusher) -> None:
+    with flusher.working:
+        with flusher._durability.lock:
+            lsn = flusher._redo.lsn
+            stand = flusher._writer.stand
+            tail = flusher._writer.tail_taken()
+        flusher._durability.sync_log()
+        flusher._redo.write_checkpoint(lsn, stand)
+        while batch := flusher._pages.ready(lsn, 64):
+            flusher._write(batch)
+        flusher._pages.write([tail])
+        flusher._dirty.add(stand.file_no)
+        flusher._sync_files()
+        flusher.began(stand)
+
+
+def _any_crc(_: object, redo: RedoLog, reader: Any, lsn: int, **__: object) -> Any:
+    magic, epoch, there, size = redo_format.MTR_HEAD.unpack(
+        reader.read(lsn, redo_format.MTR_HEAD.size)
+    )
+    if magic != redo_format.MTR_MAGIC or there != lsn or epoch != redo.epoch:
+        return None
+    if not redo_format.MTR_OVERHEAD < size <= redo.capacity - (lsn - redo.checkpoint.lsn):
+        return None
+    body = reader.read(lsn, size)[redo_format.MTR_HEAD.size : -redo_format.CRC.size]
+    return redo_format.MiniTransaction(lsn, lsn + size, body)
+
+
+def _newest_first(old: Callable[..., PurgePlan], *args: object, **kwargs: object) -> PurgePlan:
+    plan = old(*args, **kwargs)
+    return PurgePlan(plan.delete[::-1], plan.kept, plan.why)
+
+
+def _removed_first(old: Callable[..., None], engine: IbbEngine, state: BinlogState) -> None:
+    for file_no in engine._pages.files.numbers():
+        engine._pages.files.remove(file_no)
+    old(engine, state)
+
+
+def _not_whole(_: object, writer: LogWriter) -> FullPage:
+    return writer._pages.sealed_tail()
+
+
+PLANTS = [
+    Plant(
+        "names are not synced",
+        ("synced", "files"),
+        wrap=lambda disk: Careless(disk, directory=False),
+    ),
+    Plant(
+        "a file is renamed before it is synced",
+        ("synced",),
+        wrap=lambda disk: Careless(disk, file=lambda name: not name.endswith(".new")),
+    ),
+    Plant(
+        "the mark moves before the sync",
+        ("synced",),
+        _replaced(Durability, "sync_log", _mark_first),
+    ),
+    Plant("the redo is written, not synced", ("synced",), _replaced(RedoLog, "flush", _not_synced)),
+    Plant(
+        "the redo is not checked", ("unsynced", "spilled"), _replaced(RedoLog, "_mtr_at", _any_crc)
+    ),
+    Plant(
+        "a checkpoint comes before its pages",
+        ("checkpoints", "files"),
+        _replaced(Flusher, "checkpoint", _checkpoint_first),
+    ),
+    Plant(
+        "pages are not synced for a checkpoint",
+        ("checkpoints", "files"),
+        _replaced(PageStore, "sync_file", lambda *_: None),
+    ),
+    Plant(
+        "files are removed from the newest on", ("purge",), _replaced(purge, "plan", _newest_first)
+    ),
+    Plant(
+        "a reset removes files before it is noted",
+        ("reset",),
+        _replaced(IbbEngine, "_start_anew", _removed_first),
+    ),
+    Plant(
+        "a page that was written is not logged whole again",
+        ("checkpoints",),
+        _replaced(LogWriter, "tail_taken", _not_whole),
+    ),
+]

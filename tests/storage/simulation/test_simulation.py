@@ -1,0 +1,51 @@
+"""As many seeds as fit in the time; the first one is printed before it starts."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.storage.simulation.world import World
+
+SECONDS = 5.0  # of each of the tests, which run side by side
+SECONDS_SLOW = 60.0
+PARTS = 2
+
+
+def simulate(rng: random.Random, seconds: float) -> None:
+    first = rng.randrange(1 << 48)
+    print(f"simulation: seeds from {first}")
+    end = time.monotonic() + seconds
+    seed = first
+    starts = groups = 0
+    while time.monotonic() < end:
+        world = World(seed)
+        world.run()
+        starts += world.crashes
+        groups += world.groups_read
+        seed += 1
+    print(f"simulation: {seed - first} seeds, {starts} starts, {groups} groups read by replicas")
+    assert groups
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_as_many_seeds_as_fit(part: int, rng: random.Random) -> None:
+    simulate(rng, SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_as_many_seeds_as_fit_in_two_minutes(part: int, rng: random.Random) -> None:
+    simulate(rng, SECONDS_SLOW)
+
+
+def test_a_seed_makes_it_all_again() -> None:
+    told: list[list[str]] = []
+    for _ in range(2):
+        told.append([])
+        World(42, told[-1].append).run(150)
+    assert told[0] == told[1]
+    assert len(told[0]) > 150
