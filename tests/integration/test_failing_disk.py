@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import random
+import subprocess
 
 import pymysql
 import pytest
@@ -184,8 +185,13 @@ def test_relay(
     assert_equal(upstream, replica, late)
 
 
+@pytest.mark.xfail(
+    raises=subprocess.TimeoutExpired,
+    reason="a failure that a thread of the store meets, or `append` tells, is not brought to Syncer.fail",
+)
+@pytest.mark.parametrize("file", [".redo", ".ibb"])
 def test_abort_server(
-    make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
+    file: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
 ) -> None:
     faults = Faults()
     server = binlog_server(faults=faults, binlog_error_action="ABORT_SERVER", **OPTIONS)
@@ -193,8 +199,8 @@ def test_abort_server(
     committers = Committers(server, rng)
     committers.start()
     committers.wait_more(20)
-    faults.inject("fdatasync", file=".redo", error=errno.EIO, times=1)
-    assert server.wait_exit() == 1
+    faults.inject("fdatasync", file=file, error=errno.EIO, times=1)
+    assert server.wait_exit(5) == 1
     assert len(committers.errors()) == CLIENTS
     assert "the server ends, as binlog_error_action=ABORT_SERVER says" in server.log()
     faults.clear()
