@@ -293,7 +293,9 @@ class _Applier:
             kept = b"".join(page for _, page in surplus)
             keep_aside(self._disk, self._file_no, self._page_no, self._at, there + kept)
         self._batch = [(number, ZERO_PAGE) for number, page in surplus if any(page)]
-        if there != sealed:
+        # A page of the redo is written even if it is there already: its sync may have failed before the restart, and
+        # then the kernel shows what it will never write.
+        if self._page is not None or there != sealed:
             self._batch.insert(0, (self._page_no, sealed))
 
     def _surplus(self, file: File) -> list[tuple[int, bytes]]:

@@ -53,6 +53,11 @@ SCRIPTS: dict[str, list[Step]] = {
         "checkpoint; 2x append 31000; append sync 200; checkpoint; flush; checkpoint; append sync 200; checkpoint",
         "append 100",
     ),
+    # the log is a ring of 256 KiB: around it more than once
+    "ring": steps(
+        "7x append sync 16000; step 2; 9x append 12000; sync; step; 6x append 9000; write log; 3x append sync 20000",
+        "step 3; 8x append 14000; append sync 31000; 7x append 15000; 5x append sync 9000; step; 9x append sync 8000",
+    ),
     "flush": steps(
         "flush; append 300; flush; flush; append 20000; flush; step; append sync 300; flush; append 16000; append 350",
         "flush; step 2; append 16300; flush; append 31000; append 16000; flush; checkpoint; append 100; flush",

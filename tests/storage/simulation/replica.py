@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.store import IbbEngine
 from storage.engine import Hold, Position
@@ -37,6 +39,10 @@ class Replica:
     def position(self) -> SlavePosition:
         """The last GTID of each domain."""
         return SlavePosition(self._position.values())
+
+    def forget_domains(self, kept: Collection[int]) -> None:
+        """As an administrator does with gtid_slave_pos after DELETE_DOMAIN_ID: a domain that comes back is a new one."""
+        self._position = {d: gtid for d, gtid in self._position.items() if d in kept}
 
     def connect(self, engine: IbbEngine) -> None:
         """Find the place. Raises `PositionPurged`."""

@@ -71,6 +71,7 @@ class World:
         self._last: deque[str] = deque(maxlen=TOLD_LAST)
         self.now = 0.0
         self.disk = MemoryDisk()
+        self.disk.failed_sync_forgets = self._rng.random() < 0.5
         self.faults = Faults(self.disk, self._rng)
         self.model = Model()
         self.expected = Expectation()
@@ -167,6 +168,9 @@ class World:
             if step.name == "sync" and isinstance(error, DiskError):
                 self._takes_nothing_more()
             self._broken()
+        if step.name == "delete domain":
+            for replica in self.replicas:
+                replica.forget_domains(self.model.state.domains())
         if len(self.model.epochs) != epoch:
             self.replicas.clear()
             self._durable_end = self.engine.durable_end
