@@ -41,7 +41,7 @@ class Replica:
         return SlavePosition(self._position.values())
 
     def forget_domains(self, kept: Collection[int]) -> None:
-        """As an administrator does with gtid_slave_pos after DELETE_DOMAIN_ID: a domain that comes back is a new one."""
+        """What an administrator does to gtid_slave_pos after DELETE_DOMAIN_ID: a domain may come back as another."""
         self._position = {d: gtid for d, gtid in self._position.items() if d in kept}
 
     def connect(self, engine: IbbEngine) -> None:
