@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from storage.binlog.options import StoreOptions
+from storage.binlog.publication import read_published
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk
 from storage.ibb.chunk import Position
@@ -99,17 +100,24 @@ def record(
         wrap: puts something between the store and the recorder, which then records what comes through.
         finish: close at the end.
     """
-    disk = RecordingDisk(MemoryDisk())
+    memory = MemoryDisk()
+    disk = RecordingDisk(memory)
     model = Model()
     engine = open_engine(wrap(disk) if wrap else disk, options)
     player = Player(engine, model, disk.mark)
-    seen: list[Position] = [engine.durable_end]
+    seen = {"durable": engine.durable_end, "published": Position(0, 0)}
 
     def look() -> None:
-        # What another thread may have read by now and sent on. Nothing is promised to it during a reset.
-        if not player.resetting and engine.durable_end != seen[0]:
-            seen[0] = engine.durable_end
-            disk.mark("seen", seen[0])
+        # What another thread, or another process, may have read by now and sent on.
+        now = {"durable": engine.durable_end}
+        told = read_published(memory)
+        if told is not None:
+            now["published"] = told.end
+        for what, end in now.items():
+            if end != seen[what]:
+                seen[what] = end
+                if not player.resetting:  # when positions mean nothing
+                    disk.mark("seen", end)
 
     disk.before = look
     for step in steps:

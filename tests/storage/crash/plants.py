@@ -118,6 +118,13 @@ def _any_crc(_: object, redo: RedoLog, reader: Any, lsn: int, **__: object) -> A
     return redo_format.MiniTransaction(lsn, lsn + size, body)
 
 
+def _published_first(_: object, flusher: Flusher) -> bool:
+    with flusher.working, flusher._durability.lock:
+        end, state = flusher._writer.end, flusher._writer.state.copy()
+        flusher._publication.publish(flusher._redo.epoch, end, state)
+    return True
+
+
 def _newest_first(old: Callable[..., PurgePlan], *args: object, **kwargs: object) -> PurgePlan:
     plan = old(*args, **kwargs)
     return PurgePlan(plan.delete[::-1], plan.kept, plan.why)
@@ -148,6 +155,11 @@ PLANTS = [
         "the mark moves before the sync",
         ("synced",),
         _replaced(Durability, "sync_log", _mark_first),
+    ),
+    Plant(
+        "the end is published before the sync",
+        ("unsynced",),
+        _replaced(Flusher, "publish", _published_first),
     ),
     Plant("the redo is written, not synced", ("synced",), _replaced(RedoLog, "flush", _not_synced)),
     Plant(
