@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.variables import CONSTANTS
@@ -82,6 +82,7 @@ class Server:
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
             failed=self._store_failed,
         )
+        self.engine.when_failed(lambda error: _call_soon(loop, lambda: self.syncer.fail(error)))
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
             config.listen_host or None,
@@ -275,3 +276,9 @@ class Server:
 
 def _on(value: bool) -> str:
     return "ON" if value else "OFF"
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """From another thread; nothing if the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)

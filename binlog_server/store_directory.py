@@ -16,7 +16,15 @@ from storage.state import STATE_NAME, StateStore
 
 LOCK_NAME = "binlog-server.lock"
 # Of a store whose state was lost; a new one is made beside them.
-_OURS = frozenset({REDO_NAME, PUBLICATION_NAME, f"{REDO_NAME}.new", f"{PUBLICATION_NAME}.new"})
+_OURS = frozenset(
+    {
+        REDO_NAME,
+        PUBLICATION_NAME,
+        f"{REDO_NAME}.new",
+        f"{PUBLICATION_NAME}.new",
+        f"{STATE_NAME}.new",
+    }
+)
 _IGNORED = _OURS | {LOCK_NAME, "lost+found"}
 
 

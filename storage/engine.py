@@ -4,7 +4,8 @@ One implementation per format. `docs/engine-api.md` maps MariaDB's handlerton me
 tests/storage/contract holds every implementation to the same promises:
 
 1. `append` orders: groups are read back in the order of the calls, each whole and with the bytes given.
-2. Nothing appended is visible to a reader before a `sync` that began later has returned: sync, move the mark, wake.
+2. Nothing appended is visible to a reader before it is durable; a `sync` that began later makes it so at the latest:
+   sync, move the mark, wake.
 3. After a crash and `open`, the store is a prefix of what was appended and holds everything that was ever durable.
 4. A group's address is its GTID. A `Position` is a token of one open store, for its owner to hand back.
 
@@ -19,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.purge import PurgePlan
+from storage.errors import StorageError
 from storage.ibb.chunk import Position
 from storage.ibb.xa import Xid
 
@@ -159,6 +161,9 @@ class BinlogEngine(Protocol):
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """Call `failed` once, from whichever thread meets it, when the disk has failed and nothing more is accepted."""
 
     def find_start(self, position: SlavePosition) -> StartPoint:
         """The latest place to start reading for `position`. `PositionPurged` if no file reaches back to it."""

@@ -31,6 +31,7 @@ from storage.errors import (
     DiskError,
     DomainInUse,
     PositionPurged,
+    StorageError,
     StoreFailed,
     UnknownBinlog,
     XaStateError,
@@ -138,6 +139,7 @@ class MemoryEngine:
         self._cache_bytes = cache_bytes
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
+        self._when_failed: list[Callable[[StorageError], None]] = []
         self._failed = False
         self.references = References()
         self._groups = list(self._history.groups)
@@ -185,7 +187,11 @@ class MemoryEngine:
         self.refuse_after_failure()
         if self._history.fails:
             self._failed = True
-            raise DiskError("cannot sync: Input/output error (injected)")
+            error = DiskError("cannot sync: Input/output error (injected)")
+            for failed in self._when_failed:
+                failed(error)
+            self._when_failed.clear()
+            raise error
         self._history.groups[:] = self._groups
         self._history.xa[:] = self._xa
         self._history.state = self._first_state.copy()
@@ -346,6 +352,10 @@ class MemoryEngine:
         return lambda: self._listeners.remove(wake)
 
     # --- reading ---
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._when_failed.append(failed)
 
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`. Tries the state behind each GTID; the latest one wins. Markers are not jumped."""

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 RETRY_S_MAX = 60.0
 WORKED_S = 1.0
 UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
+LARGE_BYTES = 1 << 20
 _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
 
@@ -144,7 +145,10 @@ class Follower:
                             whole = assembler.feed(data)
                             if whole is not None and not self._room.available:
                                 await self._wait_for_room()
-                            appended += self._store(whole)
+                            if isinstance(whole, EventGroup) and len(whole.payload) > LARGE_BYTES:
+                                appended += await self._store_large(whole)
+                            else:
+                                appended += self._store(whole)
                         case ErrorReceived(error):
                             raise error
                         case StreamEnded():
@@ -166,6 +170,15 @@ class Follower:
         began = time.monotonic()
         await self._room.wait()
         log.info("reading goes on after %.1f s", time.monotonic() - began)
+
+    async def _store_large(self, group: EventGroup) -> int:
+        """In a thread: it goes in pieces, each of which may wait for the disk."""
+        storing = asyncio.ensure_future(asyncio.to_thread(self._store, group))
+        try:
+            return await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            await storing  # it would go on while the store is closed
+            raise
 
     def _store(self, whole: EventGroup | StartMarker | None) -> int:
         """Bytes appended."""

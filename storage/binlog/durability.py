@@ -29,8 +29,9 @@ class Durability:
         self.redo = redo
         self.mark = mark
         self._failure: StorageError | None = None
+        self._failing = threading.Lock()
+        self._when_failed: list[Callable[[StorageError], None]] = []
         self._listeners: list[Callable[[], None]] = []
-        self.commits_synced = 0
 
     @property
     def failed(self) -> bool:
@@ -46,9 +47,17 @@ class Durability:
 
     def fail(self, error: StorageError) -> None:
         """What reached the disk is unknown, and the kernel may have forgotten the error by the next sync."""
-        if self._failure is None:
+        with self._failing:
+            if self._failure is not None:
+                return
             self._failure = error
-            log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
+        log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
+        for failed in self._when_failed:
+            failed(error)
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._when_failed.append(failed)
 
     def sync_log(self) -> None:
         """Everything appended so far is durable, and readers may see it. Raises `DiskError`, `StoreFailed`."""

@@ -32,7 +32,9 @@ class DurableMark:
         """A record ends at `end`; it is durable once the redo log is up to `lsn`."""
         pending = self._pending
         if len(pending) >= PENDING_MAX:
-            pending.pop()  # the next one stands for it too
+            with self._lock:
+                if pending:  # `advance` may just have taken all of them
+                    pending.pop()  # the next one stands for it too
         pending.append((lsn, end))
 
     def advance(self, durable_lsn: int) -> bool:

@@ -124,16 +124,20 @@ def _require_match(disk: Disk, begin: Position | None, lsn: int, first: RedoReco
 
 
 def _start_lsn(disk: Disk, file_no: int) -> int | None:
+    try:
+        header = _header(disk, file_no)
+    except CorruptBinlog:
+        return None
+    return None if header is None else header.start_lsn
+
+
+def _header(disk: Disk, file_no: int) -> FileHeader | None:
     file = disk.open(file_name(file_no))
     try:
         page = file.pread(PAGE_SIZE, 0)
     finally:
         file.close()
-    try:
-        header = FileHeader.parse(page, file_no)
-    except CorruptBinlog:
-        return None
-    return None if header is None else header.start_lsn
+    return FileHeader.parse(page, file_no)
 
 
 def _require_files(disk: Disk, begin: Position) -> None:
@@ -141,6 +145,10 @@ def _require_files(disk: Disk, begin: Position) -> None:
         raise CorruptRedo(
             f"{file_name(begin.file_no)} is missing, where the binlog ended at the last checkpoint of {REDO_NAME}"
             f"{_ADVICE}"
+        )
+    if _header(disk, begin.file_no) is None:
+        raise CorruptBinlog(
+            begin.file_no, 0, f"the header is empty, but the file holds data{_ADVICE}"
         )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import PageStore
+from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE
 from storage.redo.log import RedoLog
 
@@ -27,6 +28,7 @@ class Room:
 
     Args:
         lock: the store's append lock.
+        largest_record: bytes that one record may have.
         failed: whether the store accepts nothing more; then nobody waits.
         relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
     """
@@ -38,6 +40,7 @@ class Room:
         pages: PageStore,
         writer: LogWriter,
         *,
+        largest_record: int,
         failed: Callable[[], bool],
         relieve: Callable[[], bool],
     ) -> None:
@@ -45,6 +48,7 @@ class Room:
         self._redo = redo
         self._pages = pages
         self._writer = writer
+        self._largest_record = largest_record
         self._failed = failed
         self._relieve = relieve
         self._freed = threading.Condition(threading.Lock())
@@ -56,11 +60,15 @@ class Room:
         self.page_waits = 0
 
     def admit(self, size: int) -> None:
-        """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written."""
+        """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written.
+
+        Raises `StorageError` if the redo log is too small for it, however empty.
+        """
         self._credit -= size
         if self._credit >= 0:
             return
         while not self._admits(size) and not self._failed():
+            self._require_fits(size)
             self._note_wait()
             self._lock.release()
             try:
@@ -68,6 +76,14 @@ class Room:
             finally:
                 self._lock.acquire()
         self._credit = self._new_credit()
+
+    def _require_fits(self, size: int) -> None:
+        needed = self._writer.redo_bytes(size)
+        if needed > self._redo.room_when_empty:
+            raise StorageError(
+                f"the redo log is too small: {needed} bytes may be needed for a group of {size} bytes and the GTID "
+                f"state records that come with it. Restart with a larger innodb_log_file_size than {self._redo.size}"
+            )
 
     def _new_credit(self) -> int:
         """Bytes of records that need not be looked at: a part of what there is room for, for what they cost besides."""
@@ -99,9 +115,12 @@ class Room:
     @property
     def has_room(self) -> bool:
         """See `BinlogEngine`."""
-        redo = self._redo
+        redo, writer = self._redo, self._writer
         return self._failed() or (
             len(self._pages.fifo) < FIFO_PAGES_SOFT
+            and (
+                self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_record)
+            )
             and redo.room() > redo.capacity // 8
             and not redo.is_full
             and not self._paused

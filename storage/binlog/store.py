@@ -41,7 +41,14 @@ from storage.binlog.room import Room
 from storage.binlog.search import FileShape
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
-from storage.errors import DiskError, DiskFull, DomainInUse, PositionPurged, StoreFailed
+from storage.errors import (
+    DiskError,
+    DiskFull,
+    DomainInUse,
+    PositionPurged,
+    StorageError,
+    StoreFailed,
+)
 from storage.ibb import commit, xa
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
@@ -99,6 +106,7 @@ class IbbEngine:
             self._redo,
             self._pages,
             self._writer,
+            largest_record=self._options.piece_bytes + _RECORD_OVERHEAD,
             failed=lambda: self._durability.failed,
             relieve=lambda: self._flusher.relieve(),
         )
@@ -410,6 +418,10 @@ class IbbEngine:
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See `BinlogEngine`."""
         return self._durability.subscribe(wake)
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._durability.when_failed(failed)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""

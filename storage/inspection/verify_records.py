@@ -173,7 +173,12 @@ class RecordPass:
             nodes = _Counted(group_pieces(self._pages, record))
             first, reason = _check_group(nodes, two_lists=len(lists) > 1)
         except (CorruptBinlog, ValueError) as error:
-            if isinstance(error, CorruptBinlog):
+            if isinstance(error, CorruptBinlog) and error.file_no < self._pages.numbers[0]:
+                self._warning(
+                    *record.start,
+                    f"the group's data began in {file_name(error.file_no)}, which was purged: no replica can get it",
+                )
+            elif isinstance(error, CorruptBinlog):
                 self._error(error.file_no, error.offset, error.reason)
             else:
                 self._error(*record.start, str(error))

@@ -218,6 +218,11 @@ class RedoLog:
         return self.capacity - (self.lsn - self.checkpoint.lsn) - _NOTE_BYTES
 
     @property
+    def room_when_empty(self) -> int:
+        """What `room` is right behind a checkpoint, at least: a note may stand there."""
+        return self.capacity - 2 * _NOTE_BYTES
+
+    @property
     def is_full(self) -> bool:
         """Whether more is in memory than should be: somebody has to `write`."""
         return len(self._buffer) >= self._buffer_bytes
@@ -237,8 +242,12 @@ class RedoLog:
                 if self.durable_lsn > self._noted_durable and self.room() >= 0:
                     self._noted_durable = self.durable_lsn
                     self.append(FLUSHED.pack(KIND_FLUSHED, self._noted_durable))
-                data, self._buffer = self._buffer, bytearray()
                 end = self.lsn
+                if end - self.checkpoint.lsn > self.capacity:
+                    raise DiskError(
+                        f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
+                    )
+                data, self._buffer = self._buffer, bytearray()
             self._write_ring(data, start)
             self.written_lsn = end
             self.bytes_written += len(data)
@@ -273,7 +282,8 @@ class RedoLog:
     def write_checkpoint(self, lsn: int, end: Position | None) -> None:
         """Recovery begins at `lsn` from now on; the binlog files hold everything before it, up to `end`. Durable."""
         checkpoint = Checkpoint(self.checkpoint.number + 1, self.epoch, lsn, end)
-        with self._deadly():
+        # Not at the same time as `flush`: of two syncs that run at once only one is told of an error.
+        with self._syncing, self._deadly():
             self._file.pwrite(checkpoint.build(), checkpoint.at)
             self._file.fdatasync()
             self.fsyncs += 1

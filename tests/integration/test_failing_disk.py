@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import random
-import subprocess
 
 import pymysql
 import pytest
@@ -185,10 +184,6 @@ def test_relay(
     assert_equal(upstream, replica, late)
 
 
-@pytest.mark.xfail(
-    raises=subprocess.TimeoutExpired,
-    reason="a failure that a thread of the store meets, or `append` tells, is not brought to Syncer.fail",
-)
 @pytest.mark.parametrize("file", [".redo", ".ibb"])
 def test_abort_server(
     file: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pymysql
 import pytest
 
 from protocol.gtid import SlavePosition
@@ -44,11 +43,6 @@ def fill(server: BinlogServer, disk: SmallDisk, upstream: MariaDB) -> None:
     until(lambda: WAITS in server.log(), "notice of the full disk")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=pymysql.OperationalError,
-    reason="the loop waits in append: has_room is true where admit waits for a checkpoint in the current file",
-)
 def test_relay(
     disk: SmallDisk,
     make_upstream: MakeMariaDB,

@@ -15,7 +15,6 @@ import pytest
 
 from binlog_server.store_directory import StoreDirectory
 from protocol.gtid import BinlogState
-from storage.errors import NotAStore
 from tests.integration.killed_run import OPTIONS, WAYS, Outcome, Runs, groups_of
 from tests.integration.store_findings import verified
 from tests.kit import mounts, rundir
@@ -86,11 +85,6 @@ def killed(runs: Runs, directory: Path, seed: int, numbers: list[int], way: str)
         check(directory, seed, outcome)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=NotAStore,
-    reason="StoreDirectory takes a left binlog-server.state.new for a foreign file",
-)
 def test_kill_in_the_first_moment(runs: Runs, seed: int, place: Path) -> None:
     for way in WAYS:
         killed(runs, place / "store", seed, list(range(FIRST)), way)
