@@ -16,6 +16,7 @@ recovery only reads what is there. A record that does not end then, or an end so
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,9 +92,15 @@ def recover(
     Args:
         end: where the redo log ended, in the page that was being filled; None without a redo log.
     """
-    current = _current_file(disk, pages) if end is None else end.file_no
-    if current is None:
-        return None
+    if end is None:
+        current = _current_file(disk, pages)
+        if current is None:
+            return None
+    else:
+        current = end.file_no
+        _require_all(pages.files.numbers())
+        if read_state_record(pages, current, 1) is None:
+            raise CorruptBinlog(current, PAGE_SIZE, f"no state record on page 1{_ADVICE}")
     walk = _walk_to_end(disk, pages, current)
     if end is not None:
         _require_end(walk, end)
@@ -165,11 +172,7 @@ def _current_file(disk: Disk, pages: PageStore) -> int | None:
         number = numbers.pop()
         if survey.sound or survey.torn:
             aside.append(number)
-    for number in numbers:
-        if number - 1 not in numbers and number != numbers[0]:
-            raise CorruptBinlog(
-                number - 1, 0, f"the file is missing, but later ones are there{_ADVICE}"
-            )
+    _require_all(numbers)
     for number in aside:
         pages.forget(number)
         put_aside(disk, number)
@@ -178,6 +181,14 @@ def _current_file(disk: Disk, pages: PageStore) -> int | None:
     if survey.torn:
         _cut(disk, pages, Position(numbers[-1], survey.sound * PAGE_SIZE), numbers[-1])
     return numbers[-1]
+
+
+def _require_all(numbers: list[int]) -> None:
+    for before, number in itertools.pairwise(numbers):
+        if number != before + 1:
+            raise CorruptBinlog(
+                number - 1, 0, f"the file is missing, but later ones are there{_ADVICE}"
+            )
 
 
 def _survey(disk: Disk, file_no: int) -> _Survey:

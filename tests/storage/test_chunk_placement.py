@@ -19,6 +19,7 @@ from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
 from tests.storage.groups import group, read_all
+from tests.storage.sizes import small
 from tests.storage.writing import PAGES, SMALL, Writing
 
 
@@ -172,12 +173,13 @@ def test_a_state_that_fills_its_page(left: int, page_no: int) -> None:
 def test_a_state_as_large_as_a_file() -> None:
     """The file is made larger; a state that filled it would be followed by the next, without end."""
     disk = MemoryDisk()
-    engine = IbbEngine(disk, SMALL)
+    options = small(PAGES, innodb_log_file_size=4 << 20)
+    engine = IbbEngine(disk, options)
     groups = [group(Gtid(domain, 1, 70_000)) for domain in range(9000)]
     for payload, gtid in groups:
         engine.append(payload, gtid)
     engine.close()
-    engine = IbbEngine(disk, SMALL)
+    engine = IbbEngine(disk, options)
     assert read_all(engine) == [payload for payload, _ in groups]
     assert engine.binlog_state() == BinlogState(gtid for _, gtid in groups if gtid)
     sizes = {file.size // PAGE_SIZE for file in engine.files()}
@@ -213,7 +215,7 @@ def test_the_header_names_the_file_of_an_open_group() -> None:
     engine.append(bytes(32000), Gtid(0, 1, 2))
     engine.append(bytes(32000), Gtid(0, 1, 3))
     engine.append(bytes(32000), Gtid(0, 1, 4))
-    engine.sync()
+    engine.checkpoint()
     refs = []
     for number in range(len(engine.files())):
         header = FileHeader.parse(vectors.file_bytes(disk, file_name(number))[:PAGE_SIZE], number)

@@ -9,23 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from protocol.gtid import Gtid
+from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.caretaker import Caretaker
 from storage.binlog.file_table import ROOM_RETRY_S
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
-from storage.errors import CorruptBinlog, DiskError, DiskFull, StoreFailed
+from storage.errors import CorruptBinlog, DiskError, DiskFull, StorageError, StoreFailed
 from storage.memory_disk import MemoryDisk
-from tests.storage.groups import append_all, group, payloads, read_all, simple
+from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
+from tests.storage.sizes import small
+from tests.storage.vectors import walk
 
 FILE = 4 * 16384
-SMALL = StoreOptions(FILE, 2 * 16384, slave_connections_needed_for_purge=0)
+SMALL = small(slave_connections_needed_for_purge=0)
 GROUPS = simple(30, size=5000)  # some three files
 WORDS = (
     'InnoDB: Unable to allocate file binlog-00000{}.ibb: "cannot allocate: No space left on device '
     '(injected)". Waiting 60 seconds before trying again...'
 )
+
+
+def ibb_names(disk: MemoryDisk) -> list[str]:
+    return sorted(name for name in disk.names() if name.endswith(".ibb"))
 
 
 def test_the_writer_waits_for_room(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,14 +40,14 @@ def test_the_writer_waits_for_room(caplog: pytest.LogCaptureFixture) -> None:
 
     def wait(seconds: float) -> None:
         waited.append(seconds)
-        seen.append(sorted(disk.names()))
+        seen.append(ibb_names(disk))
         if len(waited) == 3:
             disk.file_bytes_max = FILE
 
     engine = IbbEngine(disk, SMALL, wait_for_room=wait)
-    append_all(engine, GROUPS)
     disk.file_bytes_max = FILE - 1
     with caplog.at_level(logging.ERROR):
+        append_all(engine, GROUPS)
         engine.sync()
     assert waited == [60.0] * 3
     assert [r.message for r in caplog.records] == [WORDS.format(1)] * 3
@@ -54,27 +59,35 @@ def test_the_writer_waits_for_room(caplog: pytest.LogCaptureFixture) -> None:
     engine.close()
 
 
-def test_others_go_on_while_the_writer_waits() -> None:
-    """Groups are appended, what is durable is read; all of it is durable in the end, in order."""
+def test_others_go_on_while_the_flusher_waits() -> None:
+    """Groups are appended, made durable and read while there is no file to put their pages into."""
     disk = MemoryDisk()
-    engine = IbbEngine(disk, SMALL)
-    append_all(engine, GROUPS[:2])
+    groups = simple(80, size=5000)
+    options = small(8)
+    engine = IbbEngine(disk, options)
+    append_all(engine, groups[:2])
     engine.sync()
     before: list[list[bytes]] = []
 
     def wait(_: float) -> None:
-        append_all(engine, GROUPS[20 : 20 + 5])
+        append_all(engine, groups[25:28])
         before.append(read_all(engine))
-        disk.file_bytes_max = FILE
+        engine.sync()
+        before.append(read_all(engine))
+        disk.file_bytes_max = options.max_binlog_size
 
     engine._pages.files._wait = wait
-    append_all(engine, GROUPS[2:20])
+    append_all(engine, groups[2:25])
+    assert engine.status()[0] == "binlog-000001.ibb"
     disk.file_bytes_max = 0
+    engine.checkpoint()
+    assert before == [payloads(groups[:25]), payloads(groups[:28])]
+    append_all(engine, groups[28:])
     engine.sync()
-    assert before == [payloads(GROUPS[:2])]
-    assert read_all(engine) == payloads(GROUPS[:20])
-    engine.sync()
-    assert read_all(engine) == payloads(GROUPS[:25])
+    assert read_all(engine) == payloads(groups)
+    disk.crash()
+    engine = IbbEngine(disk, options)
+    assert read_all(engine) == payloads(groups)
     engine.close()
 
 
@@ -83,17 +96,17 @@ def test_closing_ends_the_waiting() -> None:
     engine = IbbEngine(disk, SMALL)
     append_all(engine, GROUPS[:3])
     engine.sync()
-    append_all(engine, GROUPS[3:])
+    append_all(engine, GROUPS[3:10])
     disk.file_bytes_max = 0
-    failures: list[Exception] = []
+    failures: list[StorageError] = []
 
-    def sync() -> None:
+    def checkpoint() -> None:
         try:
-            engine.sync()
-        except DiskError as error:
+            engine.checkpoint()
+        except StorageError as error:
             failures.append(error)
 
-    thread = threading.Thread(target=sync)
+    thread = threading.Thread(target=checkpoint)
     thread.start()
     engine.close()  # the thread may not even have come to wait yet
     thread.join(20)
@@ -107,24 +120,39 @@ def test_closing_ends_the_waiting() -> None:
     engine.close()
 
 
-def test_a_full_disk_at_close_is_an_error() -> None:
+def test_a_full_disk_at_close_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The redo log has it all; the next start puts it into files, when there is room for them."""
     disk = MemoryDisk()
     engine = IbbEngine(disk, SMALL)
-    append_all(engine, GROUPS)
+    append_all(engine, GROUPS[:10])
     disk.file_bytes_max = 0
-    with pytest.raises(DiskFull, match=r"Unable to allocate file binlog-000001.ibb"):
-        engine.close()
+    engine.close()
+    assert "Unable to allocate file binlog-000001.ibb" in caplog.text
+    assert "the last pages are in the redo log only" in caplog.text
+    disk.crash()
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            IbbEngine(disk, SMALL)
+        disk.crash()
+    disk.file_bytes_max = FILE
+    engine = IbbEngine(disk, SMALL)
+    assert read_all(engine) == payloads(GROUPS[:10])
+    engine.close()
 
 
 def test_another_error_is_none_to_wait_for() -> None:
-    disk = MemoryDisk()
-    engine = IbbEngine(disk, SMALL, wait_for_room=lambda _: pytest.fail("waited"))
-    append_all(engine, GROUPS)
-    disk.fail_at = disk.operations + 3  # in the middle of making file 1
-    with pytest.raises(DiskError):
-        engine.sync()
-    with pytest.raises(StoreFailed):
-        engine.append(*group(Gtid(0, 1, 99)))
+    failed = []
+    for stop in range(1, 12):
+        disk = MemoryDisk()
+        engine = IbbEngine(disk, SMALL, wait_for_room=lambda _: pytest.fail("waited"))
+        append_all(engine, GROUPS[:10])
+        disk.fault = lambda kind, name: failed.append((kind, name))
+        disk.fail_at = disk.operations + stop  # before, in and behind making file 1
+        with pytest.raises(DiskError):
+            engine.checkpoint()
+        with pytest.raises(StoreFailed):
+            engine.append(*group(Gtid(0, 1, 99)))
+    assert {("create", "binlog-000001.ibb"), ("allocate", "binlog-000001.ibb")} <= set(failed)
 
 
 # --- files made ahead ---
@@ -139,22 +167,20 @@ def test_the_caretaker_tries_again(caplog: pytest.LogCaptureFixture) -> None:
         assert step() == ROOM_RETRY_S == 60.0
         assert step() == ROOM_RETRY_S
     assert [r.message for r in caplog.records] == [WORDS.format(1)] * 2
-    assert disk.names() == ["binlog-000000.ibb"]
+    assert ibb_names(disk) == ["binlog-000000.ibb"]
     disk.file_bytes_max = FILE
     assert step() is None
-    assert sorted(disk.names()) == ["binlog-000000.ibb", "binlog-000001.ibb"]
+    assert ibb_names(disk) == ["binlog-000000.ibb", "binlog-000001.ibb"]
     engine.close()
 
 
 def test_a_full_disk_does_not_keep_old_files_from_being_purged() -> None:
     """Deleting them is what makes room."""
     disk = MemoryDisk()
-    options = StoreOptions(
-        FILE, 2 * 16384, max_binlog_total_size=2 * FILE, slave_connections_needed_for_purge=0
-    )
+    options = small(max_binlog_total_size=2 * FILE, slave_connections_needed_for_purge=0)
     engine = IbbEngine(disk, options)
     append_all(engine, simple(100, size=3000))
-    engine.sync()
+    engine.checkpoint()
     last = engine.files()[-1].name
     disk.file_bytes_max = 0
     assert engine.keeper.caretaker.step() == ROOM_RETRY_S
@@ -167,7 +193,7 @@ def test_purge_makes_room_for_a_writer_that_waits() -> None:
     disk = MemoryDisk()
     engine = IbbEngine(disk, SMALL)
     append_all(engine, GROUPS)
-    engine.sync()
+    engine.checkpoint()
     deleted: list[list[int]] = []
 
     def wait(_: float) -> None:
@@ -176,10 +202,12 @@ def test_purge_makes_room_for_a_writer_that_waits() -> None:
 
     engine._pages.files._wait = wait
     more = simple(20, first=31, size=5000)
-    append_all(engine, more)
     disk.file_bytes_max = 0
+    append_all(engine, more)
     engine.sync()
     assert deleted[0][:2] == [0, 1]
+    start = engine.find_start(SlavePosition([Gtid(0, 1, 30)])).position
+    assert read_from(engine, start)[-20:] == payloads(more)
     engine.close()
 
 
@@ -227,8 +255,8 @@ def test_caretaker_and_writer_make_the_same_file(tmp_path: Path, fails: bool) ->
     """The one that comes later takes what is there; neither removes what the other has made."""
     disk = Meeting(tmp_path)
     engine = IbbEngine(disk, SMALL)  # type: ignore[arg-type]
-    append_all(engine, GROUPS)
-    writer = threading.Thread(target=engine.sync)
+    append_all(engine, GROUPS[:10])
+    writer = threading.Thread(target=engine.checkpoint)
 
     def meanwhile() -> None:
         disk.meanwhile = lambda: None
@@ -242,10 +270,11 @@ def test_caretaker_and_writer_make_the_same_file(tmp_path: Path, fails: bool) ->
     writer.join(20)
     assert not writer.is_alive()
     engine.keeper.caretaker.step()
-    assert read_all(engine) == payloads(GROUPS)
+    assert read_all(engine) == payloads(GROUPS[:10])
     engine.close()
+    assert len(walk(OsDisk(tmp_path)).groups) == 10
     engine = IbbEngine(OsDisk(tmp_path), SMALL)
-    assert read_all(engine) == payloads(GROUPS)
+    assert read_all(engine) == payloads(GROUPS[:10])
     engine.close()
 
 
@@ -256,7 +285,7 @@ def test_a_file_that_was_left_half_made_is_made_anew() -> None:
     file.truncate(16384)
     file.close()
     append_all(engine, GROUPS)
-    engine.sync()
+    engine.checkpoint()
     assert {f.size for f in engine.files()} == {FILE}
     assert read_all(engine) == payloads(GROUPS)
     engine.close()

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk, OsDisk
 from storage.engine import BinlogEngine
+from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk
 from storage.memory_engine import MemoryEngine, MemoryHistory
 from storage.state import StateStore
 from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
 from tests.storage.disks import BreakableDisk
+from tests.storage.sizes import small
 
-SMALL = StoreOptions(max_binlog_size=FILE_BYTES, innodb_binlog_state_interval=2 * 16384)
+SMALL = small(FILE_BYTES // PAGE_SIZE)
 
 
 class IbbBench:

@@ -9,6 +9,7 @@ import pytest
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
+from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.disk import File, OsDisk
 from storage.errors import DiskError, DomainInUse
@@ -16,6 +17,7 @@ from storage.ibb.chunk import FILLER, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
+from storage.redo.log import REDO_NAME
 from tests.storage.groups import (
     append_all,
     events,
@@ -26,6 +28,7 @@ from tests.storage.groups import (
     read_from,
     simple,
 )
+from tests.storage.sizes import small
 from tests.storage.test_search import LARGE_PAGES, make_large_store
 from tests.storage.vectors import file_bytes, walk
 from tests.storage.writing import SMALL, Writing
@@ -68,13 +71,19 @@ def test_the_next_file_is_made_ahead_and_of_full_size() -> None:
     assert not any(file_bytes(disk, file_name(1)))
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2
-    append_all(engine, simple(40, size=2000))
-    assert engine.status()[0] == file_name(1)
+    groups = simple(40, size=2000)
+    while engine.status()[0] == file_name(0):
+        engine.append(*groups.pop(0))
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2, "file 1 is entered in memory only"
     engine.sync()
     engine.keeper.caretaker.step()
-    assert len(engine.files()) == 3
+    assert len(engine.files()) == 2, "file 0 may still need recovery"
+    engine.checkpoint()
+    engine.keeper.caretaker.step()
+    assert [f.size for f in engine.files()] == [FILE] * 3
+    append_all(engine, groups)
+    engine.sync()
     assert read_all(engine) == payloads(simple(40, size=2000))
     engine.close()
 
@@ -88,8 +97,14 @@ def test_no_file_is_begun_before_the_last_but_one_is_synced() -> None:
             engine.sync()
         if number % 7 == 0:
             engine.keeper.caretaker.step()
+        if number % 23 == 0:
+            engine.checkpoint()
     engine.close()
-    created = [(at, name) for at, (what, name) in enumerate(journal.done) if what == "create"]
+    created = [
+        (at, name)
+        for at, (what, name) in enumerate(journal.done)
+        if what == "create" and name.endswith(".ibb")
+    ]
     assert len(created) > 8
     for at, name in created:
         number = int(name[7:-4])
@@ -102,14 +117,14 @@ def test_no_file_is_begun_before_the_last_but_one_is_synced() -> None:
 def test_another_size_after_a_restart() -> None:
     """The current file keeps its size; the one made ahead is made anew."""
     disk = MemoryDisk()
-    engine = IbbEngine(disk, StoreOptions(FILE, 2 * PAGE_SIZE))
+    engine = IbbEngine(disk, small())
     append_all(engine, simple(5, size=2000))
     engine.sync()
     engine.keeper.caretaker.step()
     engine.close()
     groups = simple(5, size=2000)
     for pages in (9, 4, 6):
-        engine = IbbEngine(disk, StoreOptions(pages * PAGE_SIZE, 4 * PAGE_SIZE))
+        engine = IbbEngine(disk, small(pages, 4))
         engine.keeper.caretaker.step()
         more = simple(60, first=len(groups) + 1, size=3000)
         append_all(engine, more)
@@ -223,7 +238,7 @@ def test_crash_at_every_operation_of_a_flush(way: str) -> None:
 
 def test_a_domain_whose_files_were_purged_is_deleted() -> None:
     disk = MemoryDisk()
-    options = StoreOptions(FILE, 2 * PAGE_SIZE, slave_connections_needed_for_purge=0)
+    options = small(slave_connections_needed_for_purge=0)
     engine = IbbEngine(disk, options)
     append_all(engine, [*simple(3), *simple(2, domain=7)])
     engine.flush()
@@ -292,7 +307,11 @@ def test_reset_removes_every_file() -> None:
     disk.open("binlog-000777.ibb", create=True).close()
     disk.open("notes.txt", create=True).close()
     engine.reset()
-    assert sorted(disk.names()) == ["binlog-000000.ibb", "notes.txt"]
+    assert set(disk.names()) - {PUBLICATION_NAME} == {
+        "binlog-000000.ibb",
+        "notes.txt",
+        REDO_NAME,
+    }
     assert engine.status() == (file_name(0), PAGE_SIZE + 5)
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2
@@ -303,11 +322,12 @@ def test_reset_removes_every_file() -> None:
 
 
 class Counting:
-    """A disk that counts the pages read."""
+    """A disk that counts the pages read of .ibb files, and the bytes of the redo log."""
 
     def __init__(self, directory: Path) -> None:
         self.disk = OsDisk(directory)
         self.pages = 0
+        self.redo_bytes = 0
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.disk, name)
@@ -317,7 +337,10 @@ class Counting:
         pread = file.pread
 
         def counted(size: int, offset: int) -> bytes:
-            self.pages += -(-size // PAGE_SIZE)
+            if name == REDO_NAME:
+                self.redo_bytes += size
+            else:
+                self.pages += -(-size // PAGE_SIZE)
             return pread(size, offset)
 
         file.pread = counted  # type: ignore[method-assign]
@@ -327,6 +350,7 @@ class Counting:
 def pages_to_open(directory: Path) -> int:
     disk = Counting(directory)
     IbbEngine(disk, StoreOptions(LARGE_PAGES * PAGE_SIZE)).close()  # type: ignore[arg-type]
+    assert disk.redo_bytes < 4 * StoreOptions().innodb_log_file_size
     return disk.pages
 
 
@@ -343,7 +367,7 @@ def test_start_up_does_not_grow_with_the_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pages", [64, 1024])
 def test_start_up_does_not_grow_with_the_file(tmp_path: Path, pages: int) -> None:
     """A file that is nearly full: the pages around its end, and those since the last state record."""
-    options = StoreOptions(pages * PAGE_SIZE, 8 * PAGE_SIZE)
+    options = small(pages, 8)
     engine = IbbEngine(OsDisk(tmp_path), options)
     size = 16_000
     count = pages - 8
@@ -355,6 +379,7 @@ def test_start_up_does_not_grow_with_the_file(tmp_path: Path, pages: int) -> Non
     assert str(engine.binlog_state()) == f"0-1-{count}"
     assert engine.status()[0] == file_name(0)
     assert disk.pages < 260
+    assert disk.redo_bytes < 4 * options.innodb_log_file_size
     engine.close()
 
 

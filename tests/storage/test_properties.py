@@ -16,14 +16,16 @@ from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
+from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.engine import BinlogEngine, Xid
-from storage.errors import CorruptBinlog
+from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.redo.log import REDO_NAME
 from tests.storage.groups import (
     GROUP_BYTES_MIN,
     Group,
@@ -39,6 +41,7 @@ from tests.storage.groups import (
     state_after,
     wanted,
 )
+from tests.storage.sizes import small
 from tests.storage.vectors import file_bytes, walk, write_file
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,9 +55,7 @@ sizes = st.one_of(
     st.integers(GROUP_BYTES_MIN, 150_000),
 )
 all_options = st.builds(
-    lambda pages, interval, cache: StoreOptions(
-        pages * PAGE_SIZE, (1 << interval) * PAGE_SIZE, page_cache_bytes=cache * PAGE_SIZE
-    ),
+    lambda pages, interval, cache: small(pages, 1 << interval, page_cache_bytes=cache * PAGE_SIZE),
     st.integers(4, 20),
     st.integers(1, 3),
     st.sampled_from([1, 40, 2000]),
@@ -264,7 +265,7 @@ def damaged(image: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
     elif kind == 1:
         del data[rng.randrange(len(data)) :]
     elif kind == 2:
-        at = rng.randrange(len(data) // PAGE_SIZE) * PAGE_SIZE
+        at = rng.randrange(-(-len(data) // PAGE_SIZE)) * PAGE_SIZE
         data[at : at + PAGE_SIZE] = bytes(PAGE_SIZE)
     elif kind == 3:
         at = rng.randrange(len(data))
@@ -293,7 +294,7 @@ def read_damaged(image: dict[str, bytes]) -> tuple[list[bytes], CorruptBinlog | 
 def rich_store(rng: random.Random) -> tuple[dict[str, bytes], set[tuple[str, int]], list[bytes]]:
     """Files, the ends of records in them, the groups: with two lists, XA transactions, garbage, FLUSH."""
     disk = MemoryDisk()
-    engine = IbbEngine(disk, StoreOptions(rng.choice((4, 6, 9)) * PAGE_SIZE, 2 * PAGE_SIZE))
+    engine = IbbEngine(disk, small(rng.choice((4, 6, 9))))
     expected = []
     for number, (payload, gtid) in enumerate(history(rng, 40, size_max=60_000)):
         what = rng.random()
@@ -324,9 +325,14 @@ def rich_store(rng: random.Random) -> tuple[dict[str, bytes], set[tuple[str, int
     return image, record_ends(disk), expected
 
 
+def without_redo(image: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in image.items() if name.endswith(".ibb")}
+
+
 def fuzz(rng: random.Random, stores: int, damages: int) -> None:
     for _ in range(stores):
         image, ends, expected = rich_store(rng)
+        image = without_redo(image)
         for _ in range(damages):
             changed = damaged(image, rng)
             if not changed:
@@ -370,15 +376,43 @@ def test_damaged_files_often(rng: random.Random) -> None:
 
 
 def test_damaged_files_open_or_are_refused(rng: random.Random) -> None:
-    """Opening repairs only an end that was never whole, and refuses everything else with `CorruptBinlog`."""
-    for _ in range(5):
-        options = StoreOptions(6 * PAGE_SIZE, 2 * PAGE_SIZE)
+    """Opening repairs only an end that was never whole, and refuses everything else by name."""
+    for number in range(6):
+        options = small(6)
         image, _, _ = rich_store(rng)
+        if number % 2:
+            image = without_redo(image)
         for _ in range(40):
             other = MemoryDisk()
             for name, data in damaged(image, rng).items():
                 write_file(other, name, data)
             started = time.monotonic()
-            with contextlib.suppress(CorruptBinlog):
+            with contextlib.suppress(CorruptBinlog, CorruptRedo):
                 IbbEngine(other, options).close()
             assert time.monotonic() - started < FUZZ_SECONDS
+
+
+@pytest.mark.parametrize("name", [REDO_NAME, PUBLICATION_NAME])
+def test_a_damaged_redo_log_takes_nothing_from_a_closed_store(
+    name: str, rng: random.Random
+) -> None:
+    """All of it is in the files, so the store opens with all, or not at all."""
+    opened = refused = 0
+    for _ in range(4):
+        image, _, expected = rich_store(rng)
+        for _ in range(30):
+            other = MemoryDisk()
+            changed = image | damaged({name: image[name]}, rng)
+            for file, data in changed.items():
+                write_file(other, file, data)
+            try:
+                engine = IbbEngine(other, small(6))
+            except CorruptRedo:
+                assert name == REDO_NAME, "what is published is no part of the store"
+                refused += 1
+                continue
+            assert read_all(engine) == expected
+            engine.close()
+            opened += 1
+    assert opened
+    assert refused or name != REDO_NAME

@@ -34,12 +34,13 @@ from tests.storage.groups import (
     read_from,
     simple,
 )
+from tests.storage.sizes import small
 
 FILE = 4 * PAGE_SIZE
 
 
 def options(**more: int) -> StoreOptions:
-    return StoreOptions(FILE, 2 * PAGE_SIZE, **{"slave_connections_needed_for_purge": 0, **more})
+    return small(**{"slave_connections_needed_for_purge": 0, **more})
 
 
 # --- the plan ---

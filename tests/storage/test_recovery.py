@@ -1,6 +1,8 @@
 """Opening a store that did not end well: what is cut, what is kept aside, and what is refused and left as it is.
 
-Crashes at random places are in test_crash.py; here each kind of damage by itself.
+Crashes at random places are in test_crash.py; here each kind of damage by itself. Most of it is about a directory
+without a redo log, as MariaDB's own are to us: its end is what can be seen. With a redo log the end is known, torn
+pages are made anew (redo/test_replay.py), and damage to anything else is refused.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.options import StoreOptions
+from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
-from storage.errors import CorruptBinlog
+from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
+from storage.redo.log import REDO_NAME
 from tests.storage.groups import (
     GTID_EVENT_BYTES,
     Group,
@@ -30,19 +33,33 @@ from tests.storage.groups import (
     simple,
     state_after,
 )
+from tests.storage.sizes import small
 from tests.storage.vectors import file_bytes, write_file
 
 PAGES = 8
-SMALL = StoreOptions(PAGES * PAGE_SIZE, 2 * PAGE_SIZE)
+SMALL = small(PAGES)
 FIRST, SECOND, THIRD = "binlog-000000.ibb", "binlog-000001.ibb", "binlog-000002.ibb"
 
 
 def stored(groups: Sequence[Group], disk: MemoryDisk | None = None) -> MemoryDisk:
+    """A disk with a closed store that holds these, without its redo log."""
+    return bare(with_redo(groups, disk))
+
+
+def with_redo(groups: Sequence[Group], disk: MemoryDisk | None = None) -> MemoryDisk:
     """A disk with a closed store that holds these."""
     disk = disk or MemoryDisk()
     engine = IbbEngine(disk, SMALL)
     append_all(engine, groups)
     engine.close()
+    return disk
+
+
+def bare(disk: MemoryDisk) -> MemoryDisk:
+    """The .ibb files stay, with the copies of earlier repairs and what is not ours."""
+    for name in {REDO_NAME, PUBLICATION_NAME} & set(disk.names()):
+        disk.unlink(name)
+    disk.fsync_dir()
     return disk
 
 
@@ -168,7 +185,7 @@ def test_a_file_that_was_just_being_made(what: str, caplog: pytest.LogCaptureFix
 
 
 def test_page_1_torn_under_groups() -> None:
-    """The documented limit: no redo log yet, so what was on the page goes with it, all of it and no more."""
+    """The limit without a redo log: what was on the page goes with it, all of it and no more."""
     groups = simple(3)
     disk = stored(groups)
     change(disk, FIRST, flip(PAGE_SIZE + 200))
@@ -183,6 +200,7 @@ def test_a_torn_last_page_is_cut_and_kept(caplog: pytest.LogCaptureFixture) -> N
     engine = IbbEngine(disk, SMALL)
     name, offset = engine.status()
     engine.close()
+    bare(disk)
     page_no = offset // PAGE_SIZE
     assert (name, page_no) == (FIRST, 4)
     change(disk, FIRST, flip(page_no * PAGE_SIZE + 100))
@@ -305,7 +323,7 @@ def test_the_state_after_large_records_that_hold_state_pages() -> None:
 
 def test_a_full_state_of_several_pages_that_is_torn() -> None:
     """A new file whose page-1 state has lost its second page never was; the group that crosses into it neither."""
-    options = StoreOptions(16 * PAGE_SIZE, 8 * PAGE_SIZE)
+    options = small(16, 8)
     groups = [group(Gtid(domain, 1, 70_000), 57) for domain in range(3600)]
     disk = MemoryDisk()
     engine = IbbEngine(disk, options)
@@ -320,7 +338,7 @@ def test_a_full_state_of_several_pages_that_is_torn() -> None:
     engine.close()
     change(disk, SECOND, empty_page(2))
     change(disk, SECOND, empty_page(3))
-    again = IbbEngine(disk, options)
+    again = IbbEngine(bare(disk), options)
     found = read_all(again)
     assert found == payloads(groups)[: len(found)]
     assert len(groups) - len(found) <= 1
@@ -333,6 +351,64 @@ def test_a_full_state_of_several_pages_that_is_torn() -> None:
 
 
 # --- what is refused ---
+
+
+DAMAGE = {
+    "a bad page": (FIRST, flip(2 * PAGE_SIZE + 5000), 2, "crc32 checksum"),
+    "an empty page": (FIRST, empty_page(2), 1, "truncated in the middle of record"),
+    "page 1": (FIRST, flip(PAGE_SIZE + 100), 1, "crc32 checksum"),
+    "an empty page 1": (FIRST, empty_page(1), 1, "no state record on page 1"),
+    "the header": (FIRST, flip(20), 0, "checksum on first page"),
+    "an empty header": (FIRST, empty_page(0), 0, "the header is empty"),
+    "the last page": (FIRST, flip(4 * PAGE_SIZE + 100), 4, "crc32 checksum"),
+    "an empty last page": (FIRST, empty_page(4), 4, "an empty page, but it was written"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_in_a_store_with_a_redo_log(what: str) -> None:
+    """All of it was durable: nothing is cut. Refused at the start, or when it is read; nothing is passed over."""
+    name, edit, page_no, words = DAMAGE[what]
+    groups = simple(30, size=2000)
+    disk = with_redo(groups)
+    change(disk, name, edit)
+    before = images(disk)
+
+    def open_and_read() -> None:
+        engine = IbbEngine(disk, SMALL)
+        assert engine.binlog_state() == state_after(groups)
+        read_all(engine)
+
+    with pytest.raises(CorruptBinlog, match=words) as info:
+        open_and_read()
+    assert info.value.page_no == page_no
+    disk.kill()
+    assert not [name for name in disk.names() if "broken" in name]
+    assert all(data == before[name] for name, data in images(disk).items() if name == FIRST)
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND, THIRD])
+def test_a_missing_file_of_a_store_with_a_redo_log(name: str) -> None:
+    disk = with_redo(simple(200, size=2000))
+    last = max(n for n in disk.names() if n.endswith(".ibb"))
+    assert last > THIRD
+    disk.unlink(name)
+    if name != FIRST:
+        refused(disk, int(name[7:-4]), 0, "the file is missing, but later ones are there")
+        return
+    engine = IbbEngine(disk, SMALL)  # as if it had been purged
+    assert engine.binlog_state() == state_after(simple(200, size=2000))
+    engine.close()
+    disk.unlink(last)
+    with pytest.raises(CorruptRedo, match=f"{last} is missing"):
+        IbbEngine(disk, SMALL)
+
+
+def test_files_by_other_names_in_a_store_with_a_redo_log() -> None:
+    disk = with_redo(simple(100, size=2000))
+    disk.rename(SECOND, THIRD)
+    disk.rename(FIRST, SECOND)
+    refused(disk, 1, 0, "the header says file number 0, the name says 1")
 
 
 def test_a_bad_page_in_front_of_good_ones() -> None:

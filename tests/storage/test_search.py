@@ -25,8 +25,9 @@ from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 from tests.storage.groups import append_all, group, pick_size, simple
 from tests.storage.plain_pages import chunk
+from tests.storage.sizes import small
 
-SMALL = StoreOptions(8 * PAGE_SIZE, 2 * PAGE_SIZE, slave_connections_needed_for_purge=0)
+SMALL = small(8, slave_connections_needed_for_purge=0)
 
 
 # --- the plain walk ---

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.state import StateStore
 from tests.storage.groups import group, gtid_event, history, state_after, wanted
+from tests.storage.sizes import small
 
-TINY = StoreOptions(4 * 16384, 2 * 16384, page_cache_bytes=1 << 20)
+TINY = small(page_cache_bytes=1 << 20)
 DEADLINE = 20.0
 
 
@@ -93,9 +93,7 @@ def test_readers_beside_a_writer(tmp_path: Path, rng: random.Random) -> None:
 
 def test_readers_beside_flush_and_purge(tmp_path: Path, rng: random.Random) -> None:
     """The caretaker makes files and purges in its own thread; readers hold what they still need, and get everything."""
-    options = StoreOptions(
-        4 * 16384, 2 * 16384, max_binlog_total_size=1, slave_connections_needed_for_purge=0
-    )
+    options = small(max_binlog_total_size=1, slave_connections_needed_for_purge=0)
     groups = [group(Gtid(0, 1, 1)), *history(rng, 900, size_max=40_000, domains=3)]
     engine = IbbEngine(
         OsDisk(tmp_path), options, facts=StateStore(OsDisk(tmp_path)), background=True

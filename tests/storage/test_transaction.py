@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.binlog.transaction import Savepoint, Transaction
 from storage.engine import BinlogEngine, Xid
@@ -31,9 +30,10 @@ from tests.storage.groups import (
     read_all,
     simple,
 )
+from tests.storage.sizes import small
 from tests.storage.vectors import file_bytes
 
-SMALL = StoreOptions(4 * PAGE_SIZE, 2 * PAGE_SIZE)
+SMALL = small()
 CACHE, STATEMENT_CACHE = 200, 120
 ONE = Gtid(0, 1, 1)
 

@@ -7,14 +7,13 @@ record is a FLUSH. Header fields 48 and 56 and the XA field of state records mus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from protocol.stored_group import group_gtid
 from storage.binlog.group_reader import group_head
-from storage.binlog.log_writer import LogWriter
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
@@ -23,12 +22,13 @@ from storage.binlog.search import read_state
 from storage.binlog.store import IbbEngine
 from storage.ibb import commit, oob, xa
 from storage.ibb.chunk import Position, Record, RecordType
+from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
 from tests.storage.groups import gtid_of
-from tests.storage.writing import Writing
+from tests.storage.writing import NoRedo, Writing
 
 AGAIN = [v for v in vectors.sets() if not v["read_tolerance_only"]]
 # Groups without out-of-band data, but between them nodes that nobody refers to: not made by appending groups.
@@ -43,13 +43,23 @@ PLAIN = [
 ]
 
 
-@pytest.fixture
-def start_lsns(vector: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def start_lsns(vector: dict[str, Any]) -> dict[int, int]:
     """Where each file of the set begins in the redo log is given, as the sizes are."""
-    lsns = {
+    return {
         e["header"]["file_no"]: e["header"]["start_lsn"] for e in vector["files"] if e["header"]
     }
-    monkeypatch.setattr(LogWriter, "_start_lsn", lambda _, file_no: lsns.get(file_no, 0))
+
+
+class GivenLsns(NoRedo):
+    """A redo log whose LSN is what the file that was entered last is to begin with."""
+
+    def __init__(self, lsns: dict[int, int], file_no: Callable[[], int]) -> None:
+        self._lsns = lsns
+        self._file_no = file_no
+
+    @property
+    def lsn(self) -> int:
+        return self._lsns.get(self._file_no(), 0)
 
 
 def compare(disk: MemoryDisk, vector: dict[str, Any]) -> None:
@@ -78,13 +88,22 @@ def options_of(vector: dict[str, Any]) -> StoreOptions:
     return AnySize(vector["pages"] * PAGE_SIZE, vector["interval"] * PAGE_SIZE)
 
 
-@pytest.mark.usefixtures("start_lsns")
 @pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in PLAIN])
-def test_engine_writes_the_same_files(vector: dict[str, Any]) -> None:
+def test_engine_writes_the_same_files(
+    vector: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lsns = start_lsns(vector)
+    monkeypatch.setattr(
+        "storage.binlog.log_writer.FileHeader",
+        lambda **fields: FileHeader(**{**fields, "start_lsn": lsns.get(fields["file_no"], 0)}),
+    )
     disk = MemoryDisk()
     engine = IbbEngine(disk, options_of(vector))
     for number, (_, payload) in enumerate(vectors.walk(vectors.unpack(vector)).groups):
-        engine._writer.write(RecordType.COMMIT, commit.encode(payload), gtid_of(payload))
+        with engine._append_lock:
+            engine._admit(len(payload))
+            engine._writer.write(RecordType.COMMIT, commit.encode(payload), gtid_of(payload))
+            engine._ended(commits=1)
         if number % 7 == 0:
             engine.sync()
     engine.close()
@@ -111,7 +130,9 @@ class Replay:
     """Does to a `LogWriter` what an engine would have done to write these records."""
 
     def __init__(self, vector: dict[str, Any]) -> None:
-        self.writing = Writing(options_of(vector))
+        self.writing = Writing(
+            options_of(vector), GivenLsns(start_lsns(vector), lambda: self.writing.writer.file_no)
+        )
         self._pages = PageStore(vectors.unpack(vector), 64)
         self._first = int(vector["files"][0]["name"][7:-4])
         self._records = list(records_of(self._pages, self._first))
@@ -172,7 +193,6 @@ class Replay:
                 self._open.pop(first).release()
 
 
-@pytest.mark.usefixtures("start_lsns")
 @pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in AGAIN])
 def test_writer_writes_the_same_files(vector: dict[str, Any]) -> None:
     """Record by record, from the state that the set begins with."""

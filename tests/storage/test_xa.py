@@ -8,7 +8,6 @@ import pytest
 
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
-from storage.binlog.options import StoreOptions
 from storage.binlog.search import read_state_record
 from storage.binlog.store import IbbEngine
 from storage.engine import Xid
@@ -19,10 +18,12 @@ from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.ibb.xa import XaComplete
 from storage.memory_disk import MemoryDisk
+from storage.redo.log import REDO_NAME
 from tests.storage.groups import append_all, events, group, gtid_event, read_all, simple
+from tests.storage.sizes import small
 from tests.storage.vectors import walk
 
-OPTIONS = StoreOptions(8 * PAGE_SIZE, 2 * PAGE_SIZE, slave_connections_needed_for_purge=0)
+OPTIONS = small(8, slave_connections_needed_for_purge=0)
 ONE, TWO, THREE = Xid(1, b"one"), Xid(1, b"two", b"b"), Xid(2, b"one")
 GTIDS = (Gtid(9, 1, n) for n in numbers_from(1))
 
@@ -178,7 +179,12 @@ def test_a_completion_alone_is_cut_off() -> None:
     place = engine._writer.write(
         RecordType.XA_COMPLETE, xa.encode_complete(XaComplete(ONE, rolled_back=False))
     )
+    engine._ended()
     engine.close()
+    with pytest.raises(CorruptBinlog, match="a record that does not end"):
+        IbbEngine(disk, OPTIONS)  # by the redo log both are there, or neither
+    disk.kill()
+    disk.unlink(REDO_NAME)
     engine = IbbEngine(disk, OPTIONS)
     assert engine.prepared() == [ONE]
     assert engine.written_end == place

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from storage.binlog.file_names import file_numbers
 from storage.binlog.group_reader import group_payload
 from storage.binlog.page_store import PageStore
+from storage.disk import Disk
 from storage.errors import CorruptBinlog
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
@@ -76,7 +77,7 @@ def write_file(disk: MemoryDisk, name: str, data: bytes) -> None:
     disk.fsync_dir()
 
 
-def file_bytes(disk: MemoryDisk, name: str) -> bytes:
+def file_bytes(disk: Disk, name: str) -> bytes:
     """What a reader of that file sees."""
     file = disk.open(name)
     data = file.pread(file.size(), 0)
@@ -109,7 +110,7 @@ class Outcome(NamedTuple):
     error: CorruptBinlog | None
 
 
-def walk(disk: MemoryDisk) -> Outcome:
+def walk(disk: Disk) -> Outcome:
     """Read everything from the first file on, as a reader of a store that is not open does."""
     pages = PageStore(disk, 64)
     groups: list[ReadGroup] = []

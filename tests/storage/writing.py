@@ -11,16 +11,18 @@ from storage.ibb.chunk import RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
 from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
+from tests.storage.sizes import small
 
 PAGES = 4
-SMALL = StoreOptions(max_binlog_size=PAGES * PAGE_SIZE, innodb_binlog_state_interval=2 * PAGE_SIZE)
+SMALL = small(PAGES)
 
 
 class NoRedo:
     """A redo log that keeps nothing; `lsn` is what headers get as their start LSN."""
 
-    def __init__(self) -> None:
-        self.lsn = 0
+    @property
+    def lsn(self) -> int:
+        return 0
 
     def append(self, body: bytes) -> int:
         return self.lsn
@@ -29,11 +31,11 @@ class NoRedo:
 class Writing:
     """A `LogWriter` on its own disk, and the files it made."""
 
-    def __init__(self, options: StoreOptions = SMALL) -> None:
+    def __init__(self, options: StoreOptions = SMALL, redo: NoRedo | None = None) -> None:
         self.disk = MemoryDisk()
         self.pages = PageStore(self.disk, 64)
         self.references = References()
-        self.redo = NoRedo()
+        self.redo = redo or NoRedo()
         self.writer = LogWriter(self.pages, options, self.redo, self.references)
 
     def flush(self) -> None:
