@@ -1,8 +1,8 @@
 """A store of any size that takes no time to make, and hardly any disk: valid files, mostly holes.
 
-Each file but the last has its header, the state of its first page, and at each interval a state record with one group
-behind it, as if what lies between had been written; a search or a start never looks there. The last file is really
-written, by the store itself, so that its end is where an end is.
+Each closed file has its header, the state of its first page, and at each interval a state record with one group behind
+it, as if what lies between had been written; a search or a start never looks there. Into the last file groups are
+really written, by the store itself, so that its end is where an end is.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from tests.storage.plain_pages import chunk
 
 GROUP_BYTES: Final = 16_000
 _SEQ_NOS_AT_ONCE: Final = 1000  # what "would have been written" between two states
-_WRITTEN_PART: Final = 16  # of the last file, one in so many bytes is written
 _INTERVAL_PAGES: Final = STATE_INTERVAL_DEFAULT // PAGE_SIZE
 
 
-def make(directory: Path, files: int, file_bytes: int) -> None:
-    """A store of `files` files, each of `file_bytes`. The directory is made."""
+def make(directory: Path, closed_files: int, file_bytes: int, written_bytes: int) -> None:
+    """A store with so many files before the last one, and so many bytes in that. The directory is made."""
     directory.mkdir(parents=True)
     seq_no = 0
-    for file_no in range(files):
-        seq_no = _make_file(
-            directory, file_no, file_bytes // PAGE_SIZE, seq_no, last=file_no == files - 1
-        )
+    for file_no in range(closed_files + 1):
+        last = file_no == closed_files
+        seq_no = _make_file(directory, file_no, file_bytes // PAGE_SIZE, seq_no, last=last)
     disk = OsDisk(directory)
     facts = StateStore(disk)
     facts.set("store", "binlog-server")
     facts.set(BREAKS_KEY, [])
     engine = IbbEngine(disk, server_options(file_bytes), facts=facts)
-    for _ in range(file_bytes // _WRITTEN_PART // GROUP_BYTES):
+    for _ in range(written_bytes // GROUP_BYTES):
         seq_no += 1
         engine.append(*group(Gtid(0, 1, seq_no), GROUP_BYTES))
     engine.close()
