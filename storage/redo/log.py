@@ -133,7 +133,7 @@ class RedoLog:
         found = [c for c in map(Checkpoint.parse, blocks) if c is not None]
         if not found:
             raise CorruptRedo(f"both checkpoints of {REDO_NAME} are damaged{_ADVICE}")
-        self._torn_checkpoint = len(found) < sum(any(block) for block in blocks)
+        self._torn_checkpoint = len(found) < len(blocks)  # or the file was just made
         return max(found, key=lambda c: c.number)
 
     def replay(self) -> Iterator[MiniTransaction]:
@@ -150,14 +150,17 @@ class RedoLog:
         self._require_end(lsn)
         self.lsn = self.written_lsn = self.durable_lsn = lsn
 
-    def _mtr_at(
-        self, reader: _RingReader, lsn: int, *, any_epoch: bool = False
-    ) -> MiniTransaction | None:
-        """The one that begins there, if it is whole."""
-        magic, epoch, there, size = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))
-        if magic != MTR_MAGIC or there != lsn or (epoch != self.epoch and not any_epoch):
+    def _mtr_at(self, reader: _RingReader, lsn: int) -> MiniTransaction | None:
+        """The one of this epoch that begins there, if it is whole."""
+        magic, epoch, there, _ = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))
+        if magic != MTR_MAGIC or there != lsn or epoch != self.epoch:
             return None
-        if not MTR_OVERHEAD < size <= self.capacity - (lsn - self.checkpoint.lsn):
+        return self._whole(reader, lsn, self.capacity - (lsn - self.checkpoint.lsn))
+
+    @staticmethod
+    def _whole(reader: _RingReader, lsn: int, size_max: int) -> MiniTransaction | None:
+        size = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))[3]
+        if not MTR_OVERHEAD < size <= size_max:
             return None
         data = reader.read(lsn, size)
         body_end = size - CRC.size
@@ -174,26 +177,37 @@ class RedoLog:
                     f"{REDO_NAME} is damaged at LSN {end} (offset {self._at(end)}): what was written there was "
                     f"durable, and is not readable any more{_ADVICE}"
                 )
-        if (
-            self._torn_checkpoint
-            and end == self.checkpoint.lsn
-            and any(self._later(end, any_epoch=True))
-        ):
+        if self._torn_checkpoint and self._used_again(end):
             raise CorruptRedo(
                 f"the last checkpoint of {REDO_NAME} is damaged, and the log since the one before was used again"
                 f"{_ADVICE}"
             )
 
-    def _later(self, end: int, *, any_epoch: bool = False) -> Iterator[MiniTransaction]:
+    def _used_again(self, end: int) -> bool:
+        """Whether the ring holds what was written only after a later checkpoint than the one that was found."""
+        base = self.checkpoint
+        window = _RingReader(self._file, self.capacity, end).read(end, self.capacity)
+        reader = _RingReader(self._file, self.capacity, end)
+        at = window.find(MTR_MAGIC)
+        while at >= 0:
+            _, epoch, lsn, _ = MTR_HEAD.unpack(reader.read(end + at, MTR_HEAD.size))
+            later = epoch > self.epoch or lsn >= base.lsn + self.capacity
+            at_its_place = lsn > base.lsn and (lsn - end - at) % self.capacity == 0
+            if later and at_its_place and self._whole(reader, lsn, self.capacity) is not None:
+                return True
+            at = window.find(MTR_MAGIC, at + 1)
+        return False
+
+    def _later(self, end: int) -> Iterator[MiniTransaction]:
         """Whole mini-transactions of this epoch not far behind `end`, wherever they begin."""
         limit = min(end + _SEARCH_BYTES, self.checkpoint.lsn + self.capacity)
         reader = _RingReader(self._file, self.capacity, end)
-        wanted = MTR_MAGIC if any_epoch else MTR_MAGIC + self.epoch.to_bytes(4, "little")
+        wanted = MTR_MAGIC + self.epoch.to_bytes(4, "little")
         window = reader.read(end, limit - end)
         at = window.find(wanted)
         while at >= 0:
             lsn = end + at
-            found = self._mtr_at(reader, lsn, any_epoch=any_epoch)
+            found = self._mtr_at(reader, lsn)
             if found is not None:
                 yield found
             at = window.find(wanted, at + 1)

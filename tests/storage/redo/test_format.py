@@ -1,0 +1,146 @@
+"""The bytes of the redo log, field by field."""
+
+from __future__ import annotations
+
+import google_crc32c
+import pytest
+
+from storage.ibb.chunk import Position
+from storage.ibb.page import PAGE_SIZE
+from storage.redo import format as redo_format
+from storage.redo.format import (
+    BLOCK,
+    Checkpoint,
+    Cut,
+    Flushed,
+    LogHeader,
+    RedoFormatError,
+    RedoRecord,
+    Write,
+    build_mtr,
+    parse_records,
+)
+
+HEADER = LogHeader(bytes(range(16)), 0x1122334455667788)
+PLACED = Checkpoint(7, 0x01020304, 0x1111111111111111, Position(3, 0x2222222222222222))
+EMPTY = Checkpoint(8, 5, 6, None)
+
+
+def u(value: int, size: int) -> bytes:
+    return value.to_bytes(size, "little")
+
+
+def crc(data: bytes) -> bytes:
+    return u(google_crc32c.value(data), 4)
+
+
+# name: (block, offset, bytes there)
+FIELDS = {
+    "header magic": (HEADER.build(), 0, b"binlog redo 1\r\n\0"),
+    "header uuid": (HEADER.build(), 16, bytes(range(16))),
+    "header capacity": (HEADER.build(), 32, u(0x1122334455667788, 8)),
+    "header crc": (HEADER.build(), 40, crc(HEADER.build()[:40])),
+    "header rest": (HEADER.build(), 44, bytes(BLOCK - 44)),
+    "checkpoint magic": (PLACED.build(), 0, b"redo ckp"),
+    "checkpoint number": (PLACED.build(), 8, u(7, 8)),
+    "checkpoint epoch": (PLACED.build(), 16, u(0x01020304, 4)),
+    "checkpoint placed": (PLACED.build(), 20, u(1, 4)),
+    "checkpoint lsn": (PLACED.build(), 24, u(0x1111111111111111, 8)),
+    "checkpoint file": (PLACED.build(), 32, u(3, 8)),
+    "checkpoint offset": (PLACED.build(), 40, u(0x2222222222222222, 8)),
+    "checkpoint crc": (PLACED.build(), 48, crc(PLACED.build()[:48])),
+    "checkpoint rest": (PLACED.build(), 52, bytes(BLOCK - 52)),
+    "checkpoint not placed": (EMPTY.build(), 20, u(0, 4)),
+    "mtr magic": (build_mtr(9, 77, b"body"), 0, b"\xb1\x06mt"),
+    "mtr epoch": (build_mtr(9, 77, b"body"), 4, u(9, 4)),
+    "mtr lsn": (build_mtr(9, 77, b"body"), 8, u(77, 8)),
+    "mtr size": (build_mtr(9, 77, b"body"), 16, u(28, 4)),
+    "mtr body": (build_mtr(9, 77, b"body"), 20, b"body"),
+    "mtr crc": (build_mtr(9, 77, b"body"), 24, crc(build_mtr(9, 77, b"body")[:24])),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields(name: str) -> None:
+    block, at, expected = FIELDS[name]
+    assert block[at : at + len(expected)] == expected
+
+
+def test_sizes() -> None:
+    assert len(HEADER.build()) == len(PLACED.build()) == BLOCK == 4096
+    assert redo_format.RING_AT == 3 * BLOCK
+    assert len(build_mtr(1, 1, b"")) == redo_format.MTR_OVERHEAD == 24
+    assert [PLACED.at, EMPTY.at] == [BLOCK, 2 * BLOCK]
+
+
+def test_round_trips() -> None:
+    assert LogHeader.parse(HEADER.build()) == HEADER
+    for checkpoint in (PLACED, EMPTY):
+        assert Checkpoint.parse(checkpoint.build()) == checkpoint
+
+
+@pytest.mark.parametrize("at", range(44))
+def test_a_flipped_header(at: int) -> None:
+    block = bytearray(HEADER.build())
+    block[at] ^= 1
+    words = "does not begin as a redo log" if at < 16 else "checksum of its header"
+    with pytest.raises(RedoFormatError, match=words):
+        LogHeader.parse(bytes(block))
+
+
+@pytest.mark.parametrize("at", range(52))
+def test_a_flipped_checkpoint(at: int) -> None:
+    block = bytearray(PLACED.build())
+    block[at] ^= 0x80
+    assert Checkpoint.parse(bytes(block)) is None
+
+
+@pytest.mark.parametrize("size", [0, 7, 16, 43])
+def test_short_blocks(size: int) -> None:
+    with pytest.raises(RedoFormatError):
+        LogHeader.parse(HEADER.build()[:size])
+    assert Checkpoint.parse(PLACED.build()[:size]) is None
+
+
+RECORDS: dict[str, tuple[str, RedoRecord]] = {
+    "write": ("10 04030201 0605 0300 616263", Write(0, 0x01020304, 0x0506, b"abc")),
+    "write, odd": ("11 01000000 0000 0100 7a", Write(1, 1, 0, b"z")),
+    "cut": ("20 05000000", Cut(0, 5)),
+    "cut, odd": ("21 05000000", Cut(1, 5)),
+    "flushed": ("30 0807060504030201", Flushed(0x0102030405060708)),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_records(name: str) -> None:
+    text, expected = RECORDS[name]
+    data = bytes.fromhex(text)
+    assert list(parse_records(data)) == [expected]
+    assert list(parse_records(data * 3)) == [expected] * 3
+    for size in range(1, len(data)):
+        with pytest.raises(RedoFormatError):
+            list(parse_records(data[:size]))
+
+
+def test_no_records() -> None:
+    assert list(parse_records(b"")) == []
+
+
+WRONG = {
+    "kind 0": "00",
+    "an unknown kind": "40 00000000",
+    "an empty write": "10 01000000 0000 0000",
+    "a write behind the page": f"10 01000000 {u(PAGE_SIZE - 1, 2).hex()} 0200 6162",
+    "a second record that is cut": "20 05000000 10 0100",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_records(name: str) -> None:
+    with pytest.raises(RedoFormatError):
+        list(parse_records(bytes.fromhex(WRONG[name])))
+
+
+def test_a_write_to_the_end_of_the_page() -> None:
+    data = bytes.fromhex(f"10 01000000 {u(PAGE_SIZE - 2, 2).hex()} 0200 6162")
+    assert list(parse_records(data)) == [Write(0, 1, PAGE_SIZE - 2, b"ab")]
