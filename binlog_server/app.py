@@ -81,6 +81,7 @@ class Server:
             flush_log_at_trx_commit=self._flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
             failed=self._store_failed,
+            alone=lambda: len(self.connections) <= 1 and self._follower is None,
         )
         self.engine.when_failed(lambda error: _call_soon(loop, lambda: self.syncer.fail(error)))
         self._listener = await loop.create_server(

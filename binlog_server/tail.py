@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from storage.engine import BinlogEngine
 
 
 class Tail:
-    """Wakes everyone who waits each time the durable mark moves, from whichever thread it is moved.
+    """Wakes everyone who waits each time the durable mark moves, from whichever thread. Made on the loop's own.
 
     The order that loses no wake-up: take `moved`, look at the durable end, then wait for what was taken.
     """
 
     def __init__(self, engine: BinlogEngine, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._thread = threading.get_ident()
         self._moved = asyncio.Event()
         self._scheduled = False
         self._stop = engine.subscribe(self._wake_from_thread)
@@ -37,4 +39,7 @@ class Tail:
     def _wake_from_thread(self) -> None:
         if not self._scheduled and not self._loop.is_closed():
             self._scheduled = True
-            self._loop.call_soon_threadsafe(self.wake)
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(self.wake)
+            else:
+                self._loop.call_soon_threadsafe(self.wake)

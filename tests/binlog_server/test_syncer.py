@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 import pytest
 
 from binlog_server.syncer import Syncer
 from protocol.gtid import Gtid
 from storage.errors import DiskError, StorageError
+from storage.memory_engine import MemoryEngine
 
 from .engines import SlowEngine
 from .lab import transaction, until, within
@@ -192,4 +195,62 @@ async def test_after_a_failed_sync_nothing_is_committed(setting: int) -> None:
     await until(lambda: bool(found))
     assert found == failures == [engine.sync_error]
     assert syncer.failure is engine.sync_error
+    await within(syncer.close())
+
+
+class NotingThreads(MemoryEngine):
+    """Notes which thread syncs, and may take its time."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.threads: list[int] = []
+
+    def sync(self) -> None:
+        self.threads.append(threading.get_ident())
+        time.sleep(self.seconds)
+        super().sync()
+
+
+async def commit_many(engine: NotingThreads, syncer: Syncer, count: int) -> list[bool]:
+    """Commit one by one; whether the loop's thread did the sync."""
+    for number in range(1, count + 1):
+        gtid = Gtid(0, 1, number)
+        engine.append(transaction(gtid), gtid)
+        await within(syncer.committed())
+    await within(syncer.close())
+    return [thread == threading.get_ident() for thread in engine.threads]
+
+
+async def test_a_single_client_needs_no_thread_once_syncs_are_known_to_be_short() -> None:
+    engine = NotingThreads()
+    here = await commit_many(engine, Syncer(engine, alone=lambda: True), 300)
+    assert not here[0], "nothing is known yet"
+    assert here[-1]
+    assert engine.durable_end == engine.written_end
+
+
+async def test_long_syncs_never_hold_the_loop() -> None:
+    engine = NotingThreads(0.005)
+    assert not any(await commit_many(engine, Syncer(engine, alone=lambda: True), 40))
+
+
+async def test_with_others_to_serve_syncs_never_hold_the_loop() -> None:
+    engine = NotingThreads()
+    assert not any(await commit_many(engine, Syncer(engine), 100))
+
+
+async def test_a_sync_on_the_loop_that_fails_is_told() -> None:
+    engine = NotingThreads()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, alone=lambda: True, failed=failures.append)
+    for number in range(1, 200):
+        gtid = Gtid(0, 1, number)
+        engine.append(transaction(gtid), gtid)
+        await within(syncer.committed())
+    assert engine.threads[-1] == threading.get_ident()
+    engine._history.fails = True
+    with pytest.raises(DiskError):
+        await within(syncer.committed())
+    assert len(failures) == 1
     await within(syncer.close())
