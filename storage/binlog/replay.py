@@ -175,7 +175,10 @@ class _Applier:
             self._file_no = begin.file_no
             self._page_no, self._at = divmod(begin.offset, PAGE_SIZE)
             self._file = disk.open(file_name(begin.file_no))
-            self._file_pages = self._file.size() // PAGE_SIZE
+            # By its header: a length that was set just before may be lost. If the file was cut since, the redo says so.
+            header = _header(disk, begin.file_no)
+            assert header is not None
+            self._file_pages = header.pages
 
     def apply(self, record: RedoRecord, lsn: int) -> None:
         """Raises `CorruptRedo` if it does not follow what came before."""

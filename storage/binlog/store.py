@@ -231,8 +231,13 @@ class IbbEngine:
             return
         known = self._facts.get(BREAKS_KEY)
         if known is not None and not breaks <= set(known):
-            first = self._pages.files.numbers()[0]
-            self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
+            try:
+                first = self._pages.files.numbers()[0]
+                self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
+            except DiskError as error:
+                # The pages in memory have what no mini-transaction will tell of.
+                self._durability.fail(error)
+                raise
 
     # --- room and background work ---
 
