@@ -45,9 +45,10 @@ def test_script(name: str, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("number", range(RANDOM))
 def test_random(number: int, rng: random.Random) -> None:
-    steps = random_steps(rng, 40)
+    steps = random_steps(rng, 50)
     try:
-        assert explore(f"random {number}", steps, rng, STATES).states >= STATES
+        tally = explore(f"random {number}", steps, rng, STATES, PASSES_MAX_RANDOM)
+        assert tally.states >= STATES
     except Violation as violation:
         raise Violation(f"{violation}\nsteps: {'; '.join(map(str, steps))}") from violation
 
