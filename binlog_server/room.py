@@ -1,8 +1,9 @@
-"""Waiting until the disk has caught up: one thread watches for all."""
+"""Waiting until the disk has caught up: a thread or two watch for all."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 
 from storage.engine import BinlogEngine
 
@@ -14,7 +15,7 @@ class Room:
 
     def __init__(self, engine: BinlogEngine) -> None:
         self.engine = engine
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: dict[bool, asyncio.Task[None]] = {}  # by whether it is for a large group
         self.waits = 0  # how often somebody had to
 
     @property
@@ -22,23 +23,24 @@ class Room:
         """Whether the store takes more without blocking."""
         return self.engine.has_room
 
-    async def wait(self) -> None:
+    async def wait(self, *, to_spill: bool = False) -> None:
         """Until there is room, or the store has failed, which the next call of it will tell."""
-        if self.engine.has_room:
+        if self.engine.has_room_to_spill if to_spill else self.engine.has_room:
             return
         self.waits += 1
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._until_room())
-        await asyncio.shield(self._watch)
+        if to_spill not in self._watches:
+            self._watches[to_spill] = asyncio.create_task(self._until_room(to_spill))
+        await asyncio.shield(self._watches[to_spill])
 
     def close(self) -> None:
         """Nobody waits any more."""
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches.values():
+            watch.cancel()
 
-    async def _until_room(self) -> None:
+    async def _until_room(self, to_spill: bool) -> None:
+        wait = functools.partial(self.engine.wait_for_room, WATCH_S, to_spill=to_spill)
         try:
-            while not await asyncio.to_thread(self.engine.wait_for_room, WATCH_S):
+            while not await asyncio.to_thread(wait):
                 pass
         finally:
-            self._watch = None
+            del self._watches[to_spill]

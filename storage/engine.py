@@ -138,8 +138,12 @@ class BinlogEngine(Protocol):
         Whoever must not block asks before each, and waits for room in a thread.
         """
 
-    def wait_for_room(self, timeout: float | None = None) -> bool:
-        """Wait until there is room, that many seconds at most. Returns `has_room`; True also once the store failed."""
+    @property
+    def has_room_to_spill(self) -> bool:
+        """Whether a large group may go on: false sooner than `has_room`, so that small ones need not wait for it."""
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        """Wait until there is room, that many seconds at most. Returns whether there is; True once it failed."""
 
     def counters(self) -> Mapping[str, int]:
         """What the store did and holds, by the names of SHOW STATUS."""

@@ -313,7 +313,12 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         return True
 
-    def wait_for_room(self, timeout: float | None = None) -> bool:
+    @property
+    def has_room_to_spill(self) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `BinlogEngine`."""
         return True
 

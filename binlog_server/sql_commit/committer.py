@@ -212,7 +212,7 @@ class Committer:
         try:
             while True:
                 await asyncio.sleep(0)
-                await self._room.wait()
+                await self._room.wait(to_spill=self._is_large)
                 if next(steps, steps) is steps:
                     return
         except ServerError as error:
@@ -316,7 +316,7 @@ class Committer:
         for name in ONCE_PER_STATEMENT:
             if self._sql.variables.pop(name, None) is not None:
                 self.refresh()
-        if not self._engine.has_room:
+        if not (self._engine.has_room_to_spill if self._is_large else self._engine.has_room):
             yield
         transaction.write(context + settings.origin.statement_head(len(text), now))
         if len(text) <= PIECE_BYTES:
@@ -326,6 +326,11 @@ class Committer:
         for start in range(0, len(view), PIECE_BYTES):
             transaction.write(bytes(view[start : start + PIECE_BYTES]))
             yield
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether the open transaction is one that lets those of others pass."""
+        return self._open is not None and self._open.events.is_large
 
     # --- the end of a transaction ---
 

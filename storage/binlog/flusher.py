@@ -29,14 +29,14 @@ from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.publication import Publication
-from storage.binlog.room import FIFO_PAGES_SOFT, Room
+from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
 
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it.
-_UNSYNCED_PAGES_MAX = 256
+_UNSYNCED_PAGES_MAX = 64
 _PUBLISH_S = 0.05
 
 
@@ -201,11 +201,11 @@ class Flusher:
         return entered or redo.lsn - redo.checkpoint_lsn > redo.capacity // 2
 
     def _write_some(self) -> bool:
-        batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
-        if not batch and len(self._pages.fifo) >= FIFO_PAGES_SOFT // 2:
-            # Nobody waits for these to be durable (flush_log_at_trx_commit=0 or 2, or a large group): see to it.
+        if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES // 2:
+            # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
-            batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
+            self._room.freed()
+        batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
         if not batch:
             return False
         self._write(batch)

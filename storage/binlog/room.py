@@ -2,7 +2,9 @@
 
 Four things are bounded: the ring of the redo log, what of it is still in memory, the pages that are not in their file
 yet, and the files that recovery would have to look at (the next one is entered only when a checkpoint lies in the
-current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block.
+current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block. A large
+transaction stops at softer ones still (`has_room_to_spill`): what it has written lies in front of the commits of
+others, which must wait until it is on disk.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from storage.ibb.page import PAGE_SIZE
 from storage.redo.log import RedoLog
 
 FIFO_PAGES_MAX = 2048  # 32 MiB
-FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 4
+FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
+FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
+UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
 _LOOK_AGAIN_S = 0.05
 _CREDIT_PART = 8
 
@@ -126,12 +130,25 @@ class Room:
             and not self._paused
         )
 
-    def wait(self, timeout: float | None) -> bool:
+    @property
+    def has_room_to_spill(self) -> bool:
+        """See `BinlogEngine`."""
+        redo = self._redo
+        return self._failed() or (
+            len(self._pages.fifo) < FIFO_PAGES_SPILL
+            and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES
+            and redo.room() > redo.capacity // 3
+            and self.has_room
+        )
+
+    def wait(self, timeout: float | None, *, to_spill: bool = False) -> bool:
         """See `BinlogEngine.wait_for_room`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.has_room and (deadline is None or time.monotonic() < deadline):
+        while not (found := self.has_room_to_spill if to_spill else self.has_room):
+            if deadline is not None and time.monotonic() >= deadline:
+                break
             self._wait_once()
-        return self.has_room
+        return found
 
     def freed(self) -> None:
         """There may be more room now."""

@@ -246,9 +246,14 @@ class IbbEngine:
         """See `BinlogEngine`."""
         return self._room.has_room
 
-    def wait_for_room(self, timeout: float | None = None) -> bool:
+    @property
+    def has_room_to_spill(self) -> bool:
         """See `BinlogEngine`."""
-        return self._room.wait(timeout)
+        return self._room.has_room_to_spill
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.wait(timeout, to_spill=to_spill)
 
     def checkpoint(self) -> None:
         """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""

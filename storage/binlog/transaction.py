@@ -55,6 +55,11 @@ class Transaction:
         """What it holds in memory now; never more than the two caches."""
         return len(self._cache) + len(self._statement_cache)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it has outgrown its caches: what comes is spilled, too."""
+        return self._group.spilled
+
     def write(self, events: bytes, *, transactional: bool = True) -> None:
         """Add events in normal form; they may be cut anywhere."""
         cache = self._cache if transactional else self._statement_cache

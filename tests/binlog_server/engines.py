@@ -50,16 +50,23 @@ class FullEngine(SlowEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = True
+        self.room = self.room_to_spill = True
         self.asked = 0
 
     @property
     def has_room(self) -> bool:
         return self.room
 
-    def wait_for_room(self, timeout: float | None = None) -> bool:
+    @property
+    def has_room_to_spill(self) -> bool:
+        return self.room and self.room_to_spill
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         self.asked += 1
         end = time.monotonic() + (HOLD_S if timeout is None else timeout)
-        while not self.room and time.monotonic() < end:
+        while (
+            not (found := self.has_room_to_spill if to_spill else self.room)
+            and time.monotonic() < end
+        ):
             time.sleep(0.005)
-        return self.room
+        return found

@@ -528,6 +528,27 @@ async def test_without_room_the_client_waits_and_others_do_not(text: str) -> Non
         assert (await client.answer())[:1] == b"\1", "what came meanwhile is answered"
 
 
+async def test_a_large_transaction_waits_sooner_than_small_ones() -> None:
+    engine = FullEngine()
+    async with new_lab(engine) as lab:
+        large, small = await connect(lab), await connect(lab)
+        piece = f"INSERT INTO t VALUES ('{'x' * 40_000}')"
+        await ok(large, "BEGIN")
+        await ok(large, piece)
+        engine.room_to_spill = False
+        large.command(Query(piece).build())
+        await until(lambda: engine.asked > 0)
+        count = len(groups(lab))
+        await ok(small, "INSERT INTO t VALUES (1)")
+        await ok(small, "BEGIN")
+        await ok(small, "INSERT INTO t VALUES (1)")
+        await ok(small, "COMMIT")
+        assert len(groups(lab)) == count + 2
+        engine.room_to_spill = True
+        assert (await large.answer())[:1] == b"\0"
+        await ok(large, "COMMIT")
+
+
 async def test_who_waits_for_room_may_be_killed() -> None:
     engine = FullEngine()
     async with new_lab(engine) as lab:
