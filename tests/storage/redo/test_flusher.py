@@ -236,6 +236,24 @@ def test_the_next_file_is_cut_off_only_when_its_successor_is_there() -> None:
     engine.close()
 
 
+def test_no_file_is_cut_before_all_of_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.binlog.flusher._BATCH_PAGES", 1)
+    disk, engine = started(20)
+    with engine._append_lock:
+        engine._writer.flush()
+        engine._ended()
+    engine.sync()
+    while engine._pages.fifo[0].key[0] == 0:
+        assert ("truncate", FIRST) not in disk.told()
+        engine._flusher._write_some()
+        engine._flusher._sync_files()
+    assert ("truncate", FIRST) in disk.told()
+    pages = [n for name, n in ibb_writes(disk.done) if name == FIRST]
+    assert pages == [1, 2, 3]
+    assert engine.files()[0].size == 4 * 16384
+    engine.close()
+
+
 # --- failures ---
 
 
@@ -323,4 +341,19 @@ def test_in_the_background() -> None:
     disk.crash()
     engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
     assert read_all(engine) == payloads(groups)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["sync of a file", "write of a page"])
+def test_an_error_met_by_who_makes_room_is_for_good(name: str) -> None:
+    """Without a thread an append writes pages itself, when there is no room else."""
+    disk, engine = started()
+    disk.fails = lambda operation: (operation.what, operation.name) == FAULTS[name]
+    with pytest.raises((DiskError, StoreFailed)):
+        append_all(engine, simple(400, size=2000))
+    disk.fails = lambda _: False
+    with pytest.raises(StoreFailed):
+        engine.append(*simple(1, first=999)[0])
+    with pytest.raises(StoreFailed):
+        engine.checkpoint()
     engine.close()

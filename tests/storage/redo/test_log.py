@@ -314,12 +314,13 @@ def test_opening_that_fails_changes_nothing() -> None:
 
 
 def test_what_an_earlier_start_left_behind_is_not_of_the_log() -> None:
-    """The tail of epoch 1 is torn at its beginning; epoch 2 goes on there, with less."""
+    """The tail of epoch 1 is torn at its start; epoch 2 goes on there, up to where a whole one of epoch 1 begins."""
     disk = MemoryDisk()
     log = new_log(disk)
     append(log, body(1))
-    log.flush()
-    start = append(log, body(2), body(3), body(4)) - 3 * len(build_mtr(1, 0, body(2)))
+    start = log.flush()
+    stale = append(log, body(2, 100))
+    append(log, body(3), body(4))
     log.write()
     torn = flipped(disk, RING_AT + start % log.capacity)
     log = opened(torn)
@@ -328,9 +329,10 @@ def test_what_an_earlier_start_left_behind_is_not_of_the_log() -> None:
     log.begin(PLACE)
     assert log.epoch == 2
     assert replayed(torn) == []
-    append(log, body(5))  # as long as 2: what follows it in the ring is 3, whole, at its own LSN
-    log.flush()
-    assert replayed(torn) == [body(5)]
+    append(log, body(5, 100 - NOTE))
+    assert log.flush() == stale
+    assert ring(torn)[stale % log.capacity :].startswith(build_mtr(1, stale, body(3)))
+    assert replayed(torn) == [body(5, 100 - NOTE)]
 
 
 def test_a_second_crash_before_recovery_is_done() -> None:
