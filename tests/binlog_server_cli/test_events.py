@@ -12,16 +12,16 @@ import pytest
 
 from protocol.gtid import Gtid
 from protocol.statement_group import ddl_group, transaction_group
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.ibb.page import PAGE_SIZE
 from tests.binlog_server_cli.command import copy_to, run
 from tests.protocol.rows import samples
 from tests.storage import vectors
+from tests.storage.sizes import small
 
 NOON = 1_780_000_000
-SMALL = StoreOptions(max_binlog_size=1 << 16, innodb_binlog_state_interval=1 << 15)
+SMALL = small(4)
 
 
 @pytest.fixture

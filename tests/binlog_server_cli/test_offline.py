@@ -10,7 +10,6 @@ import pytest
 
 from protocol.errors import ProtocolError
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.errors import CorruptBinlog, DiskError, NotAStore
@@ -21,9 +20,10 @@ from storage.inspection.read_only_disk import ReadOnlyDisk
 from storage.memory_disk import MemoryDisk
 from tests.binlog_server_cli.command import copy_to
 from tests.storage import groups, vectors
+from tests.storage.sizes import small
 
 SETS = [pytest.param(v, id=v["name"]) for v in vectors.sets()]
-SMALL = StoreOptions(max_binlog_size=1 << 16, innodb_binlog_state_interval=1 << 15)
+SMALL = small(4)
 
 
 def vector(name: str) -> MemoryDisk:

@@ -24,7 +24,7 @@ from storage.binlog.store import IbbEngine
 from storage.errors import DiskError, StorageError, StoreFailed
 from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import (
     Group,
     append_all,
