@@ -11,7 +11,7 @@ from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk, OsDisk
 from storage.errors import NotAStore
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from storage.state import STATE_NAME, StateStore
 
 LOCK_NAME = "binlog-server.lock"

@@ -29,7 +29,8 @@ from storage.errors import CorruptRedo
 from storage.ibb.chunk import LAST_CHUNK_START, Position
 from storage.ibb.page import PAGE_SIZE
 from storage.redo import log as redo_log
-from storage.redo.log import REDO_NAME, RedoLog
+from storage.redo.format import REDO_NAME
+from storage.redo.log import RedoLog
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb.chunk import Position
 from storage.ibb.file_header import FIELDS_BYTES, FileHeader, header_page
 from storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
-from storage.redo.format import Cut, RedoFormatError, RedoRecord, Write
-from storage.redo.log import REDO_NAME, RedoLog
+from storage.redo.format import REDO_NAME, Cut, RedoFormatError, RedoRecord, Write
+from storage.redo.log import RedoLog
 
 log = logging.getLogger(__name__)
 

@@ -62,6 +62,11 @@ class Position(NamedTuple):
         return self.offset // PAGE_SIZE
 
     @property
+    def page_start(self) -> Position:
+        """Where its page begins."""
+        return Position(self.file_no, self.offset - self.offset % PAGE_SIZE)
+
+    @property
     def in_page(self) -> int:
         """Offset inside that page."""
         return self.offset % PAGE_SIZE

@@ -7,6 +7,8 @@
                warning: a server that is not strict may do that)
     states     each state record against the groups before it
 
+    redo       the redo log itself; what is wrong in the files behind its last checkpoint is no damage, it has that, too
+
 The two passes read everything, so the directory should not be written meanwhile. Memory does not grow with the store.
 """
 
@@ -18,11 +20,14 @@ from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
 from storage.errors import CorruptBinlog
+from storage.ibb.chunk import Position
 from storage.ibb.file_header import VERSION_MINOR, FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
 from storage.inspection.pages import OfflinePages
+from storage.inspection.pending_redo import PendingRedo
 from storage.inspection.read_only_disk import ReadableDisk
 from storage.inspection.verify_records import RecordPass
+from storage.redo.format import REDO_NAME
 
 _MINOR_AT = 12
 _PROGRESS_PAGES = 64
@@ -71,6 +76,7 @@ class Verifier:
         self._told: set[tuple[int, int]] = set()
         self._counts = dict.fromkeys(Severity, 0)
         self._pages = OfflinePages(disk)
+        self._redo = PendingRedo.of(disk)
         # Both passes read all bytes.
         self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
         self._done = 0
@@ -78,6 +84,7 @@ class Verifier:
     def run(self) -> Totals:
         """Raises `DiskError` only; what is wrong with the data is reported."""
         try:
+            self._redo_log()
             self._files()
             records = RecordPass(self._pages, self._error, self._warning, self._progress)
             records.run()
@@ -90,7 +97,23 @@ class Verifier:
         finally:
             self._pages.close()
 
+    def _redo_log(self) -> None:
+        redo = self._redo
+        end = redo.end or Position(self._pages.numbers[0], 0)
+        if redo.damage:
+            self._tell(Severity.ERROR, *end, redo.damage)
+        elif redo.count:
+            self._warning(
+                *end,
+                f"{REDO_NAME} holds {redo.count} records from here on that are not in the files for good: the server "
+                "applies them when it opens the store",
+            )
+
     def _error(self, file_no: int, offset: int, reason: str) -> None:
+        redo = self._redo
+        if redo.count and redo.end is not None and (file_no, offset) >= redo.end.page_start:
+            self._warning(file_no, offset, f"{reason} (the redo log has what belongs there)")
+            return
         # The same damage is met by both passes: the first words for it are enough.
         if (file_no, offset) not in self._told:
             self._told.add((file_no, offset))

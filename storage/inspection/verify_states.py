@@ -29,8 +29,9 @@ class StateCheck:
         self._places = self._all_places()
         self._next = next(self._places, None)
         self._seen = BinlogState()
-        # A first file above 0 begins with what purged files held; after damage groups may be missing.
-        self._known = bool(pages.numbers) and pages.numbers[0] == 0
+        # The first file begins with what purged files held, or with what RESET MASTER was told; after damage groups
+        # may be missing.
+        self._known = False
         self._base: BinlogState | None = None
 
     def forget(self) -> None:

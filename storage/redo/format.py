@@ -48,6 +48,7 @@ import google_crc32c
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 
+REDO_NAME = "binlog-server.redo"
 BLOCK = 4096
 RING_AT = 3 * BLOCK
 CHECKPOINT_AT = (2 * BLOCK, BLOCK)  # by the lowest bit of its number

@@ -13,46 +13,29 @@ Thread contract: `append` under the lock that was given; `write`, `flush`, `chec
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Iterator
 
-import google_crc32c
-
 from storage.disk import Disk, File
-from storage.errors import CorruptRedo, DiskError
+from storage.errors import DiskError
 from storage.ibb.chunk import Position
 from storage.redo.format import (
     BLOCK,
-    CHECKPOINT_AT,
-    CRC,
     FLUSHED,
     KIND_FLUSHED,
-    MTR_HEAD,
-    MTR_MAGIC,
     MTR_OVERHEAD,
+    REDO_NAME,
     RING_AT,
     Checkpoint,
-    Flushed,
     LogHeader,
     MiniTransaction,
-    RedoFormatError,
     build_mtr,
 )
+from storage.redo.reader import RedoReader
 
-log = logging.getLogger(__name__)
-
-REDO_NAME = "binlog-server.redo"
 _NEW_NAME = "binlog-server.redo.new"
 FIRST_LSN = BLOCK  # 0 stays free for "none"
-_READ_BYTES = 1 << 20
 _FILL_BYTES = 1 << 20
-_SEARCH_BYTES = 4 << 20  # longer than several of the largest mini-transactions
-
-_ADVICE = (
-    ". The store was not opened and nothing was changed: restore the store with its redo log from a copy; or start "
-    "once with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
-)
 
 
 def make(disk: Disk, *, uuid: bytes, size: int, epoch: int, lsn: int, end: Position | None) -> None:
@@ -89,15 +72,14 @@ class RedoLog:
         self._buffer_bytes = buffer_bytes
         self._file: File = disk.open(REDO_NAME)
         try:
-            self.size = self._file.size()
-            header = self._parse_header()
-            self.uuid = header.uuid
-            self.capacity = header.capacity
-            self._torn_checkpoint = False
-            self.checkpoint = self._last_checkpoint()
+            self._reader = RedoReader(self._file)
         except BaseException:
             self._file.close()
             raise
+        self.size = self._reader.size
+        self.uuid = self._reader.uuid
+        self.capacity = self._reader.capacity
+        self.checkpoint = self._reader.checkpoint
         self.epoch = self.checkpoint.epoch
         self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
         self._buffer = bytearray()
@@ -116,101 +98,13 @@ class RedoLog:
 
     # --- opening ---
 
-    def _parse_header(self) -> LogHeader:
-        try:
-            header = LogHeader.parse(self._file.pread(BLOCK, 0))
-        except RedoFormatError as error:
-            raise CorruptRedo(f"{REDO_NAME} is damaged or not ours: {error}{_ADVICE}") from None
-        if header.capacity + RING_AT != self.size:
-            raise CorruptRedo(
-                f"{REDO_NAME} has {self.size} bytes, but was made with "
-                f"{header.capacity + RING_AT}{_ADVICE}"
-            )
-        return header
-
-    def _last_checkpoint(self) -> Checkpoint:
-        blocks = [self._file.pread(BLOCK, at) for at in CHECKPOINT_AT]
-        found = [c for c in map(Checkpoint.parse, blocks) if c is not None]
-        if not found:
-            raise CorruptRedo(f"both checkpoints of {REDO_NAME} are damaged{_ADVICE}")
-        self._torn_checkpoint = len(found) < len(blocks)  # or the file was just made
-        return max(found, key=lambda c: c.number)
-
     def replay(self) -> Iterator[MiniTransaction]:
         """What was logged since the checkpoint, in order. Afterwards `lsn` is the end of it.
 
         Raises `CorruptRedo` if it ends in the middle of what was durable.
         """
-        lsn = self.checkpoint.lsn
-        reader = _RingReader(self._file, self.capacity, lsn)
-        while (found := self._mtr_at(reader, lsn)) is not None:
-            lsn = found.end
-            if found.body[0] != KIND_FLUSHED:
-                yield found
-        self._require_end(lsn)
-        self.lsn = self.written_lsn = self.durable_lsn = lsn
-
-    def _mtr_at(self, reader: _RingReader, lsn: int) -> MiniTransaction | None:
-        """The one of this epoch that begins there, if it is whole."""
-        magic, epoch, there, _ = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))
-        if magic != MTR_MAGIC or there != lsn or epoch != self.epoch:
-            return None
-        return self._whole(reader, lsn, self.capacity - (lsn - self.checkpoint.lsn))
-
-    @staticmethod
-    def _whole(reader: _RingReader, lsn: int, size_max: int) -> MiniTransaction | None:
-        size = MTR_HEAD.unpack(reader.read(lsn, MTR_HEAD.size))[3]
-        if not MTR_OVERHEAD < size <= size_max:
-            return None
-        data = reader.read(lsn, size)
-        body_end = size - CRC.size
-        if CRC.unpack_from(data, body_end)[0] != google_crc32c.value(data[:body_end]):
-            return None
-        return MiniTransaction(lsn, lsn + size, data[MTR_HEAD.size : body_end])
-
-    def _require_end(self, end: int) -> None:
-        """Behind a log that ends, whole mini-transactions may follow that were never durable. Others must not."""
-        for later in self._later(end):
-            claims = [r.lsn for r in _records(later) if isinstance(r, Flushed)]
-            if any(lsn > end for lsn in claims):
-                raise CorruptRedo(
-                    f"{REDO_NAME} is damaged at LSN {end} (offset {self._at(end)}): what was written there was "
-                    f"durable, and is not readable any more{_ADVICE}"
-                )
-        if self._torn_checkpoint and self._used_again(end):
-            raise CorruptRedo(
-                f"the last checkpoint of {REDO_NAME} is damaged, and the log since the one before was used again"
-                f"{_ADVICE}"
-            )
-
-    def _used_again(self, end: int) -> bool:
-        """Whether the ring holds what was written only after a later checkpoint than the one that was found."""
-        base = self.checkpoint
-        window = _RingReader(self._file, self.capacity, end).read(end, self.capacity)
-        reader = _RingReader(self._file, self.capacity, end)
-        at = window.find(MTR_MAGIC)
-        while at >= 0:
-            _, epoch, lsn, _ = MTR_HEAD.unpack(reader.read(end + at, MTR_HEAD.size))
-            later = epoch > self.epoch or lsn >= base.lsn + self.capacity
-            at_its_place = lsn > base.lsn and (lsn - end - at) % self.capacity == 0
-            if later and at_its_place and self._whole(reader, lsn, self.capacity) is not None:
-                return True
-            at = window.find(MTR_MAGIC, at + 1)
-        return False
-
-    def _later(self, end: int) -> Iterator[MiniTransaction]:
-        """Whole mini-transactions of this epoch not far behind `end`, wherever they begin."""
-        limit = min(end + _SEARCH_BYTES, self.checkpoint.lsn + self.capacity)
-        reader = _RingReader(self._file, self.capacity, end)
-        wanted = MTR_MAGIC + self.epoch.to_bytes(4, "little")
-        window = reader.read(end, limit - end)
-        at = window.find(wanted)
-        while at >= 0:
-            lsn = end + at
-            found = self._mtr_at(reader, lsn)
-            if found is not None:
-                yield found
-            at = window.find(wanted, at + 1)
+        yield from self._reader.replay()
+        self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
 
     def begin(self, end: Position | None) -> None:
         """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
@@ -321,37 +215,3 @@ class RedoLog:
 
 
 _NOTE_BYTES = FLUSHED.size + MTR_OVERHEAD
-
-
-def _records(mtr: MiniTransaction) -> list[object]:
-    try:
-        return list(mtr.records())
-    except RedoFormatError:
-        return []
-
-
-class _RingReader:
-    """Reads the ring by LSN, in large steps."""
-
-    def __init__(self, file: File, capacity: int, lsn: int) -> None:
-        self._file = file
-        self._capacity = capacity
-        self._start = lsn
-        self._data = b""
-
-    def read(self, lsn: int, size: int) -> bytes:
-        """`size` bytes from `lsn` on; no more than the ring holds."""
-        at = lsn - self._start
-        if at < 0 or at + size > len(self._data):
-            self._start = lsn
-            self._data = self._pread(lsn, min(self._capacity, max(size, _READ_BYTES)))
-            at = 0
-        return self._data[at : at + size]
-
-    def _pread(self, lsn: int, size: int) -> bytes:
-        at = lsn % self._capacity
-        first = min(size, self._capacity - at)
-        data = self._file.pread(first, RING_AT + at)
-        if first < size:
-            data += self._file.pread(size - first, RING_AT)
-        return data

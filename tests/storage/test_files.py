@@ -17,7 +17,7 @@ from storage.ibb.chunk import FILLER, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import (
     append_all,
     events,

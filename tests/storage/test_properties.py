@@ -25,7 +25,7 @@ from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from storage.memory_engine import MemoryEngine, MemoryHistory
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import (
     GROUP_BYTES_MIN,
     Group,

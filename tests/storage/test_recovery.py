@@ -19,7 +19,7 @@ from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import (
     GTID_EVENT_BYTES,
     Group,

@@ -18,7 +18,7 @@ from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.ibb.xa import XaComplete
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import append_all, events, group, gtid_event, read_all, simple
 from tests.storage.sizes import small
 from tests.storage.vectors import walk

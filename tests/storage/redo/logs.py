@@ -7,8 +7,8 @@ import threading
 from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
 from storage.redo import log as redo_log
-from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, RING_AT, WRITE_HEAD
-from storage.redo.log import FIRST_LSN, REDO_NAME, RedoLog
+from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, REDO_NAME, RING_AT, WRITE_HEAD
+from storage.redo.log import FIRST_LSN, RedoLog
 
 UUID = bytes(range(16))
 END = Position(0, 16384)

@@ -11,8 +11,7 @@ from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.errors import DiskError, StoreFailed
 from storage.memory_disk import MemoryDisk
-from storage.redo.format import KIND_WRITE, MTR_HEAD, MTR_MAGIC, Write, parse_records
-from storage.redo.log import REDO_NAME
+from storage.redo.format import KIND_WRITE, MTR_HEAD, MTR_MAGIC, REDO_NAME, Write, parse_records
 from storage.state import StateStore
 from tests.storage.groups import append_all, payloads, read_all, simple
 from tests.storage.redo.recording import Done, Recording

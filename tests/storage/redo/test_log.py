@@ -14,8 +14,16 @@ from storage.errors import CorruptRedo, DiskError
 from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
 from storage.redo import log as redo_log
-from storage.redo.format import BLOCK, FLUSHED, KIND_FLUSHED, MTR_OVERHEAD, RING_AT, build_mtr
-from storage.redo.log import FIRST_LSN, REDO_NAME, RedoLog
+from storage.redo.format import (
+    BLOCK,
+    FLUSHED,
+    KIND_FLUSHED,
+    MTR_OVERHEAD,
+    REDO_NAME,
+    RING_AT,
+    build_mtr,
+)
+from storage.redo.log import FIRST_LSN, RedoLog
 from tests.storage.redo.logs import (
     BUFFER,
     END,

@@ -17,7 +17,8 @@ from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.errors import CorruptRedo, DiskError
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import FIRST_LSN, REDO_NAME
+from storage.redo.format import REDO_NAME
+from storage.redo.log import FIRST_LSN
 from storage.state import StateStore
 from tests.storage import vectors
 from tests.storage.groups import (

@@ -12,7 +12,7 @@ from storage.binlog.file_names import file_name
 from storage.binlog.store import IbbEngine
 from storage.errors import DiskError, DiskFull, StorageError, StoreFailed
 from storage.memory_disk import MemoryDisk
-from storage.redo.log import REDO_NAME
+from storage.redo.format import REDO_NAME
 from tests.storage.groups import append_all, group, payloads, read_all, simple
 from tests.storage.sizes import small
 
