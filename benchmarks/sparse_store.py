@@ -14,7 +14,8 @@ from benchmarks.store_process import server_options
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.options import STATE_INTERVAL_DEFAULT
-from storage.binlog.store import BREAKS_KEY, IbbEngine
+from storage.binlog.state_breaks import BREAKS_KEY
+from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.ibb import commit, gtid_state
 from storage.ibb.chunk import RecordType

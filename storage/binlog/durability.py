@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from storage.binlog.durable_mark import DurableMark
 from storage.errors import DiskError, StorageError, StoreFailed
+from storage.ibb.chunk import Position
 from storage.redo.log import RedoLog
 
 log = logging.getLogger(__name__)
@@ -21,13 +22,15 @@ class Durability:
     """Of one store; from any thread.
 
     Args:
-        lock: the store's append lock.
+        written_end: where the binlog ends in memory; asked under the append lock, between two mini-transactions.
     """
 
-    def __init__(self, lock: threading.Lock, redo: RedoLog, mark: DurableMark) -> None:
-        self.lock = lock
+    def __init__(
+        self, redo: RedoLog, mark: DurableMark, written_end: Callable[[], Position]
+    ) -> None:
         self.redo = redo
         self.mark = mark
+        redo.on_taken = lambda lsn: mark.note(lsn, written_end())
         self._failure: StorageError | None = None
         self._failing = threading.Lock()
         self._when_failed: list[Callable[[StorageError], None]] = []
@@ -69,6 +72,10 @@ class Durability:
             raise
         if self.mark.advance(durable):
             self.wake()
+
+    def restart(self, end: Position) -> None:
+        """The binlog begins anew at `end`, under the append lock; nothing waits to be synced."""
+        self.mark.restart(self.redo.lsn, end)
 
     def write_log(self) -> None:
         """Everything appended so far is with the operating system. Raises `DiskError`, `StoreFailed`."""

@@ -1,8 +1,8 @@
 """Up to where readers may read: the end of the last record whose redo is durable.
 
-A FIFO maps durable LSNs to places in the binlog: `note` adds the end of each record with the LSN behind its redo,
-`advance` takes off what has become durable meanwhile. The places are ends of records, so a reader never stops inside
-of one.
+A FIFO maps durable LSNs to places in the binlog: `note` adds where the binlog ends each time the redo log is about to
+be written, with the LSN up to which; `advance` takes off what has become durable meanwhile. The places are ends of
+records, so a reader never stops inside of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DurableMark:
         self._lock = threading.Lock()
 
     def note(self, lsn: int, end: Position) -> None:
-        """A record ends at `end`; it is durable once the redo log is up to `lsn`."""
+        """Everything up to `end` is durable once the redo log is up to `lsn`."""
         pending = self._pending
         if len(pending) >= PENDING_MAX:
             with self._lock:

@@ -53,11 +53,13 @@ class Flusher:
     """Of one store. One thread at a time is at work; the others wait for it.
 
     Args:
+        lock: the append lock.
         checkpointed: called after each checkpoint.
     """
 
     def __init__(
         self,
+        lock: threading.Lock,
         durability: Durability,
         pages: PageStore,
         writer: LogWriter,
@@ -65,6 +67,7 @@ class Flusher:
         publication: Publication,
         checkpointed: Callable[[], None],
     ) -> None:
+        self._lock = lock
         self._durability = durability
         self._redo = durability.redo
         self._pages = pages
@@ -136,7 +139,7 @@ class Flusher:
     def checkpoint(self) -> None:
         """Bring everything appended so far to the files. Raises `DiskError`, `StoreFailed`."""
         with self.working:
-            with self._durability.lock:
+            with self._lock:
                 self._durability.require_sound()
                 lsn = self._redo.lsn
                 stand = self._writer.stand
@@ -158,7 +161,7 @@ class Flusher:
         """
         with self.working:
             if self._capture is None and self._is_behind():
-                with self._durability.lock:
+                with self._lock:
                     writer = self._writer
                     tail = self._pages.sealed_tail()
                     self._capture = _Capture(self._redo.lsn, writer.end, writer.state.copy(), tail)

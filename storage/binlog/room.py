@@ -71,7 +71,7 @@ class Room:
         self._credit -= size
         if self._credit >= 0:
             return
-        while not self._admits(size) and not self._failed():
+        while not self.admits(size) and not self._failed():
             self._require_fits(size)
             self._note_wait()
             self._lock.release()
@@ -106,7 +106,8 @@ class Room:
         self._paused = False
         self.freed()
 
-    def _admits(self, size: int) -> bool:
+    def admits(self, size: int) -> bool:
+        """Under the append lock: whether a record of that many bytes may be written now."""
         redo, writer = self._redo, self._writer
         return (
             len(self._pages.fifo) < FIFO_PAGES_MAX
@@ -141,7 +142,7 @@ class Room:
             and self.has_room
         )
 
-    def wait(self, timeout: float | None, *, to_spill: bool = False) -> bool:
+    def wait(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `BinlogEngine.wait_for_room`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not (found := self.has_room_to_spill if to_spill else self.has_room):

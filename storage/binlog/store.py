@@ -19,9 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from protocol.event_group import split_events
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
+from storage.binlog.appender import RECORD_OVERHEAD, Appender
 from storage.binlog.batch_reader import read_batch
 from storage.binlog.durability import Durability
 from storage.binlog.durable_mark import DurableMark
@@ -29,16 +29,15 @@ from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
 from storage.binlog.flusher import Flusher
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.open_group import GroupContext, OpenGroup
 from storage.binlog.opening import open_log
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.publication import Publication
-from storage.binlog.purge import PurgePlan
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.room import Room
 from storage.binlog.search import FileShape
+from storage.binlog.state_breaks import StateBreaks
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
 from storage.errors import (
@@ -46,20 +45,13 @@ from storage.errors import (
     DiskFull,
     DomainInUse,
     PositionPurged,
-    StorageError,
     StoreFailed,
 )
-from storage.ibb import commit, xa
-from storage.ibb.chunk import Position, RecordType
+from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
-from storage.ibb.xa import XaComplete, XaPrepare, Xid
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
-
-_RECORD_OVERHEAD = 64  # what a record has besides its payload
-
-BREAKS_KEY = "binlog/state_breaks"  # files before which the state did not only grow
 
 
 class IbbEngine:
@@ -86,29 +78,38 @@ class IbbEngine:
         """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
         self._options = options or StoreOptions()
         self._disk = disk
-        self._facts = facts
-        self._commits = 0
         self._append_lock = threading.Lock()
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._pages = PageStore(disk, cache_pages, wait=wait_for_room)
-        self._prepared = PreparedTransactions(self.references)
-        self._last_marker: bytes | None = None
+        prepared = PreparedTransactions(self.references)
         self._shapes: dict[int, FileShape] = {}
         self._redo, found = open_log(
-            disk, self._pages, self._prepared, facts, self._options, self._append_lock
+            disk, self._pages, prepared, facts, self._options, self._append_lock
         )
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
         mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
-        self._durability = Durability(self._append_lock, self._redo, mark)
+        self._durability = Durability(self._redo, mark, lambda: self._writer.end)
         self._room = Room(
             self._append_lock,
             self._redo,
             self._pages,
             self._writer,
-            largest_record=self._options.piece_bytes + _RECORD_OVERHEAD,
+            largest_record=self._options.piece_bytes + RECORD_OVERHEAD,
             failed=lambda: self._durability.failed,
             relieve=lambda: self._flusher.relieve(),
+        )
+        self._breaks = StateBreaks(facts, lambda: self._pages.files.numbers()[0])
+        self._appender = Appender(
+            self._append_lock,
+            self._writer,
+            self._room,
+            self._durability,
+            prepared,
+            self.references,
+            self._breaks,
+            self._options.piece_bytes,
+            None if found is None else found.last_marker,
         )
         self.keeper = FileKeeper(
             self._pages.files,
@@ -120,6 +121,7 @@ class IbbEngine:
             clock=clock,
         )
         self._flusher = Flusher(
+            self._append_lock,
             self._durability,
             self._pages,
             self._writer,
@@ -127,22 +129,24 @@ class IbbEngine:
             Publication(disk, self._redo.uuid),
             self.keeper.caretaker.poke,
         )
-        self._groups = GroupContext(
-            self._writer,
-            self._append_lock,
-            self.references,
-            self._options.piece_bytes,
-            self._admit,
-            self._ended,
-            self._prepare,
-        )
+        # What only hands over to its part:
+        self.append = self._appender.append
+        self.begin = self._appender.begin
+        self.prepared = self._appender.prepared
+        self.commit_prepared = self._appender.commit_prepared
+        self.rollback_prepared = self._appender.rollback_prepared
+        self.write_log = self._durability.write_log
+        self.subscribe = self._durability.subscribe
+        self.when_failed = self._durability.when_failed
+        self.wait_for_room = self._room.wait
+        self.purge_to = self.keeper.purge_to
+        self.purge_before = self.keeper.purge_before
         if found is None:
-            self._begin_new()
+            self._begin_new(BinlogState())
             log.info("Starting a new binlog from file number 0.")
         else:
             self._pages.files.note_purged()
             self._writer.resume(found)
-            self._last_marker = found.last_marker
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
@@ -150,15 +154,9 @@ class IbbEngine:
             self.keeper.caretaker.start()
             self._flusher.worker.start()
 
-    def _begin_new(self) -> None:
+    def _begin_new(self, state: BinlogState) -> None:
         """The first file. A checkpoint in it, so that there always is a durable header."""
-        with self._append_lock:
-            self._writer.breaks.clear()
-            if self._facts is not None:
-                self._facts.set(BREAKS_KEY, [])
-            self._writer.start_new(0)
-            self._durability.mark.restart(self._redo.lsn, Position(0, PAGE_SIZE))
-            self._ended()
+        self._appender.start_anew(state)
         self._room.clean_file = 0
         self._flusher.checkpoint()
 
@@ -167,77 +165,12 @@ class IbbEngine:
     @property
     def cache_bytes(self) -> int:
         """See `BinlogEngine`."""
-        return self._groups.piece_bytes
-
-    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
-        """See `BinlogEngine`."""
-        if len(payload) <= self._groups.piece_bytes:
-            with self._append_lock:
-                self._admit(len(payload))
-                if gtid is not None:
-                    lsn = self._writer.write_plain(payload, gtid)
-                    if lsn is not None:
-                        self._commits += 1
-                        self._last_marker = None
-                        end = self._writer.end
-                        self._durability.mark.note(lsn, end)
-                        return end
-                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
-                end = self._ended(commits=1)
-                if gtid is None:
-                    self._last_marker = payload
-                return end
-        assert gtid is not None
-        # Only the GTID event goes into the commit record: readers take the list behind the payload.
-        gtid_event = next(split_events(payload))
-        group = self.begin()
-        group.spill(memoryview(payload)[len(gtid_event) :])
-        return group.commit(gtid_event, gtid)
-
-    def begin(self) -> OpenGroup:
-        """See `BinlogEngine`."""
-        return OpenGroup(self._groups)
+        return self._appender.piece_bytes
 
     def sync(self) -> None:
         """See `BinlogEngine`."""
         self._durability.sync_log()
         self._flusher.synced()
-
-    def write_log(self) -> None:
-        """See `BinlogEngine`."""
-        self._durability.write_log()
-
-    def _admit(self, size: int) -> None:
-        """Under the append lock, before a record of that many bytes is written."""
-        self._room.admit(size + _RECORD_OVERHEAD)
-        self._durability.require_sound()
-
-    def _ended(self, *, commits: int = 0) -> Position:
-        """Under the append lock: what was written is one mini-transaction. Returns the end of it."""
-        writer = self._writer
-        if writer.breaks:
-            self._note_breaks()
-        if commits:
-            self._commits += commits
-            self._last_marker = None
-        end = writer.end
-        self._durability.mark.note(writer.end_mtr(), end)
-        return end
-
-    def _note_breaks(self) -> None:
-        """Before the redo is: a search that does not know of a break would go wrong."""
-        breaks, self._writer.breaks = self._writer.breaks, set()
-        if self._facts is None:
-            return
-        known = self._facts.get(BREAKS_KEY)
-        if known is not None and not breaks <= set(known):
-            try:
-                first = self._pages.files.numbers()[0]
-                self._facts.set(BREAKS_KEY, sorted(n for n in breaks | set(known) if n > first))
-            except DiskError as error:
-                # The pages in memory have what no mini-transaction will tell of.
-                self._durability.fail(error)
-                raise
 
     # --- room and background work ---
 
@@ -250,10 +183,6 @@ class IbbEngine:
     def has_room_to_spill(self) -> bool:
         """See `BinlogEngine`."""
         return self._room.has_room_to_spill
-
-    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
-        """See `BinlogEngine`."""
-        return self._room.wait(timeout, to_spill=to_spill)
 
     def checkpoint(self) -> None:
         """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
@@ -269,63 +198,19 @@ class IbbEngine:
         self.keeper.caretaker.step()
         return did
 
-    # --- XA ---
-
-    def prepared(self) -> list[Xid]:
-        """See `BinlogEngine`."""
-        with self._append_lock:
-            return self._prepared.xids()
-
-    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        """See `BinlogEngine`."""
-        with self._append_lock:
-            prepare = self._complete(xid, rolled_back=False)
-            # One mini-transaction: both or neither.
-            lists = [] if prepare.oob is None else [prepare.oob]
-            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
-            self._prepared.discard(xid)
-            return self._ended(commits=1)
-
-    def rollback_prepared(self, xid: Xid) -> Position:
-        """See `BinlogEngine`."""
-        with self._append_lock:
-            self._complete(xid, rolled_back=True)
-            self._prepared.discard(xid)
-            return self._ended()
-
-    def _complete(self, xid: Xid, *, rolled_back: bool) -> XaPrepare:
-        """Under the append lock."""
-        self._admit(2 * PAGE_SIZE)
-        prepare = self._prepared.get(xid)
-        complete = xa.encode_complete(XaComplete(xid, rolled_back))
-        self._writer.write(RecordType.XA_COMPLETE, complete)
-        return prepare
-
-    def _prepare(self, prepare: XaPrepare) -> Position:
-        """Under the append lock."""
-        self._prepared.require_free(prepare.xid)
-        # Before the record: a state record in the middle of it already tells of this transaction.
-        self._prepared.add(prepare, self._writer.file_no)
-        self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
-        return self._ended()
-
     # --- files ---
 
     def flush(self, delete_domains: Iterable[int] = ()) -> None:
         """See `BinlogEngine`."""
         domains = set(delete_domains)
         with self._flusher.working:
-            self.checkpoint()  # in the current file, so that the next may be entered
-            with self._append_lock:
-                self._admit(2 * PAGE_SIZE)
-                for domain in sorted(domains):
-                    self._require_unused(domain)
-                entries = self._writer.state.entries()
-                kept = [gtid for gtid in entries if gtid.domain_id not in domains]
-                if len(kept) < len(entries):
-                    self._writer.forget_state(BinlogState(kept))
-                self._writer.flush()
-                self._ended()
+            begun = False
+            while not begun:
+                self.checkpoint()  # in the current file, so that the next may be entered
+                with self._append_lock:
+                    for domain in sorted(domains):
+                        self._require_unused(domain)
+                    begun = self._appender.next_file(domains)
             self.checkpoint()
 
     def _require_unused(self, domain: int) -> None:
@@ -362,17 +247,7 @@ class IbbEngine:
         self._pages.restart()
         self._flusher.restart()
         self._shapes.clear()
-        self._writer.forget_state(state)
-        self._last_marker = None
-        self._begin_new()
-
-    def purge_to(self, name: str) -> PurgePlan:
-        """See `BinlogEngine`."""
-        return self.keeper.purge_to(name)
-
-    def purge_before(self, seconds: float) -> PurgePlan:
-        """See `BinlogEngine`."""
-        return self.keeper.purge_before(seconds)
+        self._begin_new(state)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""
@@ -385,7 +260,7 @@ class IbbEngine:
         """See `BinlogEngine`."""
         redo, pages = self._redo, self._pages
         return {
-            "Binlog_commits": self._commits,
+            "Binlog_commits": self._appender.commits,
             "Binlog_group_commits": redo.groups,
             "Innodb_checkpoint_age": redo.lsn - redo.checkpoint_lsn,
             "Innodb_checkpoint_max_age": redo.capacity,
@@ -418,20 +293,12 @@ class IbbEngine:
     @property
     def last_marker(self) -> bytes | None:
         """See `BinlogEngine`."""
-        return self._last_marker
+        return self._appender.last_marker
 
     def binlog_state(self) -> BinlogState:
         """See `BinlogEngine`."""
         with self._append_lock:
             return self._writer.state.copy()
-
-    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See `BinlogEngine`."""
-        return self._durability.subscribe(wake)
-
-    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
-        """See `BinlogEngine`."""
-        self._durability.when_failed(failed)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
@@ -449,11 +316,10 @@ class IbbEngine:
         """See `BinlogEngine`."""
         while True:
             files = self._pages.files.numbers()
-            breaks = None if self._facts is None else self._facts.get(BREAKS_KEY)
             pages = self._pages.probing()
             try:
                 found = search.find_start(
-                    pages, files, self._shape, position, self.durable_end, breaks
+                    pages, files, self._shape, position, self.durable_end, self._breaks.known()
                 )
                 return StartPoint(*found)
             except PositionPurged:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from storage.disk import Disk, File
 from storage.errors import DiskError
@@ -82,6 +82,8 @@ class RedoLog:
         self.checkpoint = self._reader.checkpoint
         self.epoch = self.checkpoint.epoch
         self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
+        # Called under the lock with the LSN up to which the log is about to be written.
+        self.on_taken: Callable[[int], None] = lambda lsn: None
         self._buffer = bytearray()
         self._noted_durable = 0
         self._writing = threading.Lock()  # from taking the buffer until it is in the file
@@ -156,6 +158,7 @@ class RedoLog:
                         f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
                     )
                 data, self._buffer = self._buffer, bytearray()
+                self.on_taken(end)
             self._write_ring(data, start)
             self.written_lsn = end
             self.bytes_written += len(data)

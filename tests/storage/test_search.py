@@ -14,7 +14,8 @@ from storage.binlog import search
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.search import read_state
-from storage.binlog.store import BREAKS_KEY, IbbEngine
+from storage.binlog.state_breaks import BREAKS_KEY
+from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.errors import DiskError, DomainInUse, PositionPurged, StoreFailed
 from storage.ibb import commit, gtid_state

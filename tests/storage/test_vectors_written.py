@@ -101,9 +101,9 @@ def test_engine_writes_the_same_files(
     engine = IbbEngine(disk, options_of(vector))
     for number, (_, payload) in enumerate(vectors.walk(vectors.unpack(vector)).groups):
         with engine._append_lock:
-            engine._admit(len(payload))
+            engine._appender.admit(len(payload))
             engine._writer.write(RecordType.COMMIT, commit.encode(payload), gtid_of(payload))
-            engine._ended(commits=1)
+            engine._appender.ended(commits=1)
         if number % 7 == 0:
             engine.sync()
     engine.close()

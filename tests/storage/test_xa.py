@@ -179,7 +179,7 @@ def test_a_completion_alone_is_cut_off() -> None:
     place = engine._writer.write(
         RecordType.XA_COMPLETE, xa.encode_complete(XaComplete(ONE, rolled_back=False))
     )
-    engine._ended()
+    engine._appender.ended()
     engine.close()
     with pytest.raises(CorruptBinlog, match="a record that does not end"):
         IbbEngine(disk, OPTIONS)  # by the redo log both are there, or neither

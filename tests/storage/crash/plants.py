@@ -23,6 +23,7 @@ from storage.binlog.store import IbbEngine
 from storage.disk import Disk, File
 from storage.redo import format as redo_format
 from storage.redo.log import RedoLog
+from storage.redo.reader import RedoReader
 
 Planted = Callable[[], AbstractContextManager[object]]
 
@@ -80,7 +81,7 @@ def _replaced(owner: Any, name: str, new: Callable[..., Any]) -> Planted:
 
 
 def _mark_first(old: Callable[[Durability], None], durability: Durability) -> None:
-    if durability.mark.advance(durability.redo.lsn):
+    if durability.mark.advance(durability.redo.write()):
         durability.wake()
     old(durability)
 
@@ -92,7 +93,7 @@ def _not_synced(_: object, redo: RedoLog) -> int:
 
 def _checkpoint_first(_: object, flusher: Flusher) -> None:
     with flusher.working:
-        with flusher._durability.lock:
+        with flusher._lock:
             lsn = flusher._redo.lsn
             stand = flusher._writer.stand
             tail = flusher._writer.tail_taken()
@@ -106,11 +107,11 @@ def _checkpoint_first(_: object, flusher: Flusher) -> None:
         flusher.began(stand)
 
 
-def _any_crc(_: object, redo: RedoLog, reader: Any, lsn: int, **__: object) -> Any:
+def _any_crc(_: object, redo: RedoReader, reader: Any, lsn: int, **__: object) -> Any:
     magic, epoch, there, size = redo_format.MTR_HEAD.unpack(
         reader.read(lsn, redo_format.MTR_HEAD.size)
     )
-    if magic != redo_format.MTR_MAGIC or there != lsn or epoch != redo.epoch:
+    if magic != redo_format.MTR_MAGIC or there != lsn or epoch != redo.checkpoint.epoch:
         return None
     if not redo_format.MTR_OVERHEAD < size <= redo.capacity - (lsn - redo.checkpoint.lsn):
         return None
@@ -119,7 +120,7 @@ def _any_crc(_: object, redo: RedoLog, reader: Any, lsn: int, **__: object) -> A
 
 
 def _published_first(_: object, flusher: Flusher) -> bool:
-    with flusher.working, flusher._durability.lock:
+    with flusher.working, flusher._lock:
         end, state = flusher._writer.end, flusher._writer.state.copy()
         flusher._publication.publish(flusher._redo.epoch, end, state)
     return True
@@ -163,7 +164,9 @@ PLANTS = [
     ),
     Plant("the redo is written, not synced", ("synced",), _replaced(RedoLog, "flush", _not_synced)),
     Plant(
-        "the redo is not checked", ("unsynced", "spilled"), _replaced(RedoLog, "_mtr_at", _any_crc)
+        "the redo is not checked",
+        ("unsynced", "spilled"),
+        _replaced(RedoReader, "_mtr_at", _any_crc),
     ),
     Plant(
         "a checkpoint comes before its pages",

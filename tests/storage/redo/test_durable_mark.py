@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 
 from storage.binlog.durable_mark import PENDING_MAX, DurableMark
+from storage.binlog.store import IbbEngine
 from storage.ibb.chunk import Position
+from storage.memory_disk import MemoryDisk
+from tests.storage.groups import append_all, simple
+from tests.storage.sizes import small
 
 
 def place(number: int) -> Position:
@@ -98,3 +102,18 @@ def test_from_two_threads() -> None:
     assert not wrong
     mark.advance(60_000)
     assert mark.end == place(59_999)
+
+
+def test_a_sync_covers_what_was_appended_before_it_however_much_that_was() -> None:
+    engine = IbbEngine(MemoryDisk(), small(64))
+    for _ in range(3):
+        append_all(engine, simple(2 * PENDING_MAX, size=60))
+        end = engine.written_end
+        engine.sync()
+        assert engine.durable_end == end
+    for _ in range(2 * PENDING_MAX):
+        engine.append(*simple(1, size=60)[0])
+        engine.write_log()
+    engine.sync()
+    assert engine.durable_end == engine.written_end
+    engine.close()

@@ -240,7 +240,7 @@ def test_no_file_is_cut_before_all_of_it_is_there(monkeypatch: pytest.MonkeyPatc
     disk, engine = started(20)
     with engine._append_lock:
         engine._writer.flush()
-        engine._ended()
+        engine._appender.ended()
     engine.sync()
     while engine._pages.fifo[0].key[0] == 0:
         assert ("truncate", FIRST) not in disk.told()

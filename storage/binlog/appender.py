@@ -1,0 +1,187 @@
+"""Everything that is written into the binlog: groups, the steps of XA transactions, new files.
+
+Each step is one record or a few that belong together, under the append lock: first it waits for room, then the records
+go onto pages in memory, then what was written becomes one mini-transaction of the redo log. Nothing here waits for a
+sync; what a caller gets is a place, which is durable once the durable mark has reached it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from protocol.event_group import split_events
+from protocol.gtid import BinlogState, Gtid
+from storage.binlog.durability import Durability
+from storage.binlog.log_writer import LogWriter
+from storage.binlog.open_group import GroupContext, OpenGroup
+from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.references import References
+from storage.binlog.room import Room
+from storage.binlog.state_breaks import StateBreaks
+from storage.errors import DiskError
+from storage.ibb import commit, xa
+from storage.ibb.chunk import Position, RecordType
+from storage.ibb.page import PAGE_SIZE
+from storage.ibb.xa import XaComplete, XaPrepare, Xid
+
+RECORD_OVERHEAD = 64  # what a record has besides its payload
+
+
+class Appender:
+    """Of one store; from any thread.
+
+    Args:
+        lock: the append lock.
+        piece_bytes: largest payload stored in one record.
+        last_marker: the start marker, if that is the last thing in the binlog.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        writer: LogWriter,
+        room: Room,
+        durability: Durability,
+        prepared: PreparedTransactions,
+        references: References,
+        breaks: StateBreaks,
+        piece_bytes: int,
+        last_marker: bytes | None = None,
+    ) -> None:
+        self.lock = lock
+        self._writer = writer
+        self._room = room
+        self._durability = durability
+        self._prepared = prepared
+        self._breaks = breaks
+        self.piece_bytes = piece_bytes
+        self.last_marker = last_marker
+        self.commits = 0
+        self._groups = GroupContext(
+            writer, lock, references, piece_bytes, self.admit, self.ended, self._prepare
+        )
+
+    # --- groups ---
+
+    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+        """See `BinlogEngine`."""
+        if len(payload) <= self.piece_bytes:
+            with self.lock:
+                self.admit(len(payload))
+                if gtid is not None and self._writer.write_plain(payload, gtid) is not None:
+                    self.commits += 1
+                    self.last_marker = None
+                    return self._writer.end
+                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                end = self.ended(commits=1)
+                if gtid is None:
+                    self.last_marker = payload
+                return end
+        assert gtid is not None
+        # Only the GTID event goes into the commit record: readers take the list behind the payload.
+        gtid_event = next(split_events(payload))
+        group = self.begin()
+        group.spill(memoryview(payload)[len(gtid_event) :])
+        return group.commit(gtid_event, gtid)
+
+    def begin(self) -> OpenGroup:
+        """See `BinlogEngine`."""
+        return OpenGroup(self._groups)
+
+    # --- XA ---
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self.lock:
+            return self._prepared.xids()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        with self.lock:
+            prepare = self._complete(xid, rolled_back=False)
+            # One mini-transaction: both or neither.
+            lists = [] if prepare.oob is None else [prepare.oob]
+            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
+            self._prepared.discard(xid)
+            return self.ended(commits=1)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        with self.lock:
+            self._complete(xid, rolled_back=True)
+            self._prepared.discard(xid)
+            return self.ended()
+
+    def _complete(self, xid: Xid, *, rolled_back: bool) -> XaPrepare:
+        """Under the lock."""
+        self.admit(2 * PAGE_SIZE)
+        prepare = self._prepared.get(xid)
+        complete = xa.encode_complete(XaComplete(xid, rolled_back))
+        self._writer.write(RecordType.XA_COMPLETE, complete)
+        return prepare
+
+    def _prepare(self, prepare: XaPrepare) -> Position:
+        """Under the lock."""
+        self._prepared.require_free(prepare.xid)
+        # Before the record: a state record in the middle of it already tells of this transaction.
+        self._prepared.add(prepare, self._writer.file_no)
+        self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
+        return self.ended()
+
+    # --- files ---
+
+    def next_file(self, delete_domains: Iterable[int]) -> bool:
+        """Under the lock: end this file, and go on in the next, without those domains in the state.
+
+        False, and nothing is done, while there is no checkpoint in this file.
+        """
+        self._durability.require_sound()
+        if not self._room.admits(2 * PAGE_SIZE):
+            return False
+        domains = set(delete_domains)
+        entries = self._writer.state.entries()
+        kept = [gtid for gtid in entries if gtid.domain_id not in domains]
+        if len(kept) < len(entries):
+            self._writer.forget_state(BinlogState(kept))
+        self._writer.flush()
+        self.ended()
+        return True
+
+    def start_anew(self, state: BinlogState) -> None:
+        """File 0 of a new binlog, which begins with that state. All files are gone. Raises `DiskError`."""
+        with self.lock:
+            self.last_marker = None
+            self._breaks.restart()
+            self._writer.state = state
+            self._writer.start_new(0)
+            self._writer.breaks.clear()
+            self._durability.restart(Position(0, PAGE_SIZE))
+            self.ended()
+
+    # --- one step ---
+
+    def admit(self, size: int) -> None:
+        """Under the lock, before a record of that many bytes is written: wait for room. Raises `StoreFailed`."""
+        self._room.admit(size + RECORD_OVERHEAD)
+        self._durability.require_sound()
+
+    def ended(self, *, commits: int = 0) -> Position:
+        """Under the lock: what was written is one mini-transaction. Returns the end of it."""
+        writer = self._writer
+        if writer.breaks:
+            self._note_breaks()
+        if commits:
+            self.commits += commits
+            self.last_marker = None
+        writer.end_mtr()
+        return writer.end
+
+    def _note_breaks(self) -> None:
+        breaks, self._writer.breaks = self._writer.breaks, set()
+        try:
+            self._breaks.add(breaks)
+        except DiskError as error:
+            # The pages in memory have what no mini-transaction will tell of.
+            self._durability.fail(error)
+            raise
