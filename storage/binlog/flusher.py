@@ -132,8 +132,8 @@ class Flusher:
             self.worker.poke()
             return False
         with self.working:
-            if not self.step() and not self._durability.failed:
-                self.checkpoint()
+            if not self.step():
+                self._guarded(self._checkpoint_done)
         return True
 
     def checkpoint(self) -> None:

@@ -105,7 +105,11 @@ def _newest_before(pages: PageSource, run: Sequence[int], position: SlavePositio
 
 
 def _page_one(pages: PageSource, file_no: int) -> BinlogState:
-    return BinlogState(read_state(pages, file_no, 1) or [])
+    entries = read_state(pages, file_no, 1)
+    if entries is None:
+        # Taken for an empty state it would come before every position, and groups would be passed over.
+        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
+    return BinlogState(entries)
 
 
 def _bisect(

@@ -17,7 +17,7 @@ from storage.binlog.search import read_state
 from storage.binlog.state_breaks import BREAKS_KEY
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
-from storage.errors import DiskError, DomainInUse, PositionPurged, StoreFailed
+from storage.errors import CorruptBinlog, DiskError, DomainInUse, PositionPurged, StoreFailed
 from storage.ibb import commit, gtid_state
 from storage.ibb.chunk import CHUNK_HEADER, LAST, Position, RecordType
 from storage.ibb.file_header import FileHeader
@@ -294,3 +294,21 @@ def test_pages_read_by_a_search(tmp_path: Path, rng: random.Random) -> None:
         engine._pages.close()
     assert worst <= 40
     assert worst > 5, "that cannot be all"
+
+
+def test_a_lost_state_is_damage_and_not_an_empty_one() -> None:
+    """An empty state comes before every position: groups would be passed over without a word."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    groups = simple(400, size=900)
+    append_all(engine, groups)
+    engine.close()
+    file = disk.open(file_name(1))
+    file.pwrite(bytes(PAGE_SIZE), PAGE_SIZE)
+    file.close()
+    engine = IbbEngine(disk, SMALL)
+    early = groups[2][1]
+    assert early is not None
+    with pytest.raises(CorruptBinlog, match="no GTID state at the beginning"):
+        engine.find_start(SlavePosition([early]))
+    engine.close()
