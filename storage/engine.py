@@ -14,12 +14,12 @@ The store is synchronous; every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.purge import PurgePlan
+from storage.binlog.purge import FileFate, PurgePlan
 from storage.errors import StorageError
 from storage.ibb.chunk import Position
 from storage.ibb.xa import Xid
@@ -212,6 +212,29 @@ class BinlogEngine(Protocol):
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: the same for files last written before that time, in seconds since 1970."""
+
+    def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+        """What `purge_to`, `purge_before`, or with neither the limits of age and size would do, file by file.
+
+        `UnknownBinlog` as for `purge_to`.
+        """
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """The least that `set_option` takes for max_binlog_size."""
+
+    def set_option(self, name: str, value: int) -> None:
+        """Change one of max_binlog_size, max_binlog_total_size, binlog_expire_logs_seconds (in seconds) and
+        slave_connections_needed_for_purge; the limits apply soon. ValueError for an impossible value.
+        """
+
+    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        """The groups and markers that begin in a file (the oldest without a name), from byte `offset` of it on.
+
+        Each as its bytes, piece by piece, to be taken before the next group. An offset inside a group starts at the
+        next one. Up to the durable end. The file is held until the end of the iteration, or until it is closed.
+        `UnknownBinlog` as for `purge_to`; `PositionPurged` for a file that is gone.
+        """
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """Keep the files from `start` on (all of them without it) from being purged. `name` is told to who asks why."""

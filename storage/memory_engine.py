@@ -11,12 +11,12 @@ another engine on it to see what a crash leaves. There is one file, so FLUSH beg
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.purge import PurgePlan
+from storage.binlog.purge import FileFate, PurgePlan
 from storage.binlog.references import Hold, Reason, References
 from storage.engine import (
     BinlogEngine,
@@ -286,6 +286,31 @@ class MemoryEngine:
     def purge_before(self, seconds: float) -> PurgePlan:
         """See `BinlogEngine`. The only file is the one being written."""
         return PurgePlan([])
+
+    def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+        """See `BinlogEngine`. The only file is the one being written."""
+        if to not in (None, FILE_NAME):
+            raise UnknownBinlog(f"Target log not found in binlog index: {to!r}")
+        return [
+            FileFate(
+                0, self.files()[0].size, 0.0, False, False, ("the binlog file is in active use",)
+            )
+        ]
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """See `BinlogEngine`."""
+        return 1 << 16
+
+    def set_option(self, name: str, value: int) -> None:
+        """See `BinlogEngine`. Nothing depends on any."""
+
+    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        """See `BinlogEngine`."""
+        if name not in (None, FILE_NAME):
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        groups = self._groups[max(0, offset - self._history.purged) : self._durable]
+        return (iter([payload]) for payload, _ in groups if payload)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from storage.binlog import purge
 from storage.binlog.caretaker import Caretaker
@@ -12,13 +13,15 @@ from storage.binlog.file_names import file_name, file_number
 from storage.binlog.file_table import FileTable
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
-from storage.binlog.purge import FileFacts, PurgePlan, Wanted
+from storage.binlog.purge import FileFacts, FileFate, PurgePlan, Wanted
 from storage.binlog.references import Reason, References
 from storage.errors import UnknownBinlog
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class FileKeeper:
@@ -44,7 +47,7 @@ class FileKeeper:
         self._files = files
         self._pages = pages
         self._references = references
-        self._options = options
+        self.options = options  # may be replaced at any time
         self._written_end = written_end
         self._first_open = first_open
         self._clock = clock
@@ -58,12 +61,16 @@ class FileKeeper:
         Returns what was deleted, and what kept the next one. Raises `UnknownBinlog` for a name that is none, or lies
         beyond the last file; a file that is merely gone already is fine.
         """
+        return self.purge(purge.before_file(self.number_of(name)))
+
+    def number_of(self, name: str) -> int:
+        """The number of a file that is or was. Raises `UnknownBinlog`."""
         number = file_number(name)
         # The file that SHOW MASTER STATUS tells may exist in memory only.
         last = max(self._written_end().file_no, *self._files.numbers())
         if number is None or number > last:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
-        return self.purge(purge.before_file(number))
+        return number
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: files last written before that time, in seconds since 1970."""
@@ -71,9 +78,22 @@ class FileKeeper:
 
     def explain(self, wanted: Wanted) -> PurgePlan:
         """What `purge` would do now."""
+        return self._ask(purge.plan, wanted)
+
+    def fates(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+        """See `BinlogEngine.explain_purge`."""
+        if to is not None:
+            wanted = purge.before_file(self.number_of(to))
+        elif before is not None:
+            wanted = purge.before_time(before)
+        else:
+            wanted = purge.any_of(self._limits())
+        return self._ask(purge.fates, wanted)
+
+    def _ask(self, question: Callable[..., T], wanted: Wanted) -> T:
         first_open = self._first_open()
-        needed = self._options.slave_connections_needed_for_purge
-        return purge.plan(
+        needed = self.options.slave_connections_needed_for_purge
+        return question(
             [self._facts(n) for n in self._files.numbers() if n <= first_open],
             wanted,
             first_open=first_open,
@@ -113,17 +133,24 @@ class FileKeeper:
         try:
             with self.working:
                 following = self._first_open() + 1
-                self._files.make_ahead(following, self._options.file_pages * PAGE_SIZE)
+                self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)
         finally:
             self._purge_by_limits()
 
     def _purge_by_limits(self) -> None:
-        options = self._options
+        for wanted in self._limits():
+            self._purge_unasked(wanted)
+
+    def _limits(self) -> list[Wanted]:
+        """Of age and of size, as far as they are set."""
+        options = self.options
+        found = []
         if options.binlog_expire_logs_seconds:
             limit = self._clock() - options.binlog_expire_logs_seconds
-            self._purge_unasked(purge.before_time(limit))
+            found.append(purge.before_time(limit))
         if options.max_binlog_total_size:
-            self._purge_unasked(purge.above_size(options.max_binlog_total_size))
+            found.append(purge.above_size(options.max_binlog_total_size))
+        return found
 
     def _purge_unasked(self, wanted: Wanted) -> None:
         plan = self.purge(wanted)

@@ -68,7 +68,7 @@ class LogWriter:
         self._log_whole_page = False  # since the page went to its file with less in it
         self._state_bytes = 0  # at most, of a full state record
         self._references = references or References()
-        self._options = options
+        self.options = options  # of files entered from now on
         self.state = BinlogState()
         self._since_page_one = BinlogState()
         self._file_no = 0
@@ -274,7 +274,7 @@ class LogWriter:
             self._write_difference()
 
     def _enter_file(self, file_no: int) -> None:
-        options = self._options
+        options = self.options
         self._file_no = file_no
         # A state that fills the file would lead to the next file, and its state, without end.
         self._file_pages = max(options.file_pages, 4 * self._pages_of(self._full_state()))

@@ -36,6 +36,17 @@ class PurgePlan:
     why: str = ""
 
 
+class FileFate(NamedTuple):
+    """What a purge would do with one file: whether it is `wanted`, whether it `goes`, and all that holds it back."""
+
+    file_no: int
+    size: int
+    modified: float
+    wanted: bool
+    goes: bool
+    held_by: tuple[str, ...]
+
+
 Wanted = Callable[[FileFacts, int], bool]  # (file, bytes that it and all later ones take)
 
 
@@ -47,6 +58,11 @@ def before_file(file_no: int) -> Wanted:
 def before_time(limit: float) -> Wanted:
     """PURGE BINARY LOGS BEFORE, and binlog_expire_logs_seconds. Seconds since 1970."""
     return lambda facts, _: facts.modified < limit
+
+
+def any_of(wanted: Sequence[Wanted]) -> Wanted:
+    """Several limits at once; nothing is wanted without any."""
+    return lambda facts, total: any(one(facts, total) for one in wanted)
 
 
 def above_size(bytes_max: int) -> Wanted:
@@ -69,7 +85,7 @@ def plan(
         holds: everything that is held.
         replicas_missing: how many more replicas would have to be connected (slave_connections_needed_for_purge).
     """
-    limit, why = first_open, "the binlog file is in active use"
+    limit, why = first_open, _ACTIVE
     refers_to = {facts.file_no: facts.refers_to for facts in files}
     for hold in holds:
         needed = min(hold.file_no, refers_to.get(hold.file_no, hold.file_no))
@@ -78,17 +94,57 @@ def plan(
     # What the current file refers to may be read by the replica that connects next.
     needed = refers_to.get(first_open, first_open)
     if needed < limit:
-        limit, why = needed, f"binlog file number {first_open} refers to data in it"
+        limit, why = needed, _refers(first_open)
     delete: list[int] = []
     total = sum(facts.size for facts in files)
     for facts in files:
         if not wanted(facts, total):
             break
         if replicas_missing > 0:
-            reason = f"{replicas_missing} more slave connections are needed (slave_connections_needed_for_purge)"
-            return PurgePlan(delete, facts.file_no, reason)
+            return PurgePlan(delete, facts.file_no, _missing(replicas_missing))
         if facts.file_no >= limit:
             return PurgePlan(delete, facts.file_no, why)
         delete.append(facts.file_no)
         total -= facts.size
     return PurgePlan(delete)
+
+
+def fates(
+    files: Sequence[FileFacts],
+    wanted: Wanted,
+    *,
+    first_open: int,
+    holds: Sequence[Hold],
+    replicas_missing: int = 0,
+) -> list[FileFate]:
+    """What `plan` would do, file by file, and everything that holds each one back; arguments as there."""
+    refers_to = {facts.file_no: facts.refers_to for facts in files}
+    reasons = [(min(h.file_no, refers_to.get(h.file_no, h.file_no)), h.why) for h in holds]
+    reasons.append((first_open, _ACTIVE))
+    reasons.append((refers_to.get(first_open, first_open), _refers(first_open)))
+    if replicas_missing > 0:
+        reasons.append((0, _missing(replicas_missing)))
+    total = sum(facts.size for facts in files)
+    found: list[FileFate] = []
+    going = True
+    for facts in files:
+        is_wanted = going and wanted(facts, total)
+        held_by = [why for lowest, why in reasons if facts.file_no >= lowest]
+        going = is_wanted and not held_by
+        if going:
+            total -= facts.size
+        # Said once: a file that is in use refers to data in itself.
+        told = tuple(dict.fromkeys(w for w in held_by if w != _refers(facts.file_no)))
+        found.append(FileFate(facts.file_no, facts.size, facts.modified, is_wanted, going, told))
+    return found
+
+
+_ACTIVE = "the binlog file is in active use"
+
+
+def _refers(file_no: int) -> str:
+    return f"binlog file number {file_no} refers to data in it"
+
+
+def _missing(replicas: int) -> str:
+    return f"{replicas} more slave connections are needed (slave_connections_needed_for_purge)"

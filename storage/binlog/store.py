@@ -14,10 +14,11 @@ Locks, in this order: the keeper's or the flusher's `working`, the redo log's, t
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
@@ -25,12 +26,13 @@ from storage.binlog.appender import RECORD_OVERHEAD, Appender
 from storage.binlog.batch_reader import read_batch
 from storage.binlog.durability import Durability
 from storage.binlog.durable_mark import DurableMark
+from storage.binlog.file_groups import groups_of_file
 from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
 from storage.binlog.flusher import Flusher
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.opening import open_log
-from storage.binlog.options import StoreOptions
+from storage.binlog.options import PAGES_MIN, StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.publication import Publication
@@ -141,6 +143,7 @@ class IbbEngine:
         self.wait_for_room = self._room.wait
         self.purge_to = self.keeper.purge_to
         self.purge_before = self.keeper.purge_before
+        self.explain_purge = self.keeper.fates
         if found is None:
             self._begin_new(BinlogState())
             log.info("Starting a new binlog from file number 0.")
@@ -248,6 +251,26 @@ class IbbEngine:
         self._flusher.restart()
         self._shapes.clear()
         self._begin_new(state)
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """See `BinlogEngine`. Records of the size they have now must not need a third file."""
+        return max(PAGES_MIN * PAGE_SIZE, 2 * self._appender.piece_bytes)
+
+    def set_option(self, name: str, value: int) -> None:
+        """See `BinlogEngine`."""
+        if name == "max_binlog_size" and value < self.max_binlog_size_min:
+            raise ValueError(f"max_binlog_size must be at least {self.max_binlog_size_min} now")
+        with self._append_lock:
+            options = dataclasses.replace(self._options, **{name: value})
+            self._options = self._writer.options = self.keeper.options = options
+        self.keeper.caretaker.poke()
+
+    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        """See `BinlogEngine`."""
+        file_no = self._pages.files.numbers()[0] if name is None else self.keeper.number_of(name)
+        start = Position(file_no, offset)
+        return groups_of_file(self._pages, start, self.durable_end, self.references)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""

@@ -1,0 +1,41 @@
+"""The groups of one file, for SHOW BINLOG EVENTS: in bounded memory, whatever their size.
+
+A group belongs to the file in which its commit record begins; its out-of-band data may lie in earlier files, and the
+record may go on in the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from storage.binlog.group_reader import group_pieces
+from storage.binlog.references import Reason, References
+from storage.errors import PositionPurged
+from storage.ibb.chunk import Position, RecordType
+from storage.ibb.page import PAGE_SIZE
+from storage.ibb.records import NESTABLE, PageSource, RecordReader
+
+
+def groups_of_file(
+    pages: PageSource, start: Position, durable_end: Position, references: References
+) -> Iterator[Iterator[bytes]]:
+    """See `BinlogEngine.groups_of_file`."""
+    limit = min(durable_end, Position(start.file_no + 1, PAGE_SIZE))
+    first = Position(start.file_no, max(1, start.offset // PAGE_SIZE) * PAGE_SIZE)
+    hold = references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", start.file_no)
+    try:
+        if first >= limit:
+            return
+        if not pages.has_data(start.file_no):
+            raise PositionPurged("Could not find target log")
+        # Offsets are looked up by pages: records that begin in the page before the offset are passed over.
+        reader = RecordReader(pages, first, limit, skip_partial=True)
+        while (record := reader.next()) is not None:
+            if record.start.file_no != start.file_no:
+                return
+            if record.type not in NESTABLE:
+                reader.stop_skipping()
+            if record.type == RecordType.COMMIT and record.start >= start:
+                yield group_pieces(pages, record)
+    finally:
+        hold.release()
