@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.variables import CONSTANTS
-from binlog_server.config import ABORT_SERVER, Config
+from binlog_server.config import ABORT_SERVER, Config, ConfigError
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
 from binlog_server.frame_cache import FrameCache
@@ -23,6 +23,7 @@ from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
+from binlog_server.tls import TlsServer
 from binlog_server.users import Users
 from protocol.connection.server import ServerConnection
 from protocol.events.format_description import SERVER_VERSION_SIZE
@@ -47,6 +48,7 @@ class Server:
         self.state = directory.state
         self.connections = Connections()
         self.users = Users(self.state, config.users)
+        self.tls = _tls(config) if config.ssl else None
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
         self.publisher = Publisher(
             self.engine,
@@ -273,6 +275,15 @@ class Server:
     @property
     def _uptime_s(self) -> int:
         return int(time.monotonic() - self._started)
+
+
+def _tls(config: Config) -> TlsServer:
+    try:
+        return TlsServer.make(
+            config.ssl_cert, config.ssl_key, config.ssl_ca, versions=config.tls_versions
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"ssl_cert, ssl_key, ssl_ca: {error}") from None
 
 
 def _on(value: bool) -> str:

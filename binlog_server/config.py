@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
 from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
@@ -111,6 +112,12 @@ class Config:
     slave_net_timeout: int = 60
     max_event_group_size: int = GROUP_BYTES_MAX
     report_host: str = ""
+    ssl: bool = True
+    ssl_cert: str = ""
+    ssl_key: str = ""
+    ssl_ca: str = ""
+    tls_version: str = ",".join(TLS_VERSIONS)
+    require_secure_transport: bool = False
     log_level: str = "INFO"
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
 
@@ -151,6 +158,16 @@ class Config:
                 raise ConfigError(f"{name}: {text!r} is not printable text of up to {limit} bytes")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level: {self.log_level!r} is none of {', '.join(LOG_LEVELS)}")
+        for version in self.tls_versions:
+            if version not in TLS_VERSIONS:
+                known = ", ".join(TLS_VERSIONS)
+                raise ConfigError(f"tls_version: {version!r} is none of {known}")
+        if bool(self.ssl_cert) != bool(self.ssl_key):
+            raise ConfigError(
+                "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
+            )
+        if self.require_secure_transport and not self.ssl:
+            raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
         if self.binlog_error_action not in ERROR_ACTIONS:
             raise ConfigError(
                 f"binlog_error_action: {self.binlog_error_action!r} is none of {', '.join(ERROR_ACTIONS)}"
@@ -170,6 +187,11 @@ class Config:
     def starts_read_only(self) -> bool:
         """Whether commits are refused until SET GLOBAL says otherwise."""
         return self.upstream is not None if self.read_only is None else self.read_only
+
+    @property
+    def tls_versions(self) -> list[str]:
+        """The names in `tls_version`."""
+        return [name.strip() for name in self.tls_version.split(",")]
 
     def store_options(self) -> StoreOptions:
         """The part that the store needs."""

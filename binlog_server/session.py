@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import socket
-from typing import Protocol, cast
+from typing import cast
 
-from binlog_server.admin.answers import ServerView, SqlSession
-from binlog_server.config import Config
-from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Dump, DumpRequest, Sink
-from binlog_server.sql_commit.committer import QUICK_WORDS, Client, Committer
+from binlog_server.admin.answers import SqlSession
+from binlog_server.connections import Connection
+from binlog_server.dump import Dump, DumpRequest
+from binlog_server.host import Host, new_salt
+from binlog_server.sql_commit.committer import QUICK_WORDS, Committer
 from binlog_server.sql_commit.settings import login_variables
-from binlog_server.users import Users
+from binlog_server.tls import TlsLayer
+from protocol.account_errors import SecureTransportRequired
+from protocol.connection.auth import certificate_proof
 from protocol.connection.commands import (
     BinlogDump,
     Command,
@@ -29,13 +30,14 @@ from protocol.connection.commands import (
     Statistics,
     UnknownCommand,
 )
-from protocol.connection.handshake import LoginRequest
+from protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
 from protocol.connection.server import (
     AuthSwitchAnswered,
     LoginReceived,
     ServerConnection,
-    ServerState,
+    TlsRequested,
 )
+from protocol.connection.server_states import ServerState
 from protocol.errors import (
     AccessDenied,
     DuplicateServerId,
@@ -51,39 +53,7 @@ log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
-# No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
-_SALT_ALPHABET = bytes(range(33, 127))
-_SALT_BYTES = 20
 _QUICK_OK = frame_packet(ok_payload(affected_rows=1), 1)[0]
-
-
-def new_salt() -> bytes:
-    """20 random bytes for a login, more than 2**128 of them."""
-    return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
-
-
-class Host(ServerView, Protocol):
-    """The server, as its sessions see it."""
-
-    @property
-    def config(self) -> Config: ...
-    @property
-    def connections(self) -> Connections: ...
-    @property
-    def users(self) -> Users: ...
-
-    def statistics(self) -> str:
-        """The answer to COM_STATISTICS."""
-
-    def new_dump(
-        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
-    ) -> Dump:
-        """A dump of the server's store."""
-
-    def new_committer(
-        self, client: Client, machine: ServerConnection, sql: SqlSession
-    ) -> Committer:
-        """For the statements of one session."""
 
 
 class ClientSession(asyncio.Protocol):
@@ -97,6 +67,7 @@ class ClientSession(asyncio.Protocol):
             connection_id=self._id,
             server_version=server.config.server_version,
             salt=new_salt(),
+            capabilities=SERVER_CAPABILITIES | (Capability.SSL if server.tls else 0),
             max_allowed_packet=server.config.max_allowed_packet,
         )
         self._transport: asyncio.Transport
@@ -112,6 +83,9 @@ class ClientSession(asyncio.Protocol):
         self._dump: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._lost = False
+        self._tls: TlsLayer | None = (
+            None  # if the client asked for it: then it is the transport, too
+        )
 
     # asyncio.Protocol
 
@@ -171,6 +145,17 @@ class ClientSession(asyncio.Protocol):
         if not self._lost and not self._held:
             self._transport.resume_reading()
             self._go_on()  # with what had come before reading was paused
+
+    # Session of a TlsLayer
+
+    def tls_started(self) -> None:
+        """See `tls.Secured`."""
+        self._machine.tls_started()
+
+    def tls_failed(self, reason: str) -> None:
+        """See `tls.Secured`."""
+        log.warning("closed %s: TLS: %s", self._peer, reason)
+        self._mute = True
 
     # Client of a committer
 
@@ -281,6 +266,12 @@ class ClientSession(asyncio.Protocol):
             match event:
                 case None:
                     return
+                case TlsRequested(handshake):
+                    assert self._server.tls is not None
+                    self._transport = self._tls = TlsLayer(
+                        self._transport, self, self._server.tls.context
+                    )
+                    self._tls.start(handshake)
                 case LoginReceived(request, needs_switch):
                     self._user, self._login = request.user, request
                     if needs_switch:
@@ -300,8 +291,12 @@ class ClientSession(asyncio.Protocol):
 
     def _log_in(self, response: bytes) -> None:
         host = self._connection.address.rpartition(":")[0]
-        if not self._server.users.verify(self._user, self._machine.salt, response):
+        error: ServerError | None = None
+        if self._server.config.require_secure_transport and self._tls is None:
+            error = SecureTransportRequired()
+        elif not self._server.users.verify(self._user, self._machine.salt, response):
             error = AccessDenied(self._user, host, using_password=bool(response))
+        if error is not None:
             log.warning("refused %s: %s", self._peer, error)
             self._transport.write(self._machine.reject_login(error))
             self._close()
@@ -322,11 +317,17 @@ class ClientSession(asyncio.Protocol):
         try:
             if login.database:
                 committer.use(_encoded(login.database))
-        except ServerError as error:
-            self._transport.write(self._machine.reject_login(error))
+        except ServerError as refusal:
+            self._transport.write(self._machine.reject_login(refusal))
             self._close()
             return
-        self._transport.write(self._machine.accept_login())
+        self._transport.write(self._machine.accept_login(self._certificate_proof()))
+
+    def _certificate_proof(self) -> bytes:
+        if self._tls is None or self._server.tls is None:
+            return b""
+        stored = self._server.users.stored_hash(self._user)
+        return certificate_proof(stored, self._machine.salt, self._server.tls.fingerprint)
 
     def _answer(self, command: Command) -> None:
         machine, write = self._machine, self._transport.write

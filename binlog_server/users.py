@@ -52,12 +52,20 @@ class Users:
 
     def verify(self, name: str, salt: bytes, response: bytes) -> bool:
         """Whether `response` proves the password of `name` for `salt`. As slow for unknown names as for known ones."""
-        wanted = self._configured.get(name)
-        if wanted is None:
-            stored = self._state.get(_PREFIX + name)
-            wanted = None if stored is None else _hash(stored)
+        wanted = self._find(name)
         proved = native_password_verify(salt, response, wanted if wanted is not None else _NOBODY)
         return proved and wanted is not None
+
+    def stored_hash(self, name: str) -> bytes:
+        """What is kept of the password; empty without one."""
+        return self._find(name) or b""
+
+    def _find(self, name: str) -> bytes | None:
+        found = self._configured.get(name)
+        if found is None:
+            stored = self._state.get(_PREFIX + name)
+            found = None if stored is None else _hash(stored)
+        return found
 
     def grants(self, name: str) -> frozenset[str]:
         """The privileges of an account; none for one that there is not."""

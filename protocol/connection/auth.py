@@ -1,4 +1,4 @@
-"""mysql_native_password: the only authentication plugin we offer.
+"""mysql_native_password, the authentication plugin of the greeting; and the proof of a certificate.
 
 The server keeps SHA1(SHA1(password)). It sends a salt; the client answers ::
 
@@ -6,12 +6,17 @@ The server keeps SHA1(SHA1(password)). It sends a salt; the client answers ::
 
 from which the server recovers SHA1(password), hashes it once more and compares. An empty password
 is answered by nothing at all. In text (`mysql.global_priv`) the hash is `*` and 40 hex digits.
+
+Since 11.4 a client that cannot verify the server's certificate takes it if the OK of the login holds
+a proof that the server knows the account's stored hash, and speaks for that very certificate ::
+
+    01 | upper-case hex of SHA256(stored hash + salt of the greeting + SHA256(certificate in DER))
 """
 
 from __future__ import annotations
 
 import hmac
-from hashlib import sha1
+from hashlib import sha1, sha256
 from typing import Final
 
 NATIVE_PASSWORD: Final = "mysql_native_password"
@@ -54,6 +59,16 @@ def native_password_verify(salt: bytes, response: bytes, double_sha1: bytes) -> 
         return False
     once = _xor(response, sha1(salt + double_sha1).digest())
     return hmac.compare_digest(sha1(once).digest(), double_sha1)
+
+
+def certificate_proof(stored_hash: bytes, salt: bytes, fingerprint: bytes) -> bytes:
+    """The info of the OK packet. `stored_hash`: what the plugin keeps, as bytes; `fingerprint`: SHA256, 32 bytes.
+
+    Empty without a password: nothing could be proved by it.
+    """
+    if not stored_hash:
+        return b""
+    return b"\x01" + sha256(stored_hash + salt + fingerprint).hexdigest().upper().encode()
 
 
 def _xor(left: bytes, right: bytes) -> bytes:

@@ -11,12 +11,16 @@ Login request (client, sequence 1) ::
     capabilities u32 | largest packet u32 | charset u8 | 19 zeros | MariaDB capabilities u32
     | user NUL | answer to the salt | [database NUL] | [plugin NUL] | [attributes]
 
+A client that wants TLS sends the first 32 bytes of that alone, with the capability SSL, then does the
+TLS handshake, and sends the whole login inside (sequence 2).
+
 The answer to the salt has a lenenc, a one-byte length or ends at a NUL, as the capabilities say.
 Attributes: lenenc total, then pairs of lenenc strings.
 
 Auth switch request (server) and its answer (client) ::
 
     FE | plugin NUL | salt 20 bytes | 00          answer: the bytes of the plugin alone
+    FE | client_ed25519 NUL | challenge 32 bytes  without a NUL: the client wants exactly 32
 
 A greeting whose capabilities lack bit 0 comes from MariaDB: only then the MariaDB capabilities in
 it have a meaning. We offer none of them.
@@ -66,8 +70,8 @@ class Capability(IntFlag):
     REMEMBER_OPTIONS = 1 << 31
 
 
-# What MariaDB 10.11 offers, without compression and TLS: not offered here (yet), and a client that
-# is not offered them connects without.
+# What MariaDB 10.11 offers, without compression, which is not offered here, and without TLS, which a
+# server adds if it has a certificate (`Capability.SSL`). Who is not offered them connects without.
 SERVER_CAPABILITIES: Final = 0x81FFF7FE & ~int(Capability.COMPRESS | Capability.SSL)
 
 # What a replica of 10.11 and 11.8 asks for when it logs in.
@@ -204,21 +208,24 @@ class LoginRequest:
         return b"".join(parts)
 
     @classmethod
-    def parse(cls, payload: bytes) -> LoginRequest:
-        """Raises `ProtocolError` with the answer "Bad handshake" for anything that is no login."""
+    def parse(cls, payload: bytes, *, secured: bool = False) -> LoginRequest:
+        """Raises `ProtocolError` with the answer "Bad handshake" for anything that is no login.
+
+        `secured`: it came inside TLS.
+        """
         try:
-            return cls._parse(Cursor(payload, "login request"))
+            return cls._parse(Cursor(payload, "login request"), secured=secured)
         except ProtocolError as error:
             raise ProtocolError(error.reason, BadHandshake()) from None
 
     @classmethod
-    def _parse(cls, cursor: Cursor) -> LoginRequest:
+    def _parse(cls, cursor: Cursor, *, secured: bool) -> LoginRequest:
         capabilities, max_packet, charset, mariadb_capabilities = _LOGIN_FIXED.unpack(
             cursor.take(_LOGIN_FIXED.size)
         )
         if not capabilities & Capability.PROTOCOL_41:
             raise ProtocolError("login request of the protocol before 4.1")
-        if capabilities & Capability.SSL:
+        if capabilities & Capability.SSL and not secured:
             raise ProtocolError("login request asks for TLS, which was not offered")
         user = _decoded(cursor.nul_terminated())
         if capabilities & Capability.PLUGIN_AUTH_LENENC_DATA:
@@ -249,6 +256,28 @@ class LoginRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TlsRequest:
+    """The head of a login request, sent in clear: the login itself follows inside TLS."""
+
+    capabilities: int = REPLICA_CAPABILITIES
+    max_packet: int = 1 << 30
+    charset: int = CHARSET_UTF8
+
+    def build(self) -> bytes:
+        capabilities = self.capabilities | Capability.SSL
+        return _LOGIN_FIXED.pack(capabilities, self.max_packet, self.charset, 0)
+
+    @staticmethod
+    def is_one(payload: bytes) -> bool:
+        """Whether the packet in place of a login is such a request."""
+        if len(payload) != _LOGIN_FIXED.size:
+            return False
+        capabilities: int = _LOGIN_FIXED.unpack(payload)[0]
+        wanted = Capability.SSL | Capability.PROTOCOL_41
+        return capabilities & wanted == wanted
+
+
 def _parse_attributes(data: bytes) -> dict[str, str]:
     cursor = Cursor(data, "connection attributes")
     attributes = {}
@@ -266,7 +295,8 @@ class AuthSwitchRequest:
     salt: bytes
 
     def build(self) -> bytes:
-        return bytes((EOF_MARK,)) + nul_terminated(self.plugin.encode()) + nul_terminated(self.salt)
+        end = b"\0" if self.plugin == NATIVE_PASSWORD else b""
+        return bytes((EOF_MARK,)) + nul_terminated(self.plugin.encode()) + self.salt + end
 
     @classmethod
     def parse(cls, payload: bytes) -> AuthSwitchRequest:
@@ -275,7 +305,8 @@ class AuthSwitchRequest:
         if cursor.integer(1) != EOF_MARK:
             raise ProtocolError("auth switch request: wrong first byte")
         plugin = cursor.nul_terminated().decode("utf-8", "replace")
-        return cls(plugin, cursor.rest().removesuffix(b"\0"))
+        salt = cursor.rest()
+        return cls(plugin, salt.removesuffix(b"\0") if plugin == NATIVE_PASSWORD else salt)
 
 
 def _encoded(text: str) -> bytes:

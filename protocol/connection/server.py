@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from protocol.connection.auth import NATIVE_PASSWORD
@@ -27,10 +26,13 @@ from protocol.connection.handshake import (
     CHARSET_UTF8,
     SERVER_CAPABILITIES,
     AuthSwitchRequest,
+    Capability,
     Greeting,
     LoginRequest,
+    TlsRequest,
 )
 from protocol.connection.machine import Machine
+from protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
 from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
 from protocol.limits import (
     COMMAND_PACKET_BYTES_MAX,
@@ -54,72 +56,13 @@ from protocol.wire.results import (
     result_set_payloads,
 )
 
-
-class ServerState(Enum):
-    """Whose turn it is."""
-
-    __hash__ = object.__hash__  # that of Enum is Python, and members are one of a kind
-
-    OPENED = auto()  # we greet
-    GREETED = auto()  # the client logs in
-    AUTHENTICATING = auto()  # we accept, reject or ask for another plugin
-    SWITCHING = auto()  # the client answers with that plugin
-    READY = auto()  # the client sends a command
-    ANSWERING = auto()  # we answer
-    DUMPING = auto()  # we stream; nothing that arrives is read
-    CLOSED = auto()
-
-
-class ServerStep(Enum):
-    """What moves the machine on."""
-
-    __hash__ = object.__hash__
-
-    GREETING_SENT = auto()
-    LOGIN_RECEIVED = auto()
-    SWITCH_SENT = auto()
-    SWITCH_ANSWERED = auto()
-    LOGIN_ACCEPTED = auto()
-    LOGIN_REJECTED = auto()
-    COMMAND_RECEIVED = auto()
-    ANSWER_SENT = auto()
-    QUIT_RECEIVED = auto()
-    DUMP_STARTED = auto()
-    DUMP_ENDED = auto()
-    FAILED = auto()
-
-
 _S = ServerState
-_T = ServerStep
-
-SERVER_TRANSITIONS: Final[dict[ServerState, dict[ServerStep, ServerState]]] = {
-    _S.OPENED: {_T.GREETING_SENT: _S.GREETED, _T.LOGIN_REJECTED: _S.CLOSED, _T.FAILED: _S.CLOSED},
-    _S.GREETED: {_T.LOGIN_RECEIVED: _S.AUTHENTICATING, _T.FAILED: _S.CLOSED},
-    _S.AUTHENTICATING: {
-        _T.SWITCH_SENT: _S.SWITCHING,
-        _T.LOGIN_ACCEPTED: _S.READY,
-        _T.LOGIN_REJECTED: _S.CLOSED,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.SWITCHING: {_T.SWITCH_ANSWERED: _S.AUTHENTICATING, _T.FAILED: _S.CLOSED},
-    _S.READY: {
-        _T.COMMAND_RECEIVED: _S.ANSWERING,
-        _T.QUIT_RECEIVED: _S.CLOSED,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.ANSWERING: {
-        _T.ANSWER_SENT: _S.READY,
-        _T.DUMP_STARTED: _S.DUMPING,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.DUMPING: {_T.DUMP_ENDED: _S.CLOSED, _T.FAILED: _S.CLOSED},
-    _S.CLOSED: {},
-}
-assert SERVER_TRANSITIONS.keys() == set(ServerState)
 
 # The states in which the client may be heard.
-_LISTENING: Final = frozenset({_S.GREETED, _S.SWITCHING, _S.READY})
-_BEFORE_LOGIN: Final = frozenset({_S.OPENED, _S.GREETED, _S.AUTHENTICATING, _S.SWITCHING})
+_LISTENING: Final = frozenset({_S.GREETED, _S.SECURED, _S.SWITCHING, _S.READY})
+_BEFORE_LOGIN: Final = frozenset(
+    {_S.OPENED, _S.GREETED, _S.SECURING, _S.SECURED, _S.AUTHENTICATING, _S.SWITCHING}
+)
 # The states in which what arrives is dropped unread.
 _DEAF: Final = frozenset({_S.DUMPING, _S.CLOSED})
 
@@ -127,6 +70,16 @@ _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
 _READY: Final = ServerState.READY
 _QUERY_HEAD: Final = bytes((0, CommandCode.QUERY))  # sequence number 0, then the command
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRequested:
+    """The client wants TLS: what follows is its handshake, of which `handshake` has come already.
+
+    The caller calls `tls_started` when it is done, and feeds what was decrypted from then on.
+    """
+
+    handshake: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +101,7 @@ class AuthSwitchAnswered:
     auth_response: bytes
 
 
-ServerEvent = LoginReceived | AuthSwitchAnswered | Command
+ServerEvent = TlsRequested | LoginReceived | AuthSwitchAnswered | Command
 
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
@@ -176,6 +129,7 @@ class ServerConnection:
         self._greeting = Greeting(
             server_version, connection_id, salt, capabilities, charset=charset
         )
+        self._offers_tls = bool(capabilities & Capability.SSL)
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
         self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX)
         self._seq = 0
@@ -226,7 +180,7 @@ class ServerConnection:
                 return NEED_DATA
             self._check_sequence(packet)
             self._seq = packet.next_seq
-            if self.state is ServerState.GREETED:
+            if self.state is ServerState.GREETED or self.state is ServerState.SECURED:
                 return self._login(packet.payload)
             if self.state is ServerState.SWITCHING:
                 self._machine.advance(ServerStep.SWITCH_ANSWERED)
@@ -256,8 +210,11 @@ class ServerConnection:
         self._seq = 1
         return data[PACKET_HEADER_SIZE + 1 :]
 
-    def _login(self, payload: bytes) -> LoginReceived:
-        request = LoginRequest.parse(payload)
+    def _login(self, payload: bytes) -> TlsRequested | LoginReceived:
+        if self.state is ServerState.GREETED and self._offers_tls and TlsRequest.is_one(payload):
+            self._machine.advance(ServerStep.TLS_REQUESTED)
+            return TlsRequested(self._reader.take_rest())
+        request = LoginRequest.parse(payload, secured=self.state is ServerState.SECURED)
         self._machine.advance(ServerStep.LOGIN_RECEIVED)
         plugin = request.plugin
         return LoginReceived(request, plugin is not None and plugin != NATIVE_PASSWORD)
@@ -284,21 +241,30 @@ class ServerConnection:
         self._machine.advance(ServerStep.GREETING_SENT)
         return self._frame(self._greeting.build())
 
-    def accept_login(self) -> bytes:
-        """The OK that ends the login; commands may now be as large as max_allowed_packet."""
+    def tls_started(self) -> None:
+        """The handshake is done: the login comes next, decrypted."""
+        self._machine.advance(ServerStep.TLS_STARTED)
+
+    def accept_login(self, proof: bytes = b"") -> bytes:
+        """The OK that ends the login; commands may now be as large as max_allowed_packet.
+
+        `proof`: see `auth.certificate_proof`.
+        """
         self._machine.advance(ServerStep.LOGIN_ACCEPTED)
         self._reader.payload_bytes_max = self._max_allowed_packet
-        return self._frame(ok_payload())
+        return self._frame(ok_payload(info=proof))
 
     def reject_login(self, error: ServerError) -> bytes:
         """Also in place of the greeting (too many connections)."""
         self._machine.advance(ServerStep.LOGIN_REJECTED)
         return self._frame(error_payload(error))
 
-    def request_auth_switch(self) -> bytes:
-        """Ask for mysql_native_password with the salt of the greeting."""
+    def request_auth_switch(
+        self, plugin: str = NATIVE_PASSWORD, challenge: bytes | None = None
+    ) -> bytes:
+        """Ask for another plugin; `challenge` is what it answers to, or None for the salt of the greeting."""
         self._machine.advance(ServerStep.SWITCH_SENT)
-        return self._frame(AuthSwitchRequest(NATIVE_PASSWORD, self.salt).build())
+        return self._frame(AuthSwitchRequest(plugin, challenge or self.salt).build())
 
     # Answers to a command
 

@@ -104,6 +104,12 @@ class PacketReader:
             self._parts.append(payload)
             self._parts_bytes += length
 
+    def take_rest(self) -> bytes:
+        """What lies behind the packets taken so far, raw; it is forgotten here."""
+        rest = bytes(memoryview(self._buffer)[self._offset :])
+        self.discard()
+        return rest
+
     def discard(self) -> None:
         """Forget what is buffered."""
         self._buffer.clear()

@@ -29,14 +29,8 @@ from protocol.connection.commands import (
 )
 from protocol.connection.handshake import Greeting, LoginRequest
 from protocol.connection.machine import IllegalTransition, Machine
-from protocol.connection.server import (
-    SERVER_TRANSITIONS,
-    AuthSwitchAnswered,
-    LoginReceived,
-    ServerConnection,
-    ServerState,
-    ServerStep,
-)
+from protocol.connection.server import AuthSwitchAnswered, LoginReceived, ServerConnection
+from protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
 from protocol.errors import PacketTooLarge, ProtocolError, ServerError
 from protocol.events import XidEvent
 from protocol.limits import LOGIN_PACKET_BYTES_MAX

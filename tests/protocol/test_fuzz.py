@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from protocol.connection.client import ClientConnection, ClientState, GreetingReceived
 from protocol.connection.commands import parse_command
 from protocol.connection.handshake import AuthSwitchRequest, Greeting, LoginRequest
-from protocol.connection.server import LoginReceived, ServerConnection, ServerState
+from protocol.connection.server import LoginReceived, ServerConnection
+from protocol.connection.server_states import ServerState
 from protocol.errors import ProtocolError, ServerError
 from protocol.event_group import EventGroupAssembler, split_events
 from protocol.events import (

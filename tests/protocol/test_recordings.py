@@ -30,8 +30,9 @@ from protocol.connection.server import (
     AuthSwitchAnswered,
     LoginReceived,
     ServerConnection,
-    ServerState,
+    TlsRequested,
 )
+from protocol.connection.server_states import ServerState
 from protocol.errors import MasterFatalError
 from protocol.events import EventHeader
 from protocol.gtid import Gtid, SlavePosition
@@ -61,7 +62,7 @@ def as_server(conversation: Conversation, chunk: int) -> list[Command]:
                 assert not event.needs_switch
                 server.accept_login()
                 continue
-            assert not isinstance(event, UnknownCommand | AuthSwitchAnswered)
+            assert not isinstance(event, UnknownCommand | AuthSwitchAnswered | TlsRequested)
             commands.append(event)
             if isinstance(event, BinlogDump):
                 server.start_dump()

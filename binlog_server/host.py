@@ -1,0 +1,51 @@
+"""The server, as its sessions see it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+from binlog_server.admin.answers import ServerView, SqlSession
+from binlog_server.config import Config
+from binlog_server.connections import Connection, Connections
+from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.sql_commit.committer import Client, Committer
+from binlog_server.tls import TlsServer
+from binlog_server.users import Users
+from protocol.connection.server import ServerConnection
+
+# No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
+_SALT_ALPHABET = bytes(range(33, 127))
+_SALT_BYTES = 20
+
+
+def new_salt() -> bytes:
+    """20 random bytes for a login, more than 2**128 of them."""
+    return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
+
+
+class Host(ServerView, Protocol):
+    """What a session needs beside what its statements see."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def users(self) -> Users: ...
+    @property
+    def tls(self) -> TlsServer | None:
+        """None: TLS is not offered."""
+
+    def statistics(self) -> str:
+        """The answer to COM_STATISTICS."""
+
+    def new_dump(
+        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+    ) -> Dump:
+        """A dump of the server's store."""
+
+    def new_committer(
+        self, client: Client, machine: ServerConnection, sql: SqlSession
+    ) -> Committer:
+        """For the statements of one session."""
