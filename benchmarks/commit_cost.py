@@ -19,7 +19,6 @@ GROUPS: Final = "Binlog_commits"
 BATCHES: Final = "Binlog_group_commits"
 # and these of ours are about the binlog; mariadbd has them for InnoDB alone.
 FSYNCS: Final = "Innodb_data_fsyncs"
-LOG_FSYNCS: Final = "Innodb_os_log_fsyncs"
 WRITTEN: Final = "Innodb_data_written"
 LOG_WRITTEN: Final = "Innodb_os_log_written"
 
