@@ -5,7 +5,7 @@ and with NON_BLOCK, so that the stream ends at the end of the binlog, and throws
 the server closes. All connections are in one process with one poll loop: on a small machine the
 server is what is to be measured, so run it as a process of its own (`run`):
 
-    python -m benchmarks.drain --port P [--user U] [--password PW] [--clients N] [--count]
+    python -m benchmarks.drain --port P [--user U] [--password PW] [--clients N] [--count | --bare]
 
 prints one JSON object, a `Drained`. The clock runs from the dump commands, which go out together, to
 the last byte of the slowest client.
@@ -58,6 +58,8 @@ _STATEMENTS: Final = (
 # The packet that ends a dump: payload of 5 bytes, any sequence number, EOF.
 _EOF_PACKET_BYTES: Final = 9
 _EOF_PAYLOAD: Final = 0xFE
+END_PACKET: Final = b"\5\0\0\0" + bytes([_EOF_PAYLOAD, 0, 0, 0, 0])
+assert len(END_PACKET) == _EOF_PACKET_BYTES
 _STATUS_BYTES: Final = 1  # in front of each event
 
 
@@ -83,17 +85,27 @@ def run(source: Source, clients: int, *, count: bool = False) -> Drained:
 
     Raises `DrainError` unless every client got the same number of bytes and the end of the stream.
     """
-    argv = [
-        *(sys.executable, "-m", "benchmarks.drain"),
+    account = source.account
+    return _drain_elsewhere(
+        str(source),
         *("--host", source.host, "--port", str(source.port)),
-        *("--user", source.account.user, "--password", source.account.password),
+        *("--user", account.user, "--password", account.password),
         *("--clients", str(clients)),
         *(["--count"] if count else []),
-    ]
+    )
+
+
+def run_bare(port: int, clients: int) -> Drained:
+    """Drain a `benchmarks.loopback`, as `run` does a server."""
+    return _drain_elsewhere("loopback", "--bare", f"--port={port}", f"--clients={clients}")
+
+
+def _drain_elsewhere(name: str, *arguments: str) -> Drained:
+    argv = [sys.executable, "-m", "benchmarks.drain", *arguments]
     root = Path(__file__).parent.parent
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root)
     if done.returncode:
-        raise DrainError(f"{source}: {done.stderr.strip()[-2000:]}")
+        raise DrainError(f"{name}: {done.stderr.strip()[-2000:]}")
     return Drained(**json.loads(done.stdout))
 
 
@@ -134,6 +146,19 @@ class _Login:
         if isinstance(event, ErrorReceived):
             raise DrainError(str(event.error))
         return event
+
+
+class _Bare:
+    """A socket to a `benchmarks.loopback`: its login is to connect."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+
+    def start_dump(self, _: int) -> socket.socket:
+        """As `_Login.start_dump`."""
+        self._socket.sendall(b"!")
+        self._socket.setblocking(False)
+        return self._socket
 
 
 class _Stream:
@@ -184,12 +209,10 @@ class _CountedStream(_Stream):
         self._rest = buffer[at:]
 
 
-def drain(
-    address: tuple[str, int], user: str, password: str, clients: int, *, count: bool
-) -> Drained:
+def drain(logins: Sequence[_Login | _Bare], *, count: bool) -> Drained:
     """See `run`; in this process."""
-    streams = [_CountedStream() if count else _Stream() for _ in range(clients)]
-    logins = [_Login(address, user, password) for _ in streams]
+    clients = len(logins)
+    streams = [_CountedStream() if count else _Stream() for _ in logins]
     cpu = time.process_time()
     start = time.perf_counter()
     sockets = [login.start_dump(SERVER_ID + i) for i, login in enumerate(logins)]
@@ -257,11 +280,15 @@ def main() -> int:
     parser.add_argument("--password", default="")
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--count", action="store_true", help="count events and groups (slower)")
+    parser.add_argument("--bare", action="store_true", help="of a benchmarks.loopback")
     given = parser.parse_args()
+    address = (given.host, given.port)
     try:
-        drained = drain(
-            (given.host, given.port), given.user, given.password, given.clients, count=given.count
-        )
+        logins = [
+            _Bare(address) if given.bare else _Login(address, given.user, given.password)
+            for _ in range(given.clients)
+        ]
+        drained = drain(logins, count=given.count)
     except (DrainError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

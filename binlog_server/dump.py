@@ -274,7 +274,7 @@ class Dump:
         if frames.packets:
             sequence = self._machine.dump_sequence
             self._sink.write(frames.at_sequence(sequence))
-            self._replica_position += len(frames.data)
+            self._replica_position += frames.size
             self._machine.dump_sequence = (sequence + frames.packets) % SEQUENCES
             self._connection.state = "Sending binlog event to slave"
             self._last_sent = time.monotonic()

@@ -3,12 +3,16 @@
 A replica that follows the tail asks for the frames from the same position as every other one there; a replica that
 catches up meets those before it at the places where the store cuts its batches. So the work per replica is one copy
 to a socket.
+
+History is read and framed in a thread, one batch ahead of the first replica that passes: while the loop copies a batch
+to sockets, the thread makes the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.stored_group import without_skipped
 from protocol.wire.event_frames import EventFrames, event_frames
@@ -41,6 +45,12 @@ class FramedBatch:
     frames: EventFrames
 
 
+_Key = tuple[Position, FrameStyle]
+# Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
+# pool busy by themselves, and might push each other's batches out of the cache unused.
+_BUSY: Final = 4
+
+
 class FrameCache:
     """The shared frames of one store. For one event loop.
 
@@ -52,10 +62,16 @@ class FrameCache:
         self._engine = engine
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._made: dict[tuple[Position, FrameStyle], FramedBatch] = {}
-        self._being_made: dict[tuple[Position, FrameStyle], asyncio.Task[FramedBatch]] = {}
+        self._made: dict[_Key, FramedBatch] = {}
+        self._being_made: dict[_Key, asyncio.Task[FramedBatch]] = {}
         self.hits = 0
-        self.misses = 0
+        self.misses = 0  # what a replica had to wait for; made ahead is a hit
+        self.made_ahead = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the batches take that are kept."""
+        return self._bytes
 
     async def groups(self, start: Position) -> GroupBatch:
         """The groups themselves, for a replica that does not get all of them."""
@@ -70,22 +86,38 @@ class FrameCache:
         if batch is not None:
             self._made[key] = batch  # to the young end
             self.hits += 1
-            return batch
-        making = self._being_made.get(key)
-        if making is not None:
-            self.hits += 1
-        else:
+        elif key not in self._being_made and self._engine.is_recent(start):
             self.misses += 1
-            if self._engine.is_recent(start):  # in memory: done at once
-                return self._keep(key, self._make(start, style))
-            # A task of its own: the replica that asked first may go away while others wait.
-            making = asyncio.get_running_loop().create_task(self._make_in_thread(key))
-            self._being_made[key] = making
-        return await asyncio.shield(making)
+            return self._keep(key, self._make(start, style))  # in memory: done at once
+        else:
+            making = self._being_made.get(key)
+            if making is None:
+                self.misses += 1
+                making = self._begin(key)
+            else:
+                self.hits += 1
+            batch = await asyncio.shield(making)
+        self._read_ahead((batch.end, style))
+        return batch
 
-    async def _make_in_thread(self, key: tuple[Position, FrameStyle]) -> FramedBatch:
+    def _read_ahead(self, key: _Key) -> None:
+        if key in self._made or key in self._being_made or len(self._being_made) >= _BUSY:
+            return
+        if key[0] < self._engine.durable_end and not self._engine.is_recent(key[0]):
+            # An error is no one's yet: who comes there asks again.
+            self.made_ahead += 1
+            self._begin(key).add_done_callback(_take_error)
+
+    def _begin(self, key: _Key) -> asyncio.Task[FramedBatch]:
+        # A task of its own: the replica that asked first may go away while others wait.
+        making = asyncio.get_running_loop().create_task(self._make_in_thread(key))
+        self._being_made[key] = making
+        return making
+
+    async def _make_in_thread(self, key: _Key) -> FramedBatch:
         try:
-            return self._keep(key, await asyncio.to_thread(self._make, *key))
+            loop = asyncio.get_running_loop()
+            return self._keep(key, await loop.run_in_executor(None, self._make, *key))
         finally:
             del self._being_made[key]
 
@@ -93,7 +125,7 @@ class FrameCache:
         batch = self._engine.read(start)
         return FramedBatch(batch.end, style.frames(batch.groups))
 
-    def _keep(self, key: tuple[Position, FrameStyle], batch: FramedBatch) -> FramedBatch:
+    def _keep(self, key: _Key, batch: FramedBatch) -> FramedBatch:
         if batch.end == key[0]:
             return batch  # the durable end: there will be more here
         self._made[key] = batch
@@ -102,3 +134,9 @@ class FrameCache:
             oldest = next(iter(self._made))
             self._bytes -= self._made.pop(oldest).frames.memory_bytes
         return batch
+
+
+def _take_error(making: asyncio.Task[FramedBatch]) -> None:
+    """So that asyncio does not complain that nobody did."""
+    if not making.cancelled():
+        making.exception()

@@ -83,7 +83,7 @@ DOCKERFILE
     docker build -t "$tag" "$context"
 }
 
-digest() { tar -c --exclude=__pycache__ --sort=name --mtime=@0 --owner=0 --group=0 -C "$root" "$@" | sha256sum | cut -c1-16; }
+digest() { tar -c --exclude=__pycache__ --exclude='*.so' --sort=name --mtime=@0 --owner=0 --group=0 -C "$root" "$@" | sha256sum | cut -c1-16; }
 is_current() { [ "$(docker image inspect -f '{{index .Config.Labels "binlog-test.digest"}}' "$1" 2>/dev/null)" = "$2" ]; }
 
 mariadb_image() {   # mariadb_image VERSION SUITE
@@ -94,7 +94,7 @@ server_image() {
     python_base && docker build -t binlog-test/server:dev -f "$here/server/Dockerfile" \
         --label "binlog-test.digest=$(digest "${server_files[@]}")" "$root"
 }
-server_files=(pyproject.toml README.md LICENSE binlog_server protocol storage pipeline docker/server/Dockerfile)
+server_files=(pyproject.toml hatch_build.py README.md LICENSE binlog_server protocol storage pipeline docker/server/Dockerfile)
 
 jobs=()
 start() {   # start NAME TAG DIGEST COMMAND...: side by side, they wait on network and dpkg by turns

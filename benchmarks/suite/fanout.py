@@ -3,7 +3,8 @@
 mariadbd makes the history, our server relays it, and is then started anew without its upstream, so
 that nothing runs but what is measured. One pass counts the events and groups that each server sends
 and warms it up. Then rounds of drains, the two servers by turns, so that what disturbs the machine
-disturbs both; the medians are the result.
+disturbs both; the medians are the result. By turns with them, a bare server sends as many ready-made
+bytes as ours to the same clients: what the machine would allow.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks import drain, history
+from benchmarks.child import Child
 from benchmarks.drain import Drained, DrainError
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
@@ -110,6 +112,29 @@ class Subject:
         }
 
 
+class Bare:
+    """The server of ready-made bytes, `client_bytes` for each client. It ends with `stack`."""
+
+    def __init__(self, stack: contextlib.ExitStack, client_bytes: int) -> None:
+        self._client_bytes = client_bytes
+        self._runs: dict[int, list[float]] = {}
+        child = stack.enter_context(Child("benchmarks.loopback", f"--bytes={client_bytes}"))
+        self._port = int(child.line()["port"])
+
+    def measure(self, clients: int) -> float:
+        """One drain; its megabytes per second. Raises `DrainError` unless every client got all."""
+        drained = drain.run_bare(self._port, clients)
+        if drained.bytes != clients * self._client_bytes:
+            raise DrainError(f"loopback: {drained.bytes} bytes for {clients} clients")
+        speed = drained.bytes / drained.seconds / 1e6
+        self._runs.setdefault(clients, []).append(speed)
+        return speed
+
+    def mb_s(self, clients: int) -> float:
+        """The median."""
+        return median(self._runs[clients])
+
+
 def _by_clients(
     clients: Iterable[int], value: Callable[[int], float], digits: int
 ) -> dict[str, float]:
@@ -145,17 +170,21 @@ def run(options: argparse.Namespace) -> Result:
         theirs = Subject(mariadb, mariadb.pid, groups)
         for subject in (ours, theirs):
             subject.count()
+        bare = Bare(stack, ours.client_bytes)
         for n in clients:
             for _ in range(rounds):
                 for subject in (ours, theirs):
                     drained = subject.measure(n)
                     speed = n * groups / drained.seconds
                     progress(f"{n:3} clients  {subject.source!r}: {speed:,.0f} groups/s")
+                progress(f"{n:3} clients  loopback: {bare.measure(n):,.0f} MB/s")
 
         return {
             "ours_mb_s": _by_clients(ours.runs, ours.mb_s, 1),
             "mariadbd_mb_s": _by_clients(theirs.runs, theirs.mb_s, 1),
             "ratio": _by_clients(ours.runs, lambda n: theirs.seconds(n) / ours.seconds(n), 3),
+            "of_loopback": _by_clients(ours.runs, lambda n: ours.mb_s(n) / bare.mb_s(n), 3),
+            "loopback_mb_s": _by_clients(ours.runs, bare.mb_s, 1),
             "ours_events_s": _by_clients(ours.runs, ours.events_s, 0),
             "ours": ours.report(),
             "mariadbd": {"version": install.full_version, **theirs.report()},
@@ -195,6 +224,10 @@ def table(result: Result) -> str:
                 f" {result[f'{server}_mb_s'][n]:>8,.1f} {report['cpu_s'][n]:>7.2f}"
                 f" {ratio if server == 'ours' else 1:>7.2f}"
             )
+        lines.append(
+            f"{n:>7} {'loopback':>9} {'':>11} {result['loopback_mb_s'][n]:>8,.1f}"
+            f"   (ours: {result['of_loopback'][n]:.0%} of it)"
+        )
     lines += [
         "",
         f"ours: {', '.join(f'{v:,.0f} events/s to {n}' for n, v in result['ours_events_s'].items())}",

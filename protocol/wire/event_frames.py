@@ -3,15 +3,19 @@
 Each event becomes one packet: header (length u24, sequence u8), status byte 00, event. Events of
 0xFFFFFF bytes and more are continued in further packets without status byte.
 
-The packets of a block of groups are built once, with sequence numbers from 0 on, and serve every
-replica that is at that place: `EventFrames.at_sequence` patches one byte per packet in a copy.
+The packets of a block of groups are built once, and serve every replica that is at that place:
+`EventFrames.at_sequence` numbers them, in place for the first replica and those that count as it
+does, in a copy for others.
+
+`frame` and `number` are the two loops. They exist in C, too (`_speedups.c`), where it was built; the
+twins here then frame what C leaves to them (events longer than a packet, and what has to be refused).
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import cycle
 from typing import Final
 
@@ -33,8 +37,14 @@ assert _TYPE_AND_LENGTH.size == LENGTH_OFFSET + 4
 assert struct.calcsize("<4x") == TYPE_OFFSET
 
 _SEQUENCE: Final = bytes(range(256))
+_ANNOTATE_ROWS: Final = int(EventType.ANNOTATE_ROWS)
 # No event has this type: nothing is dropped.
 _NO_TYPE: Final = -1
+# No packet has this number: nothing was numbered yet.
+_UNNUMBERED: Final = -1
+# Offsets are 64-bit numbers: one group may have gigabytes.
+_OFFSET_CODE: Final = "Q"
+assert array(_OFFSET_CODE).itemsize == 8
 
 
 def _prefix(length: int) -> bytes:
@@ -50,43 +60,50 @@ _PREFIXES: Final = tuple(_prefix(length) for length in range(_SHORT_EVENT_MAX + 
 class EventFrames:
     """Packets of the stream, ready for any sequence number. Not for several threads."""
 
-    __slots__ = ("_variant", "_variant_seq", "data", "seq_offsets")
+    __slots__ = (
+        "_data",
+        "_data_seq",
+        "_seq_offsets",
+        "_variant",
+        "_variant_seq",
+        "packets",
+        "size",
+    )
 
     def __init__(self, data: bytearray, seq_offsets: array[int]) -> None:
-        """`seq_offsets`: where in `data` the sequence number of each packet lies."""
-        self.data = data
-        self.seq_offsets = seq_offsets
+        """`seq_offsets`: where in `data` the sequence number of each packet lies. Both are taken over."""
+        self._data = data
+        self._seq_offsets = seq_offsets
+        self._data_seq = _UNNUMBERED
         self._variant = data
-        self._variant_seq = -1
-        _number(data, seq_offsets, 0)
-        self._variant_seq = 0
-
-    @property
-    def packets(self) -> int:
-        """The number of packets: how far the sequence number moves, modulo 256."""
-        return len(self.seq_offsets)
+        self._variant_seq = _UNNUMBERED
+        self.packets = len(seq_offsets)
+        """Their number: how far the sequence number moves, modulo 256."""
+        self.size = len(data)
+        """Of all packets, in bytes."""
 
     @property
     def memory_bytes(self) -> int:
-        """What they may take: the packets, the last numbering of them that was asked for, the offsets."""
-        return 2 * len(self.data) + self.seq_offsets.itemsize * len(self.seq_offsets)
+        """What they may take: the packets, another numbering of them, the offsets."""
+        return 2 * self.size + self._seq_offsets.itemsize * self.packets
 
     def at_sequence(self, seq: int) -> bytearray:
-        """The packets numbered from `seq` on. Not to be changed: the last one asked for is kept."""
+        """The packets numbered from `seq` (0..255) on. Not to be changed: it is shared.
+
+        Two numberings are kept: that of the first call, and the last other one.
+        """
+        if seq == self._data_seq:
+            return self._data
         if seq == self._variant_seq:
             return self._variant
-        if seq == 0:
-            return self.data
-        variant = bytearray(self.data)
-        _number(variant, self.seq_offsets, seq)
+        if self._data_seq == _UNNUMBERED:
+            number(self._data, self._seq_offsets, seq)
+            self._data_seq = seq
+            return self._data
+        variant = bytearray(self._data)
+        number(variant, self._seq_offsets, seq)
         self._variant, self._variant_seq = variant, seq
         return variant
-
-
-def _number(data: bytearray, seq_offsets: array[int], seq: int) -> None:
-    """Write the sequence numbers, the first being `seq`."""
-    for offset, number in zip(seq_offsets, cycle(_SEQUENCE[seq:] + _SEQUENCE[:seq]), strict=False):
-        data[offset] = number
 
 
 def event_frames(payloads: Iterable[bytes], *, annotate: bool) -> EventFrames:
@@ -95,11 +112,22 @@ def event_frames(payloads: Iterable[bytes], *, annotate: bool) -> EventFrames:
     Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`.
     Raises `ProtocolError` where the length of an event is impossible.
     """
-    dropped_type = _NO_TYPE if annotate else int(EventType.ANNOTATE_ROWS)
+    return EventFrames(*frame(payloads, _NO_TYPE if annotate else _ANNOTATE_ROWS))
+
+
+# -- the loops, in Python --------------------------------------------------------------------------
+
+
+def frame_plainly(payloads: Iterable[bytes], dropped_type: int) -> tuple[bytearray, array[int]]:
+    """The packets, all with sequence number 0, and where those numbers lie.
+
+    Events of `dropped_type` are left out. Raises `ProtocolError` where the length of an event is
+    impossible.
+    """
     unpack = _TYPE_AND_LENGTH.unpack_from
     parts: list[bytes] = []
     add = parts.append
-    seq_offsets = array("L")
+    seq_offsets = array(_OFFSET_CODE)
     add_offset = seq_offsets.append
     offset = _SEQ_OFFSET
     for payload in payloads:
@@ -130,7 +158,13 @@ def event_frames(payloads: Iterable[bytes], *, annotate: bool) -> EventFrames:
                     seq_offsets.extend(range(offset, offset + len(frames), step))
                     offset += len(frames)
             position = event_end
-    return EventFrames(bytearray().join(parts), seq_offsets)
+    return bytearray().join(parts), seq_offsets
+
+
+def number_plainly(data: bytearray, seq_offsets: array[int], seq: int) -> None:
+    """Write the sequence numbers, the first being `seq` (0..255)."""
+    for offset, value in zip(seq_offsets, cycle(_SEQUENCE[seq:] + _SEQUENCE[:seq]), strict=False):
+        data[offset] = value
 
 
 def frame_event(event: bytes, seq: int) -> tuple[bytes, int]:
@@ -143,3 +177,27 @@ def _bad_length(payload: bytes, position: int) -> ProtocolError:
         f"event at offset {position} of {len(payload)} bytes has no possible length: "
         f"{payload[position : position + HEADER_SIZE].hex()}"
     )
+
+
+# -- the loops, in C where there is C --------------------------------------------------------------
+
+frame: Callable[[Iterable[bytes], int], tuple[bytearray, array[int]]] = frame_plainly
+number: Callable[[bytearray, array[int], int], None] = number_plainly
+
+try:
+    from protocol.wire import _speedups
+except ImportError:
+    pass
+else:
+
+    def frame_by_c(payloads: Iterable[bytes], dropped_type: int) -> tuple[bytearray, array[int]]:
+        """As `frame_plainly`."""
+        payloads = list(payloads)
+        framed = _speedups.frame(payloads, dropped_type)
+        if framed is None:
+            return frame_plainly(payloads, dropped_type)
+        data, offsets = framed
+        return data, array(_OFFSET_CODE, offsets)
+
+    frame = frame_by_c
+    number = _speedups.number

@@ -1,15 +1,19 @@
 """Batches of groups for dumps: the hot path of reading.
 
 Nearly all groups of a busy server are plain commit records that lie whole on one page. `take_plain_commits` picks
-those off a page without a call per group; `RecordReader`, which knows everything, reads the one record after them. A
-test holds the two ways equal.
+those off a page without a call per group, `join_plain_commit` the one that goes on in the next page; `RecordReader`,
+which knows everything, reads what is left. A test holds the ways equal.
+
+`take_plain_commits` exists in C, too (`_speedups.c`), and is used where it was built.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from storage.binlog.group_reader import group_payload
 from storage.engine import GroupBatch
-from storage.ibb.chunk import CHUNK_HEADER, LAST, LAST_CHUNK_START, Position, RecordType
+from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
 
@@ -19,6 +23,8 @@ BATCH_BYTES_MAX = 1 << 20
 
 _PLAIN_COMMIT = RecordType.COMMIT | LAST  # one chunk ...
 _NO_LIST = 0  # ... and nothing out of band
+_CUT_COMMIT = int(RecordType.COMMIT)  # two chunks: the first ...
+_REST_OF_COMMIT = RecordType.COMMIT | CONT | LAST  # ... and the second, on the next page
 
 assert WINDOW_BYTES % PAGE_SIZE == 0
 
@@ -48,7 +54,7 @@ def read_batch(pages: PageSource, start: Position, limit: Position) -> GroupBatc
     return GroupBatch(start, end, groups)
 
 
-def take_plain_commits(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
+def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
     """Append the payloads of the plain commits that begin at offset `at` of a page, one behind the other.
 
     Returns the offset of the first chunk that is something else, or is not whole, or begins at `stop` or later.
@@ -65,18 +71,56 @@ def take_plain_commits(page: bytes, at: int, stop: int, groups: list[bytes]) -> 
     return at
 
 
+take_plain_commits: Callable[[bytes, int, int, list[bytes]], int] = take_plain_commits_plainly
+try:
+    from storage.binlog import _speedups
+except ImportError:
+    pass
+else:
+    take_plain_commits = _speedups.take_plain_commits
+
+
+def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, int] | None:
+    """The payload of a commit that is cut by the end of its page, and where it ends in the `following` one.
+
+    None if what begins at offset `at` is something else, or does not end there.
+    """
+    begin = at + CHUNK_HEADER
+    end = begin + (page[at + 1] | page[at + 2] << 8)
+    if page[at] != _CUT_COMMIT or not LAST_CHUNK_START < end <= PAGE_END or end == begin:
+        return None
+    rest_end = CHUNK_HEADER + (following[1] | following[2] << 8)
+    if page[begin] != _NO_LIST or following[0] != _REST_OF_COMMIT or rest_end > PAGE_END:
+        return None
+    return page[begin + 1 : end] + following[CHUNK_HEADER:rest_end], rest_end
+
+
 def _plain_commits(
     pages: PageSource, place: Position, limit: Position, groups: list[bytes]
 ) -> Position:
-    """`take_plain_commits` at a place in a file; the place behind them, normalized."""
-    page_no, at = divmod(place.offset, PAGE_SIZE)
-    page = pages.page(place.file_no, page_no)
-    if page is None:
-        return place
-    page_start = page_no * PAGE_SIZE
-    stop = limit.offset - page_start if limit.file_no == place.file_no else PAGE_SIZE
-    at = take_plain_commits(page, at, stop, groups)
-    return Position(place.file_no, page_start + (PAGE_SIZE if at > LAST_CHUNK_START else at))
+    """Append the plain commits from `place` on, as far as its window goes; the place behind them, normalized."""
+    file_no, offset = place
+    stop = (offset // WINDOW_BYTES + 1) * WINDOW_BYTES
+    if limit.file_no == file_no:
+        stop = min(stop, limit.offset)
+    page_no, at = divmod(offset, PAGE_SIZE)
+    page = pages.page(file_no, page_no)
+    while page is not None:
+        at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
+        if at > LAST_CHUNK_START:
+            page_no, at = page_no + 1, 0
+            page = pages.page(file_no, page_no) if page_no * PAGE_SIZE < stop else None
+            continue
+        if page_no * PAGE_SIZE + at >= stop or page[at] != _CUT_COMMIT:
+            break
+        following = pages.page(file_no, page_no + 1)
+        joined = None if following is None else join_plain_commit(page, at, following)
+        if joined is None:
+            break
+        payload, at = joined
+        groups.append(payload)
+        page_no, page = page_no + 1, following
+    return Position(file_no, page_no * PAGE_SIZE + at)
 
 
 def _window(position: Position) -> tuple[int, int]:
