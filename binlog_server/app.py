@@ -7,10 +7,9 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 
 from binlog_server.admin.answers import SqlSession
-from binlog_server.admin.variables import CONSTANTS
 from binlog_server.config import ABORT_SERVER, Config, ConfigError
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
@@ -18,6 +17,7 @@ from binlog_server.frame_cache import FrameCache
 from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower
 from binlog_server.room import Room
+from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.session import ClientSession
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
@@ -27,7 +27,6 @@ from binlog_server.tls import TlsServer
 from binlog_server.users import Users
 from protocol.connection.server import ServerConnection
 from protocol.events.format_description import SERVER_VERSION_SIZE
-from protocol.wire.results import Value
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
@@ -35,10 +34,10 @@ log = logging.getLogger(__name__)
 
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
 UPSTREAM_VERSION_KEY = "upstream_server_version"
-SERVER_UUID_KEY = "server_uuid"
+LEASE_ROUND_S = 10.0  # between two looks at deadlines and budgets of leases
 
 
-class Server:
+class Server(ServerFacts):
     """One running server. Use: `start`, then `stop`, on one event loop."""
 
     def __init__(self, config: Config, directory: StoreDirectory) -> None:
@@ -66,12 +65,14 @@ class Server:
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
         self._started = time.monotonic()
+        self._lease_rounds: asyncio.Task[None]
         self._tail: Tail
         self._listener: asyncio.Server
         self.syncer: Syncer
         self._follower: asyncio.Task[None] | None = None
         if self.state.get(SERVER_UUID_KEY) is None:
             self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
+        self._init_view()
 
     async def start(self) -> None:
         """Listen, and follow the upstream if there is one. Raises `OSError` if the address is taken."""
@@ -110,6 +111,7 @@ class Server:
                 self._upstream_is,
             )
             self._follower = loop.create_task(follower.run())
+        self._lease_rounds = loop.create_task(self._end_leases())
         log.info(
             "ready for connections. Version: '%s' host: '%s' port: %d directory: %s server_id: %d",
             config.server_version,
@@ -124,6 +126,7 @@ class Server:
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
+        self._lease_rounds.cancel()
         self._listener.close()
         self.publisher.stop()
         await self.syncer.close()
@@ -136,6 +139,7 @@ class Server:
                 await self.connections.none_left()
         self._room.close()
         self._tail.close()
+        self._close_view()
         try:
             self.directory.close()
         except StorageError as error:
@@ -143,6 +147,15 @@ class Server:
                 raise
             log.error("the store was left as it is: %s", error)
         log.info("shutdown complete")
+
+    async def _end_leases(self) -> None:
+        """The caretaker purges by itself; leases that are over must not hold it back."""
+        while True:
+            await asyncio.sleep(LEASE_ROUND_S)
+            try:
+                await asyncio.to_thread(self.leases.expire)
+            except StorageError as error:
+                log.error("a lease could not be ended: %s", error)
 
     def new_dump(
         self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
@@ -194,88 +207,6 @@ class Server:
         if self.state.get(UPSTREAM_VERSION_KEY) != version:
             self.state.set(UPSTREAM_VERSION_KEY, version)
 
-    # ServerView
-
-    def global_variables(self) -> Mapping[str, str]:
-        """See `admin.answers.ServerView`."""
-        config = self.config
-        state = self.engine.binlog_state()
-        position = str(state.position())
-        return {
-            **CONSTANTS,
-            "binlog_directory": str(config.binlog_directory),
-            "gtid_binlog_pos": position,
-            "gtid_binlog_state": str(state),
-            "gtid_current_pos": position,
-            "gtid_domain_id": str(config.gtid_domain_id),
-            "gtid_slave_pos": position if config.upstream is not None else "",
-            "gtid_strict_mode": _on(config.gtid_strict_mode),
-            "hostname": config.report_host,
-            "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
-            "innodb_flush_log_at_timeout": str(config.innodb_flush_log_at_timeout),
-            "innodb_flush_log_at_trx_commit": str(self._flush_log_at_trx_commit),
-            "innodb_log_buffer_size": str(config.innodb_log_buffer_size),
-            "innodb_log_file_size": str(config.innodb_log_file_size),
-            "max_allowed_packet": str(config.max_allowed_packet),
-            "max_binlog_size": str(config.max_binlog_size),
-            "max_connections": str(config.max_connections),
-            "net_write_timeout": str(config.net_write_timeout),
-            "port": str(self.port),
-            "read_only": _on(self.publisher.read_only),
-            "server_id": str(config.server_id),
-            "server_uid": str(self.state.get(SERVER_UUID_KEY)),
-            "slave_net_timeout": str(config.slave_net_timeout),
-            "version": config.server_version,
-            "version_comment": "binlog-server",
-        }
-
-    def status_variables(self) -> Mapping[str, str]:
-        """See `admin.answers.ServerView`."""
-        return {
-            **{name: str(value) for name, value in self.engine.counters().items()},
-            "Connections": str(self.connections.accepted),
-            "Threads_connected": str(len(self.connections)),
-            "Uptime": str(self._uptime_s),
-        }
-
-    def binlog_status(self) -> tuple[str, int, str]:
-        """See `admin.answers.ServerView`."""
-        file, position = self.engine.status()
-        return file, position, str(self.engine.binlog_state().position())
-
-    def binary_logs(self) -> Iterable[tuple[str, int]]:
-        """See `admin.answers.ServerView`."""
-        return self.engine.files()
-
-    def slave_hosts(self) -> Iterable[Sequence[Value]]:
-        """See `admin.answers.ServerView`."""
-        return self.connections.slave_hosts(self.config.server_id)
-
-    def processlist(self) -> Iterable[Sequence[Value]]:
-        """See `admin.answers.ServerView`."""
-        return self.connections.processlist()
-
-    def kill(self, connection_id: int) -> None:
-        """See `admin.answers.ServerView`."""
-        self.connections.kill(connection_id)
-
-    def set_global(self, name: str, value: str) -> None:
-        """See `admin.answers.ServerView`."""
-        if name == "read_only":
-            self.publisher.read_only = value == "ON"
-        else:
-            assert name == "innodb_flush_log_at_trx_commit"
-            self._flush_log_at_trx_commit = self.syncer.flush_log_at_trx_commit = int(value)
-        log.info("%s is now %s", name, value)
-
-    def statistics(self) -> str:
-        """The answer to COM_STATISTICS."""
-        return f"Uptime: {self._uptime_s}  Threads: {len(self.connections)}"
-
-    @property
-    def _uptime_s(self) -> int:
-        return int(time.monotonic() - self._started)
-
 
 def _tls(config: Config) -> TlsServer:
     try:
@@ -284,10 +215,6 @@ def _tls(config: Config) -> TlsServer:
         )
     except (OSError, ValueError) as error:
         raise ConfigError(f"ssl_cert, ssl_key, ssl_ca: {error}") from None
-
-
-def _on(value: bool) -> str:
-    return "ON" if value else "OFF"
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

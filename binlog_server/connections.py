@@ -11,6 +11,7 @@ from typing import Protocol
 from protocol.connection.commands import RegisterSlave
 from protocol.errors import ServerError, UnknownThread
 from protocol.wire.results import Value
+from storage.engine import Position
 
 
 class Ending(Protocol):
@@ -33,6 +34,7 @@ class Connection:
     since: float = field(default_factory=time.monotonic)
     registered: RegisterSlave | None = None
     dump_server_id: int = 0
+    sent: Position | None = None  # how far a dump has got in the store
 
     def now(self, command: str, state: str) -> None:
         """What it does from now on."""
@@ -88,12 +90,20 @@ class Connections:
         """The dumps that run for a server_id; 0 is nobody's."""
         return [c for c in self if server_id and c.dump_server_id == server_id]
 
-    def processlist(self) -> list[Sequence[Value]]:
-        """Rows of SHOW PROCESSLIST."""
+    def owner(self, connection_id: int) -> str:
+        """Whose it is. Raises `UnknownThread`."""
+        connection = self._by_id.get(connection_id)
+        if connection is None:
+            raise UnknownThread(connection_id)
+        return connection.user
+
+    def processlist(self, user: str | None = None) -> list[Sequence[Value]]:
+        """Rows of SHOW PROCESSLIST, of one user or of all."""
         now = time.monotonic()
         return [
             (c.id, c.user, c.address, None, c.command, int(now - c.since), c.state, None, "0.000")
             for c in self
+            if user in (None, c.user)
         ]
 
     def slave_hosts(self, master_id: int) -> list[Sequence[Value]]:

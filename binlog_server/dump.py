@@ -187,6 +187,7 @@ class Dump:
         cursor = start.position
         while not groups_filter.until_reached:
             hold.move(cursor.file_no)
+            self._connection.sent = cursor
             moved = self._tail.moved
             if cursor >= self._engine.durable_end:
                 if request.non_block:

@@ -46,7 +46,7 @@ class Publisher:
         read_only: commits are refused; an attribute that may be changed.
         follows: there is an upstream. Domains of which the store has groups from other servers are then its own, and
             nothing is committed in them here.
-        strict: numbers within a domain may only grow.
+        strict: numbers within a domain may only grow; an attribute that may be changed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Publisher:
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
         self._announced = False
         self._follows = follows
-        self._strict = strict
+        self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
         self._read_only = read_only
@@ -131,6 +131,15 @@ class Publisher:
         domain.foreign = domain.foreign or not domain.own
         return domain.foreign
 
+    def history_changed(self) -> None:
+        """The store was reset: numbers begin anew, and the next group is the first."""
+        self._announced = False
+        state = self._engine.binlog_state()
+        for domain in self._domains.values():
+            known = [gtid for gtid in state.entries() if gtid.domain_id == domain.id]
+            domain.seq_no = max((gtid.seq_no for gtid in known), default=0)
+            domain.last = state.last(domain.id)
+
     # --- commits ---
 
     def now(self) -> int:
@@ -157,7 +166,7 @@ class Publisher:
         `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself.
         """
         gtid = Gtid(domain.id, origin.server_id, seq_no or domain.seq_no + 1)
-        if self._strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
+        if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
             raise GtidOutOfOrder(gtid, domain.last)
         now = self.now() if timestamp is None else timestamp
         self.announce()

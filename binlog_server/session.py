@@ -7,7 +7,7 @@ import logging
 import socket
 from typing import cast
 
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.answers import ResultSet, SqlSession
 from binlog_server.connections import Connection
 from binlog_server.dump import Dump, DumpRequest
 from binlog_server.host import Host, new_salt
@@ -81,6 +81,7 @@ class ClientSession(asyncio.Protocol):
         self._mute = False  # no answer can be given any more
         self._login_timer: asyncio.TimerHandle | None = None
         self._dump: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None  # a statement that takes longer
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._lost = False
         self._tls: TlsLayer | None = (
@@ -128,6 +129,8 @@ class ClientSession(asyncio.Protocol):
             self._login_timer.cancel()
         if self._dump is not None:
             self._dump.cancel()
+        if self._work is not None:
+            self._work.cancel()
         if self._committer is not None:
             self._committer.close()
         self.resume_writing()
@@ -366,11 +369,18 @@ class ClientSession(asyncio.Protocol):
 
     def _query(self, sql: str, committer: Committer) -> None:
         result = self._sql.execute(sql)
+        machine = self._machine
         if result is None:
             if not committer.settle():
-                self._transport.write(self._machine.send_ok())
+                machine.warnings = self._sql.warning_count
+                self._transport.write(machine.send_ok())
+        elif isinstance(result, ResultSet):
+            machine.warnings = self._sql.warning_count
+            self._transport.write(machine.send_result_set(result.columns, result.rows))
         else:
-            self._transport.write(self._machine.send_result_set(result.columns, result.rows))
+            self._work = self._server.answer_later(
+                result, self, machine, lambda: self._sql.warning_count
+            )
 
     def _send_error(self, error: ServerError) -> None:
         log.info("%s: %s", self._peer, error)

@@ -128,3 +128,128 @@ class GlobalVariable(ServerError):
         super().__init__(
             f"Variable '{variable}' is a GLOBAL variable and should be set with SET GLOBAL"
         )
+
+
+class UnknownColumn(ServerError):
+    """ER_BAD_FIELD_ERROR: in the WHERE of a SHOW."""
+
+    errno = 1054
+    sqlstate = "42S22"
+
+    def __init__(self, column: str) -> None:
+        super().__init__(f"Unknown column '{column}' in 'WHERE'")
+
+
+class CannotDeleteDomain(ServerError):
+    """ER_BINLOG_CANT_DELETE_GTID_DOMAIN."""
+
+    errno = 1076
+    sqlstate = "HY000"
+
+    @classmethod
+    def in_use(cls, domain_id: int) -> CannotDeleteDomain:
+        """Existing files hold groups of it."""
+        return cls(
+            "Could not delete gtid domain. Reason: binlog files may contain gtids from the domain "
+            f"('{domain_id}') being deleted. Make sure to first purge those files."
+        )
+
+    @classmethod
+    def too_large(cls, domain_id: str) -> CannotDeleteDomain:
+        """Domains have 32 bits."""
+        return cls(
+            f"The value of gtid domain being deleted ('{domain_id}') exceeds its maximum size of 32 bit "
+            "unsigned integer"
+        )
+
+    @staticmethod
+    def absent(domain_id: int) -> str:
+        """Text of the warning for a domain that is not in the state."""
+        return f"The gtid domain being deleted ('{domain_id}') is not in the current binlog state"
+
+
+class KillDenied(ServerError):
+    """ER_KILL_DENIED_ERROR."""
+
+    errno = 1095
+    sqlstate = "HY000"
+
+    def __init__(self, connection_id: int) -> None:
+        super().__init__(f"You are not owner of thread {connection_id}")
+
+
+class NotInTransaction(ServerError):
+    """ER_CANT_DO_THIS_DURING_AN_TRANSACTION."""
+
+    errno = 1179
+    sqlstate = "25000"
+
+    def __init__(self) -> None:
+        super().__init__("You are not allowed to execute this command in a transaction")
+
+
+class CommandFailed(ServerError):
+    """ER_ERROR_WHEN_EXECUTING_COMMAND."""
+
+    errno = 1220
+    sqlstate = "HY000"
+
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"Error when executing command {command}: {reason}")
+
+
+class WrongVariableType(ServerError):
+    """ER_WRONG_TYPE_FOR_VAR."""
+
+    errno = 1232
+    sqlstate = "42000"
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(f"Incorrect argument type to variable '{variable}'")
+
+
+class BinlogFileInUse(ServerError):
+    """ER_LOG_IN_USE: not all that PURGE was to delete could go. Warnings say why."""
+
+    errno = 1378
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__("A purgeable log is in use, will not purge")
+
+
+class WrongParameterCount(ServerError):
+    """ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT."""
+
+    errno = 1582
+    sqlstate = "42000"
+
+    def __init__(self, function: str) -> None:
+        super().__init__(f"Incorrect parameter count in the call to native function '{function}'")
+
+
+class BinlogNotEmpty(ServerError):
+    """ER_BINLOG_MUST_BE_EMPTY."""
+
+    errno = 1956
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This operation is not allowed if any GTID has been logged to the binary log. "
+            "Run RESET MASTER first to erase the log"
+        )
+
+
+class BinlogHasReaders(ServerError):
+    """ER_BINLOG_IN_USE."""
+
+    errno = 4243
+    sqlstate = "HY000"
+
+
+class BinlogHasTransactions(ServerError):
+    """ER_BINLOG_IN_USE_TRX."""
+
+    errno = 4244
+    sqlstate = "HY000"

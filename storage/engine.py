@@ -179,6 +179,9 @@ class BinlogEngine(Protocol):
         so that readers which came by different ways meet.
         """
 
+    def state_at(self, place: Position) -> BinlogState:
+        """The binlog state where a batch of `read` ended. `PositionPurged` if its file is gone."""
+
     def is_recent(self, start: Position) -> bool:
         """Whether reading from `start` is served from memory, without waiting for a disk."""
 

@@ -419,6 +419,13 @@ class MemoryEngine:
                 break
         return GroupBatch(start, self._position(at), found)
 
+    def state_at(self, place: Position) -> BinlogState:
+        """See `BinlogEngine`."""
+        state = self._first_state.copy()
+        groups = self._groups[: place.offset - self._history.purged]
+        state.overlay(gtid for _, gtid in groups if gtid is not None)
+        return state
+
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""
         return True

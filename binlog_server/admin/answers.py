@@ -1,26 +1,40 @@
-"""Executes a statement for one session: values in, a result out. No I/O of its own."""
+"""Executes a statement for one session: values in, a result out. No I/O of its own.
+
+What waits for a disk is given back as `Work`, `RowStream` or `Wait`, for whoever owns the loop to run.
+"""
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from binlog_server.admin import events, explain, global_variables, maintenance, shows
+from binlog_server.admin.functions import call, waits_for
+from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.parser import parse
 from binlog_server.admin.statements import (
     Assignment,
+    CreateLease,
     Default,
+    DropLease,
+    ExplainGtid,
+    ExplainPurge,
     Expression,
+    FlushLogs,
+    FlushNothing,
     Function,
     Kill,
     Literal,
-    NameFilter,
+    Purge,
+    ResetMaster,
     Select,
     SetVariables,
     Show,
+    ShowBinlogEvents,
+    ShowDatabases,
+    ShowDiagnostics,
     ShowVariables,
+    Statement,
     SystemVariable,
     UserVariable,
 )
@@ -28,11 +42,19 @@ from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     BOOLEANS,
-    GLOBAL_SETTABLE,
     NEED_RIGHT,
     NOT_IN_TRANSACTION,
     SESSION_SETTABLE,
-    like_matches,
+)
+from binlog_server.admin.view import (
+    Diagnostic,
+    Level,
+    Result,
+    ResultSet,
+    Row,
+    RowStream,
+    ServerView,
+    Work,
 )
 from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import (
@@ -40,6 +62,7 @@ from protocol.errors import (
     PacketTooBig,
     PrivilegeRequired,
     ReadOnlyVariable,
+    ServerError,
     SqlSyntaxError,
     UnknownSystemVariable,
     WrongVariableValue,
@@ -53,48 +76,30 @@ from protocol.events.collation_names import (
 from protocol.sql_errors import (
     GlobalVariable,
     GtidInsideTransaction,
+    KillDenied,
+    NotInTransaction,
+    OptionPreventsStatement,
 )
-from protocol.wire.results import Column, Value
+from protocol.wire.results import Column
+from storage.errors import StorageError
+
+__all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 
 _U64_DIGITS = 20
 USER_VARIABLES_MAX = 256  # a replica sets about ten
 ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
+DIAGNOSTICS_MAX = 64  # as max_error_count
+ALL_PRIVILEGES = "ALL PRIVILEGES"
 
-
-class ServerView(Protocol):
-    """What statements may see and do of the server."""
-
-    def global_variables(self) -> Mapping[str, str]:
-        """By name in lower case."""
-
-    def status_variables(self) -> Mapping[str, str]:
-        """By name as SHOW STATUS prints it."""
-
-    def binlog_status(self) -> tuple[str, int, str]:
-        """File, position of the next write, and `gtid_binlog_pos`."""
-
-    def binary_logs(self) -> Iterable[tuple[str, int]]:
-        """Name and size of each file."""
-
-    def slave_hosts(self) -> Iterable[Sequence[Value]]:
-        """Rows of SHOW SLAVE HOSTS."""
-
-    def processlist(self) -> Iterable[Sequence[Value]]:
-        """Rows of SHOW PROCESSLIST."""
-
-    def kill(self, connection_id: int) -> None:
-        """End a connection; `UnknownThread` if there is none."""
-
-    def set_global(self, name: str, value: str) -> None:
-        """One of `GLOBAL_SETTABLE`, the value as SHOW VARIABLES prints it."""
-
-
-@dataclass(slots=True)
-class ResultSet:
-    """Columns, and rows of text values (None is NULL)."""
-
-    columns: list[Column]
-    rows: list[Sequence[Value]]
+# What a statement needs, any of them; nothing for those that only look.
+PRIVILEGES: Mapping[type, tuple[str, ...]] = {
+    Purge: ("SUPER", "BINLOG ADMIN"),
+    FlushLogs: ("RELOAD",),
+    FlushNothing: ("RELOAD",),
+    ResetMaster: ("RELOAD",),
+    CreateLease: ("SUPER", "BINLOG ADMIN"),
+    DropLease: ("SUPER", "BINLOG ADMIN"),
+}
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ class SqlSession:
     """The SQL side of one connection: its variables, and what its statements give.
 
     `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
+    `diagnostics` are those of the last statement that was not about them.
     """
 
     server: ServerView
@@ -113,6 +119,8 @@ class SqlSession:
     login: Mapping[str, str] = field(default_factory=dict)
     in_transaction: bool = False
     database: bytes = b""  # in UTF-8
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    _is_about_diagnostics: bool = False
 
     def __post_init__(self) -> None:
         self.variables.update(self.login)
@@ -121,37 +129,139 @@ class SqlSession:
         """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
         self.user_variables.clear()
         self.variables = dict(self.login)
+        self.diagnostics.clear()
 
-    def require(self, privilege: str) -> None:
+    def may(self, *privileges: str) -> bool:
+        """Whether the account has any of these. Who may commit under any GTID may do everything else, too."""
+        return not self.grants.isdisjoint({*privileges, ALL_PRIVILEGES, BINLOG_REPLAY})
+
+    def require(self, *privileges: str) -> None:
         """Raises `PrivilegeRequired` (1227)."""
-        if privilege not in self.grants:
-            raise PrivilegeRequired(privilege)
+        if not self.may(*privileges):
+            raise PrivilegeRequired(", ".join(privileges))
 
-    def execute(self, text: str) -> ResultSet | None:
-        """The result set, or None for OK. Raises `ServerError`."""
-        match parse(text):
-            case Select() as statement:
+    def execute(self, text: str) -> Result:
+        """The result, or None for OK. Raises `ServerError`."""
+        try:
+            statement = parse(text)
+            self._is_about_diagnostics = _asks_for_diagnostics(statement)
+            if not self._is_about_diagnostics:
+                self.diagnostics = []
+            self.require_for(statement)
+            return self._guarded(self._execute(statement))
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    def require_for(self, statement: Statement) -> None:
+        """Raises `PrivilegeRequired` (1227)."""
+        needed = PRIVILEGES.get(type(statement))
+        if needed is not None:
+            self.require(*needed)
+
+    def _failed(self, error: ServerError) -> ServerError:
+        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
+        del self.diagnostics[DIAGNOSTICS_MAX:]
+        return error
+
+    def _guarded(self, result: Result) -> Result:
+        """What fails later is told as what fails at once."""
+        match result:
+            case Work(run, done):
+                return Work(lambda: self._mapped(run), done)
+            case RowStream(columns, batches):
+                return RowStream(columns, self._mapped_batches(batches))
+        return result
+
+    def _mapped(self, run: Callable[[], ResultSet | None]) -> ResultSet | None:
+        try:
+            return run()
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    def _mapped_batches(self, batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
+        try:
+            yield from batches
+        except StorageError as error:
+            raise self._failed(events.failed(error)) from error
+
+    def _execute(self, statement: Statement) -> Result:
+        match statement:
+            case Select():
                 return self._select(statement)
-            case SetVariables(assignments):
-                # All values are found before the first is set: a statement that fails sets nothing.
-                values = [self._assigned(assignment) for assignment in assignments]
-                self._check_room(assignments)
-                for assignment, value in zip(assignments, values, strict=True):
-                    self._assign(assignment, value)
-                    self._assign_along(assignment.target.name)
+            case SetVariables():
+                return self._set(statement)
+            case (
+                ShowVariables() | ShowDatabases() | ShowDiagnostics() | ShowBinlogEvents() | Show()
+            ):
+                return self._show(statement)
+            case Kill():
+                self._kill(statement)
                 return None
-            case ShowVariables() as shown:
-                return self._show_variables(shown)
-            case Kill(connection_id, query_only):
-                if not query_only:  # nothing here runs long enough to be interrupted alone
-                    self.server.kill(connection_id)
-                return None
-            case Show() as what:
-                return _SHOWS[what](self.server)
+        return self._maintain(statement)
+
+    def _maintain(self, statement: Statement) -> Result:
+        """In a thread: these wait for a disk."""
+        server, told = self.server, self.diagnostics
+        match statement:
+            case Purge():
+                return Work(lambda: maintenance.purge(server, statement, told))
+            case FlushLogs():
+                return Work(lambda: maintenance.flush(server, statement, told))
+            case ExplainPurge():
+                return Work(lambda: explain.explain_purge(server, statement, told))
+            case ExplainGtid():
+                return Work(lambda: explain.explain_gtid(server, statement))
+            case CreateLease():
+                return Work(lambda: maintenance.create_lease(server, statement))
+            case DropLease():
+                return Work(lambda: maintenance.drop_lease(server, statement))
+            case ResetMaster(to):
+                if to is not None:
+                    raise EngineBinlogUnavailable("RESET MASTER TO")
+                self._require_no_upstream()
+                return Work(lambda: maintenance.reset(server), server.history_changed)
+        assert isinstance(statement, FlushNothing)
+        return None
+
+    def _require_no_upstream(self) -> None:
+        if self.server.follows:
+            raise OptionPreventsStatement(
+                "--upstream",
+                ": the history is that of the upstream. Stop the server and begin with an empty directory",
+            )
+
+    @property
+    def warning_count(self) -> int:
+        """Of the last statement, for its answer."""
+        return 0 if self._is_about_diagnostics else len(self.diagnostics)
+
+    def _kill(self, statement: Kill) -> None:
+        owner = self.server.owner(statement.connection_id)
+        if owner != self.user and not self.may("SUPER", "CONNECTION ADMIN"):
+            raise KillDenied(statement.connection_id)
+        if not statement.query_only:  # nothing here runs long enough to be interrupted alone
+            self.server.kill(statement.connection_id)
+
+    @property
+    def user(self) -> str:
+        """The user's name, without the host."""
+        return self.account.rpartition("@")[0]
 
     # SELECT
 
-    def _select(self, statement: Select) -> ResultSet:
+    def _select(self, statement: Select) -> Result:
+        match statement.items:
+            case (item,) if isinstance(item.expression, Function):
+                waiting = waits_for(item.expression.name)
+                if waiting is not None:
+                    arguments = [self._value(argument) for argument in item.expression.arguments]
+                    return waiting(arguments, _printable(item.label))
         values = [self._value(item.expression) for item in statement.items]
         if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
             raise PacketTooBig
@@ -171,78 +281,103 @@ class SqlSession:
             case SystemVariable(scope, name):
                 return _as_number(self._system_value(scope, name), name)
             case Function(name, arguments):
-                return self._call(name, [self._value(argument) for argument in arguments])
+                return call(self, name, [self._value(argument) for argument in arguments])
             case Default():
                 raise SqlSyntaxError("DEFAULT")
 
+    def global_value(self, name: str) -> str:
+        """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
+        return self._system_value(VariableScope.GLOBAL, name)
+
     def _system_value(self, scope: VariableScope, name: str) -> str:
-        if scope is not VariableScope.GLOBAL and name in self.variables:
-            return self.variables[name]
+        if scope is not VariableScope.GLOBAL:
+            if name in self.variables:
+                return self.variables[name]
+            if name in _DIAGNOSTIC_COUNTS:
+                only = _DIAGNOSTIC_COUNTS[name]
+                return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
         try:
             return self.server.global_variables()[name]
         except KeyError:
             raise UnknownSystemVariable(name) from None
 
-    def _call(self, name: str, arguments: list[str | int | None]) -> str | int | None:
-        match name, arguments:
-            case "UNIX_TIMESTAMP", []:
-                return int(time.time())
-            case "NOW" | "CURRENT_TIMESTAMP", []:
-                return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-            case "VERSION", []:
-                return self._system_value(VariableScope.GLOBAL, "version")
-            case "CONNECTION_ID", []:
-                return self.connection_id
-            case "USER" | "CURRENT_USER" | "SESSION_USER", []:
-                return self.account
-            case "DATABASE" | "SCHEMA", []:
-                return self.database.decode("utf-8", "replace") or None
-            case "UUID", []:
-                return str(uuid.uuid1())
-            case "BINLOG_GTID_POS", [_, _]:
-                raise EngineBinlogUnavailable("BINLOG_GTID_POS()")
-        raise SqlSyntaxError(f"{name}(")
-
     # SET
+
+    def _set(self, statement: SetVariables) -> Result:
+        # All values are found before the first is set: a statement that fails sets nothing.
+        assignments = statement.assignments
+        values = [self._assigned(assignment) for assignment in assignments]
+        self._check_room(assignments)
+        later: Result = None
+        for assignment, value in zip(assignments, values, strict=True):
+            later = self._assign(assignment, value) or later
+            self._assign_along(assignment.target.name)
+        return later
 
     def _assigned(self, assignment: Assignment) -> str | int | None:
         target, value = assignment.target, assignment.value
-        if isinstance(target, SystemVariable):
-            name = target.name
-            if name not in SESSION_SETTABLE and name not in self.server.global_variables():
-                raise UnknownSystemVariable(target.name)
-            if name in GLOBAL_SETTABLE:
-                if target.scope is not VariableScope.GLOBAL:
-                    raise GlobalVariable(name)
-                self.require(BINLOG_REPLAY)
-            elif name not in SESSION_SETTABLE:
-                raise ReadOnlyVariable(name)
-            elif target.scope is VariableScope.GLOBAL:
-                raise PrivilegeRequired("SUPER")
-            if name in NEED_RIGHT:
-                self.require(BINLOG_REPLAY)
-            if name in NOT_IN_TRANSACTION and self.in_transaction:
-                raise GtidInsideTransaction
-            if isinstance(value, Default) and name not in GLOBAL_SETTABLE:
-                return None
-            return as_shown(self._value(value), name)
-        return self._value(value)
+        if not isinstance(target, SystemVariable):
+            return self._value(value)
+        name = target.name
+        if (
+            name not in SESSION_SETTABLE
+            and name not in GLOBALS
+            and name not in self.server.global_variables()
+        ):
+            raise UnknownSystemVariable(name)
+        if name in GLOBALS and (
+            target.scope is VariableScope.GLOBAL or not GLOBALS[name].also_session
+        ):
+            return self._assigned_globally(target, value)
+        if name not in SESSION_SETTABLE:
+            raise ReadOnlyVariable(name)
+        if target.scope is VariableScope.GLOBAL:
+            raise PrivilegeRequired("SUPER")
+        if name in NEED_RIGHT:
+            self.require(BINLOG_REPLAY)
+        if name in NOT_IN_TRANSACTION and self.in_transaction:
+            raise GtidInsideTransaction
+        return None if isinstance(value, Default) else as_shown(self._value(value), name)
+
+    def _assigned_globally(self, target: SystemVariable, value: Expression) -> str:
+        name = target.name
+        if target.scope is not VariableScope.GLOBAL:
+            raise GlobalVariable(name)
+        self.require(*GLOBALS[name].privileges)
+        if name == "gtid_binlog_state":
+            if self.in_transaction:
+                raise NotInTransaction
+            self._require_no_upstream()
+        if isinstance(value, Default):
+            return self.server.default_of(name)
+        lowest = self.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
+        return global_variables.as_shown(name, self._value(value), self.diagnostics, lowest)
 
     def _check_room(self, assignments: Sequence[Assignment]) -> None:
         names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
         if len(names | self.user_variables.keys()) > USER_VARIABLES_MAX:
             raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
 
-    def _assign(self, assignment: Assignment, value: str | int | None) -> None:
+    def _assign(self, assignment: Assignment, value: str | int | None) -> Result:
         target = assignment.target
         if isinstance(target, UserVariable):
             self.user_variables[target.name] = value
+        elif target.name in GLOBALS and (
+            target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session
+        ):
+            return self._assign_globally(target.name, str(value))
         elif value is None:
             self.variables.pop(target.name, None)
-        elif target.name in GLOBAL_SETTABLE:
-            self.server.set_global(target.name, str(value))
         else:
             self.variables[target.name] = str(value)
+        return None
+
+    def _assign_globally(self, name: str, value: str) -> Result:
+        server = self.server
+        if name == "gtid_binlog_state":
+            return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
+        server.set_global(name, value)
+        return None
 
     def _assign_along(self, name: str) -> None:
         """The connection's character set and its collation go together."""
@@ -260,24 +395,45 @@ class SqlSession:
 
     # SHOW
 
+    def _show(
+        self,
+        statement: ShowVariables | ShowDatabases | ShowDiagnostics | ShowBinlogEvents | Show,
+    ) -> Result:
+        match statement:
+            case ShowVariables():
+                return self._show_variables(statement)
+            case ShowDatabases():
+                return shows.databases(statement)
+            case ShowDiagnostics():
+                return shows.diagnostics(statement, self.diagnostics)
+            case ShowBinlogEvents():
+                return events.show(self.server.engine, statement)
+        everybody = self.may("PROCESS") or not self.user
+        return shows.show(self.server, statement, user=None if everybody else self.user)
+
     def _show_variables(self, statement: ShowVariables) -> ResultSet:
-        name_filter = statement.filter
         if statement.status:
             shown = dict(self.server.status_variables())
         else:
             shown = dict(self.server.global_variables())
             if statement.scope is not VariableScope.GLOBAL:
                 shown |= self.variables
-        rows: list[Sequence[Value]] = [
-            (name, value) for name, value in sorted(shown.items()) if _wanted(name, name_filter)
-        ]
-        return ResultSet([Column.text("Variable_name", 64), Column.text("Value", 4096)], rows)
+        return shows.variables(shown, statement.filter)
 
 
-def _wanted(name: str, name_filter: NameFilter) -> bool:
-    if name_filter.names is not None:
-        return name.lower() in name_filter.names
-    return name_filter.pattern is None or like_matches(name_filter.pattern, name)
+_DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
+
+
+def _asks_for_diagnostics(statement: Statement) -> bool:
+    """SHOW WARNINGS, SELECT @@warning_count."""
+    return isinstance(statement, ShowDiagnostics) or (
+        isinstance(statement, Select)
+        and any(
+            isinstance(item.expression, SystemVariable)
+            and item.expression.name in _DIAGNOSTIC_COUNTS
+            for item in statement.items
+        )
+    )
 
 
 def _as_number(value: str, name: str) -> str | int:
@@ -290,60 +446,3 @@ def _as_number(value: str, name: str) -> str | int:
 def _printable(label: str) -> str:
     """A column name; bytes in the statement that were not UTF-8 become question marks."""
     return label.encode("utf-8", "replace").decode()
-
-
-def _master_status(server: ServerView) -> ResultSet:
-    file, position, gtid_binlog_pos = server.binlog_status()
-    columns = [
-        Column.text("File"),
-        Column.bigint("Position"),
-        Column.text("Binlog_Do_DB"),
-        Column.text("Binlog_Ignore_DB"),
-        Column.text("Gtid_Binlog_Pos"),
-    ]
-    return ResultSet(columns, [(file, position, "", "", gtid_binlog_pos)])
-
-
-def _binary_logs(server: ServerView) -> ResultSet:
-    return ResultSet(
-        [Column.text("Log_name"), Column.bigint("File_size")], list(server.binary_logs())
-    )
-
-
-def _slave_hosts(server: ServerView) -> ResultSet:
-    columns = [
-        Column.integer("Server_id"),
-        Column.text("Host"),
-        Column.integer("Port"),
-        Column.integer("Master_id"),
-    ]
-    return ResultSet(columns, list(server.slave_hosts()))
-
-
-def _processlist(server: ServerView) -> ResultSet:
-    columns = [
-        Column.bigint("Id"),
-        Column.text("User"),
-        Column.text("Host"),
-        Column.text("db"),
-        Column.text("Command"),
-        Column.integer("Time"),
-        Column.text("State"),
-        Column.text("Info"),
-        Column.text("Progress"),
-    ]
-    return ResultSet(columns, list(server.processlist()))
-
-
-def _warnings(_: ServerView) -> ResultSet:
-    return ResultSet([Column.text("Level"), Column.integer("Code"), Column.text("Message")], [])
-
-
-_SHOWS: Mapping[Show, Callable[[ServerView], ResultSet]] = {
-    Show.MASTER_STATUS: _master_status,
-    Show.BINARY_LOGS: _binary_logs,
-    Show.SLAVE_HOSTS: _slave_hosts,
-    Show.PROCESSLIST: _processlist,
-    Show.WARNINGS: _warnings,
-}
-assert _SHOWS.keys() == set(Show)

@@ -68,12 +68,39 @@ class Select:
     limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NameFilter:
-    """Names to show: a LIKE pattern, or a list of names in lower case; neither is all."""
+class Operator(Enum):
+    """Of a condition in a WHERE."""
 
-    pattern: str | None = None
-    names: tuple[str, ...] | None = None
+    EQUAL = auto()
+    LIKE = auto()
+    IN = auto()
+    LESS = auto()
+    GREATER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`column operator values`, or the opposite when `negated`. The column in lower case, "" for the name (LIKE)."""
+
+    column: str
+    operator: Operator
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Rows to show: those for which all conditions of one of the alternatives hold; all rows without any."""
+
+    alternatives: tuple[tuple[Condition, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """LIMIT: rows to leave out first, then rows to give; `None` is all."""
+
+    offset: int = 0
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +108,7 @@ class ShowVariables:
     """SHOW VARIABLES, or SHOW STATUS when `status`."""
 
     status: bool
-    filter: NameFilter
+    filter: RowFilter
     scope: Scope = Scope.DEFAULT
 
 
@@ -92,7 +119,10 @@ class Show(Enum):
     BINARY_LOGS = auto()
     SLAVE_HOSTS = auto()
     PROCESSLIST = auto()
-    WARNINGS = auto()
+    FULL_PROCESSLIST = auto()
+    ENGINES = auto()
+    BINLOG_REPLICAS = auto()
+    BINLOG_LEASES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +148,116 @@ class Kill:
     query_only: bool
 
 
-Statement = Select | ShowVariables | Show | SetVariables | Kill
+@dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    """SHOW DATABASES; `pattern` stands in the name of the column, as MariaDB has it."""
+
+    filter: RowFilter
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDiagnostics:
+    """SHOW WARNINGS, or SHOW ERRORS when `errors_only`; how many there are when `count`."""
+
+    errors_only: bool = False
+    count: bool = False
+    limit: Limit = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBinlogEvents:
+    """`file` None is the oldest; `start` is a byte offset in it."""
+
+    file: str | None = None
+    start: int = 0
+    limit: Limit = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time: `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now."""
+
+    base: str | int | None = None
+    unix: bool = False
+    plus_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """PURGE BINARY LOGS: `to` a file, or `before` a time."""
+
+    to: str | None = None
+    before: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPurge:
+    """What PURGE would do; without `purge` what the limits of age and size would."""
+
+    purge: Purge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainGtid:
+    """What became of one GTID."""
+
+    gtid: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLogs:
+    """FLUSH BINARY LOGS. `delete_domains` as written."""
+
+    delete_domains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlushNothing:
+    """FLUSH of what a binlog server does not have: done at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetMaster:
+    """RESET MASTER; `to` is refused."""
+
+    to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLease:
+    """CREATE BINLOG LEASE. `gtid` None holds from the oldest file on; no limit means until it is dropped."""
+
+    name: str
+    replace: bool = False
+    gtid: str | None = None
+    until: Moment | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropLease:
+    """DROP BINLOG LEASE."""
+
+    name: str
+    if_exists: bool = False
+
+
+Statement = (
+    Select
+    | ShowVariables
+    | ShowDatabases
+    | ShowDiagnostics
+    | ShowBinlogEvents
+    | Show
+    | SetVariables
+    | Kill
+    | Purge
+    | FlushLogs
+    | FlushNothing
+    | ResetMaster
+    | ExplainPurge
+    | ExplainGtid
+    | CreateLease
+    | DropLease
+)

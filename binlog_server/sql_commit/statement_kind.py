@@ -159,6 +159,8 @@ def first_words(text: bytes) -> list[str]:
 
 def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
     words = others[2:] if others[:2] == ["OR", "REPLACE"] else others
+    if words[:1] == ["BINLOG"]:  # a lease of this server
+        return Statement(Kind.OTHER, text)
     if words[:1] == ["TEMPORARY"] and first in ("CREATE", "DROP"):
         raise NotSupportedYet(_TEMPORARY)
     if first == "DROP" and words[:1] == ["PREPARE"]:

@@ -50,10 +50,12 @@ from protocol.wire.results import (
     STATUS_AUTOCOMMIT,
     Column,
     Row,
+    column_payloads,
     eof_payload,
     error_payload,
     ok_payload,
     result_set_payloads,
+    row_payload,
 )
 
 _S = ServerState
@@ -136,6 +138,8 @@ class ServerConnection:
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.
         self.status = STATUS_AUTOCOMMIT
+        # What the next OK or result set tells; to be set before each that has some.
+        self.warnings = 0
         # The sequence number of the next packet of the stream.
         self.dump_sequence = 1
 
@@ -269,7 +273,12 @@ class ServerConnection:
     # Answers to a command
 
     def send_ok(self, *, affected_rows: int = 0, info: bytes = b"") -> bytes:
-        return self._answer(ok_payload(affected_rows=affected_rows, status=self.status, info=info))
+        warnings, self.warnings = self.warnings, 0
+        return self._answer(
+            ok_payload(
+                affected_rows=affected_rows, status=self.status, warnings=warnings, info=info
+            )
+        )
 
     def send_quick(self, frame: bytes) -> bytes:
         """A whole packet with sequence number 1, made before, as the answer to `take_query`."""
@@ -294,10 +303,29 @@ class ServerConnection:
     def send_result_set(self, columns: Sequence[Column], rows: Iterable[Row]) -> bytes:
         """Raises ValueError when a row does not fit the columns."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        payloads = result_set_payloads(columns, rows, status=self.status)
+        warnings, self.warnings = self.warnings, 0
+        payloads = result_set_payloads(columns, rows, status=self.status, warnings=warnings)
         self._machine.advance(ServerStep.ANSWER_SENT)
         data, self._seq = frame_packets(payloads, self._seq)
         return data
+
+    # A result set in parts: `begin_result_set`, `more_rows`, and `end_result_set` or `send_error`
+
+    def begin_result_set(self, columns: Sequence[Column]) -> bytes:
+        """The columns; rows follow."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        data, self._seq = frame_packets(column_payloads(columns, status=self.status), self._seq)
+        return data
+
+    def more_rows(self, rows: Iterable[Row]) -> bytes:
+        """Some rows, of as many values as there are columns."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        data, self._seq = frame_packets([row_payload(row) for row in rows], self._seq)
+        return data
+
+    def end_result_set(self) -> bytes:
+        """Behind the last row."""
+        return self._answer(eof_payload(status=self.status))
 
     # Dump
 

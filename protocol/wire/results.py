@@ -270,14 +270,21 @@ def result_set_payloads(
     rows: Iterable[Row],
     *,
     status: int = STATUS_AUTOCOMMIT,
+    warnings: int = 0,
 ) -> list[bytes]:
     """The payloads of a whole result set; a value None is NULL, numbers are sent as text."""
-    payloads = [lenenc_int(len(columns))]
-    payloads += [column.build() for column in columns]
-    payloads.append(eof_payload(status=status))
+    payloads = column_payloads(columns, status=status)
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(f"row of {len(row)} values for {len(columns)} columns")
         payloads.append(row_payload(row))
+    payloads.append(eof_payload(status=status, warnings=warnings))
+    return payloads
+
+
+def column_payloads(columns: Sequence[Column], *, status: int = STATUS_AUTOCOMMIT) -> list[bytes]:
+    """What comes before the first row."""
+    payloads = [lenenc_int(len(columns))]
+    payloads += [column.build() for column in columns]
     payloads.append(eof_payload(status=status))
     return payloads

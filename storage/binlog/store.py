@@ -39,6 +39,7 @@ from storage.binlog.publication import Publication
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.room import Room
 from storage.binlog.search import FileShape
+from storage.binlog.state_at import state_at
 from storage.binlog.state_breaks import StateBreaks
 from storage.disk import Disk
 from storage.engine import BinlogFile, GroupBatch, StartPoint
@@ -352,6 +353,10 @@ class IbbEngine:
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
         return read_batch(self._pages, start, self.durable_end)
+
+    def state_at(self, place: Position) -> BinlogState:
+        """See `BinlogEngine`."""
+        return state_at(self._pages, place, self._shape(place.file_no).interval)
 
     def is_recent(self, start: Position) -> bool:
         """See `BinlogEngine`."""

@@ -8,6 +8,7 @@ import pytest
 
 from binlog_server.admin.answers import ROW_CHARS_MAX, USER_VARIABLES_MAX, SqlSession
 from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE, like_matches
+from binlog_server.admin.view import ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server
 from binlog_server.config import Upstream
 from protocol.errors import ServerError
@@ -15,7 +16,7 @@ from protocol.wire.results import Column, Value
 
 from .lab import Lab
 
-TEXT, BIGINT, INTEGER = 253, 8, 3
+TEXT, BIGINT, INTEGER, DOUBLE = 253, 8, 3, 5
 
 
 @pytest.fixture
@@ -32,8 +33,22 @@ def sql(server: Server) -> SqlSession:
     return SqlSession(server, 42, "repl@localhost")
 
 
-def rows(sql: SqlSession, text: str) -> list[tuple[Value, ...]]:
+def run(sql: SqlSession, text: str) -> ResultSet | None:
+    """The result; what takes long is done here and now."""
     result = sql.execute(text)
+    if isinstance(result, Work):
+        try:
+            return result.run()
+        finally:
+            result.done()
+    if isinstance(result, RowStream):
+        return ResultSet(result.columns, [row for batch in result.batches for row in batch])
+    assert not isinstance(result, Wait)
+    return result
+
+
+def rows(sql: SqlSession, text: str) -> list[tuple[Value, ...]]:
+    result = run(sql, text)
     assert result is not None
     return [tuple(row) for row in result.rows]
 
@@ -45,7 +60,7 @@ def value(sql: SqlSession, text: str) -> Value:
 
 def errno(sql: SqlSession, text: str) -> int:
     with pytest.raises(ServerError) as caught:
-        sql.execute(text)
+        run(sql, text)
     return caught.value.errno
 
 
@@ -73,7 +88,7 @@ COLUMNS = {
         ("Time", INTEGER),
         ("State", TEXT),
         ("Info", TEXT),
-        ("Progress", TEXT),
+        ("Progress", DOUBLE),
     ],
     "SHOW WARNINGS": [("Level", TEXT), ("Code", INTEGER), ("Message", TEXT)],
     "SHOW VARIABLES": [("Variable_name", TEXT), ("Value", TEXT)],
@@ -85,7 +100,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("text", COLUMNS)
 def test_columns(sql: SqlSession, text: str) -> None:
-    result = sql.execute(text)
+    result = run(sql, text)
     assert result is not None
     assert [(column.name, column.type) for column in result.columns] == COLUMNS[text]
     for column in result.columns:

@@ -11,17 +11,32 @@ from hypothesis import strategies as st
 from binlog_server.admin.parser import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, parse
 from binlog_server.admin.statements import (
     Assignment,
+    Condition,
+    CreateLease,
     Default,
+    DropLease,
+    ExplainGtid,
+    ExplainPurge,
     Expression,
+    FlushLogs,
+    FlushNothing,
     Function,
     Kill,
+    Limit,
     Literal,
-    NameFilter,
+    Moment,
+    Operator,
+    Purge,
+    ResetMaster,
+    RowFilter,
     Scope,
     Select,
     SelectItem,
     SetVariables,
     Show,
+    ShowBinlogEvents,
+    ShowDatabases,
+    ShowDiagnostics,
     ShowVariables,
     Statement,
     SystemVariable,
@@ -58,11 +73,17 @@ def select(*items: tuple[str, Expression], limit: int | None = None) -> Select:
 
 
 def variables(*listed: str, scope: Scope = DEFAULT) -> ShowVariables:
-    return ShowVariables(False, NameFilter(names=listed), scope)
+    return ShowVariables(False, where(("variable_name", Operator.IN, *listed)), scope)
+
+
+def where(*tests: tuple[str | Operator, ...]) -> RowFilter:
+    """All of them."""
+    return RowFilter((tuple(Condition(str(t[0]), t[1], t[2:]) for t in tests),))  # type: ignore[arg-type]
 
 
 def like(pattern: str | None, scope: Scope = DEFAULT, *, status: bool = False) -> ShowVariables:
-    return ShowVariables(status, NameFilter(pattern), scope)
+    shown = RowFilter() if pattern is None else where(("", Operator.LIKE, pattern))
+    return ShowVariables(status, shown, scope)
 
 
 def at(name: str, scope: Scope = DEFAULT) -> tuple[str, Expression]:
@@ -130,11 +151,15 @@ CLIENTS: dict[str, Statement] = {
     "set @slave_uuid=uuid()": sets(user("slave_uuid", Function("UUID", ()))),
     "SHOW VARIABLES LIKE 'BINLOG_ROW_METADATA';": like("BINLOG_ROW_METADATA"),
     "SHOW VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'X')": variables(
-        "rpl_semi_sync_master_enabled", "x"
+        "rpl_semi_sync_master_enabled", "X"
     ),
-    "SHOW VARIABLES WHERE Variable_name = 'sql_mode'": variables("sql_mode"),
+    "SHOW VARIABLES WHERE Variable_name = 'sql_mode'": ShowVariables(
+        False, where(("variable_name", Operator.EQUAL, "sql_mode"))
+    ),
     "SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('a')": variables("a", scope=GLOBAL),
-    "SHOW VARIABLES WHERE Variable_name LIKE 'gtid%'": like("gtid%"),
+    "SHOW VARIABLES WHERE Variable_name LIKE 'gtid%'": ShowVariables(
+        False, where(("variable_name", Operator.LIKE, "gtid%"))
+    ),
     "select @@server_id": select(at("server_id")),
     "set net_write_timeout=7200": sets(system("net_write_timeout", 7200)),
     "set wait_timeout=9999999": sets(system("wait_timeout", 9999999)),
@@ -183,22 +208,83 @@ CLIENTS: dict[str, Statement] = {
     "SHOW SLAVE HOSTS": Show.SLAVE_HOSTS,
     "SHOW REPLICA HOSTS": Show.SLAVE_HOSTS,
     "SHOW PROCESSLIST": Show.PROCESSLIST,
-    "SHOW FULL PROCESSLIST": Show.PROCESSLIST,
-    "SHOW WARNINGS": Show.WARNINGS,
+    "SHOW FULL PROCESSLIST": Show.FULL_PROCESSLIST,
+    "SHOW WARNINGS": ShowDiagnostics(),
     "KILL CONNECTION 17": Kill(17, query_only=False),
     "KILL QUERY 17": Kill(17, query_only=True),
     "KILL SOFT CONNECTION 17": Kill(17, query_only=False),
 }
 
+HOUR_S, DAY_S = 3600, 86400
 
-@pytest.mark.parametrize("text", [*REPLICA, *CLIENTS])
+# What a DBA says.
+ADMIN: dict[str, Statement] = {
+    "SHOW BINLOG EVENTS": ShowBinlogEvents(),
+    "SHOW BINLOG EVENTS IN 'f' FROM 4 LIMIT 3": ShowBinlogEvents("f", 4, Limit(0, 3)),
+    "SHOW BINLOG EVENTS LIMIT 2,3": ShowBinlogEvents(limit=Limit(2, 3)),
+    "SHOW BINLOG EVENTS LIMIT 3 OFFSET 2": ShowBinlogEvents(limit=Limit(2, 3)),
+    "SHOW STORAGE ENGINES": Show.ENGINES,
+    "SHOW BINLOG REPLICAS": Show.BINLOG_REPLICAS,
+    "SHOW BINLOG LEASES": Show.BINLOG_LEASES,
+    "SHOW DATABASES LIKE 'my%'": ShowDatabases(where(("", Operator.LIKE, "my%")), "my%"),
+    "SHOW SCHEMAS": ShowDatabases(RowFilter()),
+    "SHOW ERRORS LIMIT 1": ShowDiagnostics(errors_only=True, limit=Limit(0, 1)),
+    "SHOW COUNT(*) WARNINGS": ShowDiagnostics(count=True),
+    "SHOW VARIABLES WHERE a='x' AND b NOT LIKE 'y' OR c <> 5": ShowVariables(
+        False,
+        RowFilter(
+            (
+                (
+                    Condition("a", Operator.EQUAL, ("x",)),
+                    Condition("b", Operator.LIKE, ("y",), negated=True),
+                ),
+                (Condition("c", Operator.EQUAL, ("5",), negated=True),),
+            )
+        ),
+    ),
+    "PURGE BINARY LOGS TO 'f'": Purge(to="f"),
+    "PURGE MASTER LOGS BEFORE '2026-01-01'": Purge(before=Moment("2026-01-01")),
+    "PURGE BINARY LOGS BEFORE 20260101000000": Purge(before=Moment(20260101000000)),
+    "PURGE BINARY LOGS BEFORE FROM_UNIXTIME(5)": Purge(before=Moment(5, unix=True)),
+    "PURGE BINARY LOGS BEFORE NOW()": Purge(before=Moment()),
+    "PURGE BINARY LOGS BEFORE NOW() - INTERVAL 3 DAY": Purge(
+        before=Moment(plus_seconds=-3 * DAY_S)
+    ),
+    "EXPLAIN PURGE": ExplainPurge(),
+    "EXPLAIN PURGE TO 'f'": ExplainPurge(Purge(to="f")),
+    "EXPLAIN PURGE BINARY LOGS BEFORE '2026-01-01'": ExplainPurge(
+        Purge(before=Moment("2026-01-01"))
+    ),
+    "EXPLAIN GTID '0-1-5'": ExplainGtid("0-1-5"),
+    "FLUSH LOGS": FlushLogs(),
+    "FLUSH BINARY LOGS": FlushLogs(),
+    "FLUSH LOCAL BINARY LOGS": FlushLogs(),
+    "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS DELETE_DOMAIN_ID=(1,2)": FlushLogs(("1", "2")),
+    "FLUSH BINARY LOGS DELETE_DOMAIN_ID=()": FlushLogs(),
+    "FLUSH STATUS": FlushNothing(),
+    "RESET MASTER": ResetMaster(),
+    "RESET MASTER TO 5": ResetMaster(5),
+    "CREATE BINLOG LEASE 'etl'": CreateLease("etl"),
+    "CREATE OR REPLACE BINLOG LEASE etl FROM GTID '0-1-5' FOR 2 HOUR MAX_BYTES 9": CreateLease(
+        "etl", True, "0-1-5", Moment(plus_seconds=2 * HOUR_S), 9
+    ),
+    "CREATE BINLOG LEASE `e t` UNTIL '2027-01-01 00:00:00'": CreateLease(
+        "e t", until=Moment("2027-01-01 00:00:00")
+    ),
+    "DROP BINLOG LEASE etl": DropLease("etl"),
+    "DROP BINLOG LEASE IF EXISTS etl": DropLease("etl", if_exists=True),
+}
+ALL = REPLICA | CLIENTS | ADMIN
+
+
+@pytest.mark.parametrize("text", ALL)
 def test_meaning(text: str) -> None:
-    assert parse(text) == (REPLICA | CLIENTS)[text]
+    assert parse(text) == ALL[text]
 
 
-@pytest.mark.parametrize("text", [*REPLICA, *CLIENTS])
+@pytest.mark.parametrize("text", ALL)
 def test_key_words_in_any_case_and_white_space_anywhere(text: str) -> None:
-    expected = (REPLICA | CLIENTS)[text]
+    expected = ALL[text]
     if text[0] not in "/#" and not isinstance(expected, Select):
         head, _, rest = text.partition(" ")
         assert parse(f"\t {head.lower()} \n {rest} ;; ") == expected
@@ -242,7 +328,7 @@ NOT_SERVED = [
     "SELECT * FROM mysql.user",
     "SELECT 1 + 1",
     "INSERT INTO t VALUES (1)",
-    "FLUSH LOGS",
+    "FLUSH TABLES",
     "SET STATEMENT max_statement_time=1 FOR SELECT 1",
 ]
 
@@ -301,6 +387,8 @@ WORDS = st.sampled_from(
     [
         *"SELECT SHOW SET KILL GLOBAL NULL DEFAULT ON NAMES LIKE WHERE IN VARIABLES".split(),  # noqa: SIM905
         *"STATUS MASTER LIMIT 1 -1 1.5 99999999999999999999999 x 'y' `w` := /*M!100100".split(),  # noqa: SIM905
+        *"PURGE BINARY LOGS TO BEFORE NOW INTERVAL DAY FLUSH RESET EXPLAIN GTID CREATE LEASE".split(),  # noqa: SIM905
+        *"BINLOG EVENTS FROM OFFSET DROP IF EXISTS FOR UNTIL SECOND MAX_BYTES AND OR NOT COUNT".split(),  # noqa: SIM905
         *("/*", "*/", "/*!", "--", "@@", "\0", "\n", "é", "٣", "\udcff", *".@=,;()'\"`\\#"),
     ]
 )
@@ -321,7 +409,7 @@ def test_random_text(text: str) -> None:
 
 
 @given(
-    st.sampled_from([*REPLICA, *CLIENTS]),
+    st.sampled_from(sorted(ALL)),
     st.integers(0, 60),
     st.integers(0, 5),
     st.text(max_size=3),

@@ -1,0 +1,90 @@
+"""The functions that clients ask a server for. Everything else is a syntax error: there is nothing to compute on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from binlog_server.admin.view import ResultSet, Wait
+from protocol.errors import EngineBinlogUnavailable, SqlSyntaxError
+from protocol.gtid import SlavePosition
+from protocol.sql_errors import WrongParameterCount
+from protocol.wire.results import Column
+
+Argument = str | int | None
+
+
+class Caller(Protocol):
+    """The session, as functions see it."""
+
+    connection_id: int
+    account: str
+    database: bytes
+
+    def global_value(self, name: str) -> str:
+        """Of a system variable."""
+
+
+def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int | None:
+    """The value. Raises `SqlSyntaxError` for what there is not, `EngineBinlogUnavailable` (4247)."""
+    match name, list(arguments):
+        case "UNIX_TIMESTAMP", []:
+            return int(time.time())
+        case "NOW" | "CURRENT_TIMESTAMP", []:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        case "VERSION", []:
+            return caller.global_value("version")
+        case "CONNECTION_ID", []:
+            return caller.connection_id
+        case "USER" | "CURRENT_USER" | "SESSION_USER", []:
+            return caller.account
+        case "DATABASE" | "SCHEMA", []:
+            return caller.database.decode("utf-8", "replace") or None
+        case "UUID", []:
+            return str(uuid.uuid1())
+        case "BINLOG_GTID_POS", found:
+            _require_count(name, found, 2, 2)
+            raise EngineBinlogUnavailable("BINLOG_GTID_POS()")
+        case "MASTER_POS_WAIT", found:
+            _require_count(name, found, 2, 4)
+            raise EngineBinlogUnavailable("MASTER_POS_WAIT()")
+    raise SqlSyntaxError(f"{name}(")
+
+
+def _require_count(name: str, arguments: Sequence[Argument], least: int, most: int) -> None:
+    if not least <= len(arguments) <= most:
+        raise WrongParameterCount(name)
+
+
+def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | ResultSet:
+    """0 when everything up to the position is durable here, -1 after the time. Raises `BadGtidList` (1941)."""
+    _require_count("MASTER_GTID_WAIT", arguments, 1, 2)
+
+    def result(reached: bool | None) -> ResultSet:
+        return ResultSet([Column.integer(label)], [(None if reached is None else reached - 1,)])
+
+    if None in arguments[:1]:
+        return result(None)
+    position = SlavePosition.parse(str(arguments[0]))
+    return Wait(list(position), _seconds(arguments[1:]), result)
+
+
+def _seconds(arguments: Sequence[Argument]) -> float | None:
+    """A timeout; for ever without one, or with a negative one."""
+    try:
+        seconds = float(arguments[0]) if arguments and arguments[0] is not None else -1.0
+    except ValueError:
+        seconds = 0.0
+    return None if seconds < 0 else min(seconds, 1e9)
+
+
+_WAITING: Mapping[str, Callable[[Sequence[Argument], str], Wait | ResultSet]] = {
+    "MASTER_GTID_WAIT": _master_gtid_wait
+}
+
+
+def waits_for(name: str) -> Callable[[Sequence[Argument], str], Wait | ResultSet] | None:
+    """What makes the result of a function that waits; None for one that does not."""
+    return _WAITING.get(name)

@@ -1,0 +1,157 @@
+"""PURGE, FLUSH, RESET MASTER and the leases: each is a function to be called in a thread."""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+
+from binlog_server.admin.statements import CreateLease, DropLease, FlushLogs, Moment, Purge
+from binlog_server.admin.view import Diagnostic, Level, ServerView
+from protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
+from protocol.gtid import U32_MAX, BinlogState
+from protocol.sql_errors import (
+    BinlogFileInUse,
+    BinlogHasReaders,
+    BinlogHasTransactions,
+    BinlogNotEmpty,
+    CannotDeleteDomain,
+    ErrorOnWrite,
+)
+from storage.binlog.file_names import file_name
+from storage.binlog.purge import PurgePlan
+from storage.errors import (
+    BinlogInUse,
+    BinlogInUseByTransaction,
+    DiskError,
+    DomainInUse,
+    StorageError,
+    StoreFailed,
+    UnknownBinlog,
+)
+
+PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
+TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
+
+_TIME_TEXT = re.compile(
+    r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]*)?)?)?\s*"
+)
+_TIME_DIGITS = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2}))?")
+
+
+def server_error(error: StorageError) -> ServerError:
+    """What a client hears of an error of the store: the one border between the two."""
+    match error:
+        case UnknownBinlog():
+            return UnknownTargetBinlog()
+        case BinlogInUse():
+            return BinlogHasReaders(str(error))
+        case BinlogInUseByTransaction():
+            return BinlogHasTransactions(str(error))
+        case DiskError() | StoreFailed():
+            return ErrorOnWrite(str(error))
+    return UnknownServerError(str(error))
+
+
+def seconds_of(moment: Moment, now: float) -> float | None:
+    """Seconds since 1970; times are UTC. None if it is no time."""
+    if moment.base is None:
+        return now + moment.plus_seconds
+    if moment.unix:
+        return float(moment.base)
+    text = str(moment.base)
+    match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
+    if not (
+        year >= 1970
+        and 1 <= month <= 12
+        and 1 <= day <= calendar.monthrange(year, month)[1]
+        and hour < 24
+        and minute < 60
+        and second < 60
+    ):
+        return None
+    return float(calendar.timegm((year, month, day, hour, minute, second)))
+
+
+def not_a_time(moment: Moment) -> Diagnostic:
+    """The warning about a moment that is none."""
+    return Diagnostic(
+        Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{str(moment.base)[:64]}'"
+    )
+
+
+def purge(view: ServerView, statement: Purge, diagnostics: list[Diagnostic]) -> None:
+    """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
+    view.leases.expire()
+    if statement.to is not None:
+        _told(view.engine.purge_to(statement.to), diagnostics)
+        return
+    assert statement.before is not None
+    seconds = seconds_of(statement.before, time.time())
+    if seconds is None:
+        diagnostics.append(not_a_time(statement.before))  # and nothing is deleted, as in MariaDB
+    else:
+        _told(view.engine.purge_before(seconds), diagnostics)
+
+
+def _told(plan: PurgePlan, diagnostics: list[Diagnostic]) -> None:
+    if plan.kept is not None:
+        text = f"Binary log '{file_name(plan.kept)}' is not purged because {plan.why}"
+        diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, text))
+        raise BinlogFileInUse
+
+
+def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic]) -> None:
+    """Begin a new file. Raises `CannotDeleteDomain` (1076)."""
+    domains = []
+    for text in statement.delete_domains:
+        if int(text[:20]) > U32_MAX:
+            raise CannotDeleteDomain.too_large(text[:20])
+        domains.append(int(text))
+    known = set(view.engine.binlog_state().domains())
+    for domain in sorted(set(domains) - known):
+        text = CannotDeleteDomain.absent(domain)
+        diagnostics.append(Diagnostic(Level.WARNING, CannotDeleteDomain.errno, text))
+    try:
+        view.engine.flush(domains)
+    except DomainInUse as error:
+        raise CannotDeleteDomain.in_use(_domain_in(str(error), domains)) from error
+
+
+def _domain_in(text: str, domains: list[int]) -> int:
+    """The domain that a `DomainInUse` is about."""
+    match = re.search(r"domain ([0-9]+)", text)
+    return int(match[1]) if match else domains[0]
+
+
+def reset(view: ServerView, state: BinlogState | None = None) -> None:
+    """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244)."""
+    view.engine.reset(state)
+
+
+def set_binlog_state(view: ServerView, text: str) -> None:
+    """SET GLOBAL gtid_binlog_state. Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941)."""
+    if len(view.engine.binlog_state()):
+        raise BinlogNotEmpty
+    reset(view, BinlogState.parse(text))
+
+
+def create_lease(view: ServerView, statement: CreateLease) -> None:
+    """Raises `ServerError`."""
+    until = None
+    if statement.until is not None:
+        until = seconds_of(statement.until, time.time())
+        if until is None:
+            raise UnknownServerError(not_a_time(statement.until).message)
+    view.leases.create(
+        statement.name, statement.gtid, until, statement.max_bytes, replace=statement.replace
+    )
+
+
+def drop_lease(view: ServerView, statement: DropLease) -> None:
+    """Raises `UnknownServerError`."""
+    if not view.leases.drop(statement.name) and not statement.if_exists:
+        raise UnknownServerError(f"there is no lease '{statement.name}'")

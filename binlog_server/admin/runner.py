@@ -1,0 +1,144 @@
+"""Runs what a statement could not answer at once: in threads, with the result sent as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from binlog_server.admin.maintenance import server_error
+from binlog_server.admin.view import Client, ResultSet, Row, RowStream, Wait, Work
+from protocol.connection.server import ServerConnection
+from protocol.errors import ServerError
+from protocol.gtid import Gtid
+from storage.engine import BinlogEngine
+from storage.errors import StorageError
+
+T = TypeVar("T")
+
+# Of their own: dumps use the threads of the loop, and a client that asks for much must not take them all.
+THREADS = 4
+
+
+class Runner:
+    """For one event loop, which must run."""
+
+    def __init__(self, engine: BinlogEngine) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
+
+    def close(self) -> None:
+        """No more statements. What runs is waited for: it changes files."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def answer(
+        self,
+        what: Work | RowStream | Wait,
+        client: Client,
+        machine: ServerConnection,
+        warnings: Callable[[], int],
+    ) -> None:
+        """Run it, and give the client its answer. `warnings`: how many there are, asked at the end."""
+        client.hold(held=True)
+        try:
+            if isinstance(what, RowStream):
+                await self._send(what, client, machine)
+                return
+            if isinstance(what, Work):
+                result = await self._work(what)
+            else:
+                result = what.result(await self._reached(what))
+            if machine.is_closed:
+                return
+            machine.warnings = warnings()
+            if result is None:
+                client.write(machine.send_ok())
+            else:
+                client.write(machine.send_result_set(result.columns, result.rows))
+        except ServerError as error:
+            client.refused(error)
+        except StorageError as error:
+            client.refused(server_error(error))
+        except ConnectionError:
+            pass  # said where it was noticed
+        finally:
+            client.hold(held=False)
+
+    async def _work(self, work: Work) -> ResultSet | None:
+        future = self._loop.run_in_executor(self._threads, work.run)
+        # Also when the client has gone meanwhile.
+        future.add_done_callback(lambda _: work.done())
+        return await asyncio.shield(future)
+
+    async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
+        rows = _Steps(stream.batches)
+        begun = False
+        try:
+            while (batch := await self._in_thread(rows.next)) is not None:
+                if not begun:  # an error before the first row is the whole answer
+                    client.write(machine.begin_result_set(stream.columns))
+                    begun = True
+                client.write(machine.more_rows(batch))
+                await client.drain()
+            if not begun:
+                client.write(machine.begin_result_set(stream.columns))
+            client.write(machine.end_result_set())
+        finally:
+            with contextlib.suppress(RuntimeError):  # when the server stops
+                self._threads.submit(rows.close)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.shield(self._loop.run_in_executor(self._threads, call))
+
+    async def _reached(self, wait: Wait) -> bool:
+        if wait.timeout_s == 0:
+            return self._has(wait.position)
+        moved = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(moved.set)
+
+        stop = self._engine.subscribe(wake)
+        try:
+            async with asyncio.timeout(wait.timeout_s):
+                while not self._has(wait.position):
+                    await moved.wait()
+                    moved.clear()
+                await self._in_thread(
+                    self._engine.sync
+                )  # it may be the last thing that was appended
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            stop()
+
+    def _has(self, position: Sequence[Gtid]) -> bool:
+        state = self._engine.binlog_state()
+        return all(_passed(state.last(gtid.domain_id), gtid) for gtid in position)
+
+
+def _passed(last: Gtid | None, wanted: Gtid) -> bool:
+    return last is not None and last.seq_no >= wanted.seq_no
+
+
+class _Steps:
+    """An iterator that may be closed while another thread is in a step of it: afterwards, then."""
+
+    def __init__(self, batches: Iterator[list[Row]]) -> None:
+        self._batches = batches
+        self._lock = threading.Lock()
+
+    def next(self) -> list[Row] | None:
+        with self._lock:
+            return next(self._batches, None)
+
+    def close(self) -> None:
+        with self._lock:
+            if isinstance(self._batches, Generator):
+                self._batches.close()

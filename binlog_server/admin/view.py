@@ -1,0 +1,146 @@
+"""What statements see of the server, and what they give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from binlog_server.leases import Leases
+from protocol.connection.server import ServerConnection
+from protocol.errors import ServerError
+from protocol.gtid import Gtid
+from protocol.wire.results import Column, Value
+from storage.engine import BinlogEngine
+
+Row = Sequence[Value]
+
+
+class Level:
+    """Of a diagnostic, as SHOW WARNINGS tells it."""
+
+    NOTE = "Note"
+    WARNING = "Warning"
+    ERROR = "Error"
+
+
+class Diagnostic(NamedTuple):
+    """One row of SHOW WARNINGS."""
+
+    level: str
+    code: int
+    message: str
+
+
+@dataclass(slots=True)
+class ResultSet:
+    """Columns, and rows of text values (None is NULL)."""
+
+    columns: list[Column]
+    rows: list[Row]
+
+
+@dataclass(slots=True)
+class RowStream:
+    """A result set too large for memory: each step of `batches` reads a disk, so it is done in a thread."""
+
+    columns: list[Column]
+    batches: Iterator[list[Row]]
+
+
+@dataclass(slots=True)
+class Work:
+    """A statement that waits for a disk or for other threads: `run` is called in a thread, and gives the result.
+
+    `done` is called on the loop afterwards, whether it succeeded or not. `run` raises `ServerError`.
+    """
+
+    run: Callable[[], ResultSet | None]
+    done: Callable[[], None] = field(default=lambda: None)
+
+
+@dataclass(slots=True)
+class Wait:
+    """A result that waits for the binlog to reach `position`, for `timeout_s` seconds at most (None is for ever).
+
+    `result` gets whether it did.
+    """
+
+    position: Sequence[Gtid]
+    timeout_s: float | None
+    result: Callable[[bool], ResultSet]
+
+
+Result = ResultSet | RowStream | Work | Wait | None
+
+
+class Client(Protocol):
+    """Who gets an answer that takes longer."""
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing more, or go on."""
+
+    def refused(self, error: ServerError) -> None:
+        """Answer with an error."""
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Send a part of the answer."""
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken enough; raises `ConnectionError` when it does not."""
+
+
+class ServerView(Protocol):
+    """What statements may see and do of the server. On the loop, but for `engine` and `leases`."""
+
+    @property
+    def engine(self) -> BinlogEngine:
+        """The store."""
+
+    @property
+    def leases(self) -> Leases:
+        """Who holds files back."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is an upstream."""
+
+    def global_variables(self) -> Mapping[str, str]:
+        """By name in lower case."""
+
+    def default_of(self, name: str) -> str:
+        """What a global variable was when the server started."""
+
+    def status_variables(self) -> Mapping[str, str]:
+        """By name as SHOW STATUS prints it."""
+
+    def slave_hosts(self) -> Iterable[Row]:
+        """Rows of SHOW SLAVE HOSTS."""
+
+    def processlist(self, user: str | None) -> Iterable[Row]:
+        """Rows of SHOW PROCESSLIST, of one user or of all."""
+
+    def replicas(self) -> Iterable[Row]:
+        """Rows of SHOW BINLOG REPLICAS."""
+
+    def owner(self, connection_id: int) -> str:
+        """The user of a connection; `UnknownThread` if there is none."""
+
+    def kill(self, connection_id: int) -> None:
+        """End a connection; `UnknownThread` if there is none."""
+
+    def set_global(self, name: str, value: str) -> None:
+        """One of `GLOBALS`, the value as SHOW VARIABLES prints it."""
+
+    def history_changed(self) -> None:
+        """The store was reset: what was remembered of it is wrong."""
+
+    def answer_later(
+        self,
+        what: RowStream | Work | Wait,
+        client: Client,
+        machine: ServerConnection,
+        warnings: Callable[[], int],
+    ) -> asyncio.Task[None]:
+        """Give the client the answer when it is there; see `admin.runner`."""

@@ -1,0 +1,200 @@
+"""Retention leases: a named consumer keeps files from being purged, until a deadline or a disk budget is reached.
+
+A consumer that reads the files themselves (a backup, a Spark job) is no replica, so no dump tells what it still needs.
+It takes a lease from the GTID position where it goes on, moves it as it gets on (by replacing it), and drops it in the
+end. If it dies, the lease ends by itself: at its deadline, or when the files that it alone holds take more than its
+budget.
+
+Leases are kept in the store's state, and hold again after a restart. They hold whole files.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import UnknownServerError
+from protocol.gtid import SlavePosition
+from storage.binlog.file_names import file_name, file_number
+from storage.engine import BinlogEngine, Hold, Position
+from storage.errors import PositionPurged
+from storage.ibb.page import PAGE_SIZE
+from storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+_PREFIX = "lease/"
+LEASES_MAX = 1000
+NAME_CHARS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One lease. Times in seconds since 1970, None is for ever; `max_bytes` of files from its first one on.
+
+    `from_file`: number of the first file that is held.
+    """
+
+    name: str
+    position: str
+    from_file: int
+    created: float
+    until: float | None
+    max_bytes: int | None
+
+    @property
+    def first_file(self) -> str:
+        """Name of the first file that is held."""
+        return file_name(self.from_file)
+
+
+class Leases:
+    """All leases of one store. May be used from several threads; every change waits for a disk.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, engine: BinlogEngine, state: StateStore, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._engine = engine
+        self._state = state
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leases: dict[str, Lease] = {}
+        self._holds: dict[str, Hold] = {}
+        for key, value in state.items(_PREFIX):
+            lease = _of_state(key.removeprefix(_PREFIX), value)
+            self._leases[lease.name] = lease
+            self._holds[lease.name] = self._hold(lease)
+        self.expire()
+
+    def create(
+        self,
+        name: str,
+        position: str | None,
+        until: float | None,
+        max_bytes: int | None,
+        *,
+        replace: bool = False,
+    ) -> Lease:
+        """Hold files from the one on that a replica at `position` would read first; durable when it returns.
+
+        Without a position from the oldest file on. Raises `UnknownServerError`, `BadGtidList`.
+        """
+        if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
+            raise UnknownServerError(f"a name has 1 to {NAME_CHARS_MAX} printable characters")
+        if until is not None and until <= self._clock():
+            raise UnknownServerError(f"the lease '{name}' would have ended already")
+        with self._lock:
+            self._end_expired()
+            if name in self._leases and not replace:
+                raise UnknownServerError(f"the lease '{name}' exists; CREATE OR REPLACE moves it")
+            if name not in self._leases and len(self._leases) >= LEASES_MAX:
+                raise UnknownServerError(f"there are {LEASES_MAX} leases already")
+            # Held before the search, as a dump does: what is found must not be purged meanwhile.
+            hold = self._engine.hold(_told(name))
+            try:
+                first = self._first_file(position)
+                hold.move(first)
+                lease = Lease(name, position or "", first, self._clock(), until, max_bytes)
+                self._state.set(_PREFIX + name, _to_state(lease))
+            except BaseException:
+                hold.release()
+                raise
+            older = self._holds.get(name)
+            self._leases[name], self._holds[name] = lease, hold
+            if older is not None:
+                older.release()
+        log.info("lease '%s' holds %s and later files", name, lease.first_file)
+        return lease
+
+    def drop(self, name: str) -> bool:
+        """End one; whether there was one."""
+        with self._lock:
+            self._end_expired()
+            if name not in self._leases:
+                return False
+            self._end(name)
+        log.info("lease '%s' dropped", name)
+        return True
+
+    def all(self) -> list[Lease]:
+        """Those that hold, by name."""
+        with self._lock:
+            now = self._clock()
+            return [
+                lease
+                for _, lease in sorted(self._leases.items())
+                if lease.until is None or lease.until > now
+            ]
+
+    def held_bytes(self, lease: Lease) -> int:
+        """What the files from its first one on take."""
+        files = self._engine.files()
+        return sum(size for name, size in files if (file_number(name) or 0) >= lease.from_file)
+
+    def expire(self) -> None:
+        """End those whose time or budget is over. To be called now and then, and before each purge."""
+        with self._lock:
+            self._end_expired()
+
+    def _first_file(self, position: str | None) -> int:
+        oldest = file_number(self._engine.files()[0].name) or 0
+        if position is None:
+            return oldest
+        try:
+            return self._engine.find_start(SlavePosition.parse(position)).position.file_no
+        except PositionPurged:
+            raise UnknownServerError(
+                f"no file reaches back to '{position}': it was purged"
+            ) from None
+
+    def _end_expired(self) -> None:
+        now = self._clock()
+        for lease in list(self._leases.values()):
+            if lease.until is not None and lease.until <= now:
+                log.warning("lease '%s' has reached its deadline", lease.name)
+                self._end(lease.name)
+            elif lease.max_bytes is not None and self.held_bytes(lease) > lease.max_bytes:
+                log.warning(
+                    "lease '%s' ends: the files that it holds take more than its MAX_BYTES=%d",
+                    lease.name,
+                    lease.max_bytes,
+                )
+                self._end(lease.name)
+
+    def _end(self, name: str) -> None:
+        self._state.set(_PREFIX + name, None)
+        del self._leases[name]
+        self._holds.pop(name).release()
+
+    def _hold(self, lease: Lease) -> Hold:
+        return self._engine.hold(_told(lease.name), Position(lease.from_file, PAGE_SIZE))
+
+
+def _told(name: str) -> str:
+    """As PURGE tells who holds a file."""
+    return f"the lease '{name}'"
+
+
+def _to_state(lease: Lease) -> dict[str, Any]:
+    return {
+        "position": lease.position,
+        "from_file": lease.from_file,
+        "created": lease.created,
+        "until": lease.until,
+        "max_bytes": lease.max_bytes,
+    }
+
+
+def _of_state(name: str, value: dict[str, Any]) -> Lease:
+    try:
+        return Lease(name, **value)
+    except TypeError as error:
+        raise UnknownServerError(f"the lease '{name}' cannot be read: {error}") from None

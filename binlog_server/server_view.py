@@ -1,0 +1,234 @@
+"""What statements see and do of the running server: the server's side of `admin.view.ServerView`.
+
+SET GLOBAL replaces the configuration as a whole: whoever needs an option looks at `config` when it needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from binlog_server.admin.runner import Runner
+from binlog_server.admin.variables import CONSTANTS
+from binlog_server.admin.view import Client, Row, RowStream, Wait, Work
+from binlog_server.config import Config
+from binlog_server.connections import Connections
+from binlog_server.frame_cache import FrameCache
+from binlog_server.leases import Leases
+from binlog_server.publisher import Publisher
+from binlog_server.replica_rows import ReplicaRows
+from binlog_server.syncer import Syncer
+from protocol.connection.server import ServerConnection
+from protocol.errors import WrongVariableValue
+from storage.engine import BinlogEngine
+from storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+SERVER_UUID_KEY = "server_uuid"
+_DAY_S = 86400
+_STORE_OPTIONS = frozenset(
+    {
+        "binlog_expire_logs_seconds",
+        "max_binlog_size",
+        "max_binlog_total_size",
+        "slave_connections_needed_for_purge",
+    }
+)
+# Read from the configuration by whoever needs them; a change needs nothing else.
+_CONFIG_OPTIONS = frozenset({"max_connections", "net_write_timeout"})
+
+
+class ServerFacts:
+    """The part of `app.Server` that answers statements; the attributes are those of the whole."""
+
+    config: Config
+    engine: BinlogEngine
+    state: StateStore
+    connections: Connections
+    publisher: Publisher
+    syncer: Syncer
+    frames: FrameCache
+    leases: Leases
+    port: int
+    _started: float
+    _flush_log_at_trx_commit: int
+    _runner: Runner | None
+    _first_values: Mapping[str, str] | None
+    _wait_timeout: int
+    _sync_binlog: int
+
+    def _init_view(self) -> None:
+        """Before the server starts."""
+        self.leases = Leases(self.engine, self.state)
+        self._runner = None
+        self._wait_timeout = int(CONSTANTS["wait_timeout"])
+        self._sync_binlog = 0
+        self._first_values = None
+        self._first_values = dict(self.global_variables())
+
+    # --- variables ---
+
+    def global_variables(self) -> Mapping[str, str]:
+        """See `admin.view.ServerView`."""
+        config = self.config
+        state = self.engine.binlog_state()
+        position = str(state.position())
+        expire_s = config.binlog_expire_logs_seconds or round(config.expire_logs_days * _DAY_S)
+        return {
+            **CONSTANTS,
+            "binlog_directory": str(config.binlog_directory),
+            "binlog_expire_logs_seconds": str(expire_s),
+            "expire_logs_days": f"{expire_s / _DAY_S:.6f}",
+            "gtid_binlog_pos": position,
+            "gtid_binlog_state": str(state),
+            "gtid_current_pos": position,
+            "gtid_domain_id": str(config.gtid_domain_id),
+            "gtid_slave_pos": position if self.follows else "",
+            "gtid_strict_mode": _on(config.gtid_strict_mode),
+            "hostname": config.report_host,
+            "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
+            "innodb_flush_log_at_timeout": str(config.innodb_flush_log_at_timeout),
+            "innodb_flush_log_at_trx_commit": str(self._flush_log_at_trx_commit),
+            "innodb_log_buffer_size": str(config.innodb_log_buffer_size),
+            "innodb_log_file_size": str(config.innodb_log_file_size),
+            "max_allowed_packet": str(config.max_allowed_packet),
+            "max_binlog_size": str(config.max_binlog_size),
+            "max_binlog_total_size": str(config.max_binlog_total_size),
+            "max_connections": str(config.max_connections),
+            "net_write_timeout": str(config.net_write_timeout),
+            "port": str(self.port),
+            "read_only": _on(self.publisher.read_only),
+            "server_id": str(config.server_id),
+            "server_uid": str(self.state.get(SERVER_UUID_KEY)),
+            "slave_connections_needed_for_purge": str(config.slave_connections_needed_for_purge),
+            "slave_net_timeout": str(config.slave_net_timeout),
+            "sync_binlog": str(self._sync_binlog),
+            "version": config.server_version,
+            "version_comment": "binlog-server",
+            "wait_timeout": str(self._wait_timeout),
+        }
+
+    def default_of(self, name: str) -> str:
+        """See `admin.view.ServerView`."""
+        assert self._first_values is not None
+        return self._first_values[name]
+
+    def set_global(self, name: str, value: str) -> None:
+        """See `admin.view.ServerView`."""
+        if name == "expire_logs_days":
+            name, value = "binlog_expire_logs_seconds", str(round(float(value) * _DAY_S))
+        if name in _STORE_OPTIONS:
+            self._set_store_option(name, int(value))
+        elif name in _CONFIG_OPTIONS:
+            self._set_config({name: int(value)})
+        elif name == "read_only":
+            self.publisher.read_only = value == "ON"
+        elif name == "gtid_strict_mode":
+            self.publisher.strict = value == "ON"
+            self.config = dataclasses.replace(self.config, gtid_strict_mode=value == "ON")
+        elif name == "wait_timeout":
+            self._wait_timeout = int(value)
+        elif name == "sync_binlog":
+            self._sync_binlog = int(value)
+            log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
+        else:
+            assert name == "innodb_flush_log_at_trx_commit"
+            self._flush_log_at_trx_commit = self.syncer.flush_log_at_trx_commit = int(value)
+        log.info("%s is now %s", name, value)
+
+    def _set_store_option(self, name: str, value: int) -> None:
+        before = self.config
+        changes: dict[str, Any] = {name: value}
+        if name == "binlog_expire_logs_seconds":
+            changes["expire_logs_days"] = 0.0  # the same in other units
+        try:
+            self._set_config(changes)
+            self.engine.set_option(name, value)
+        except ValueError as error:
+            self.config = before
+            log.warning("%s", error)
+            raise WrongVariableValue(name, str(value)) from error
+
+    def _set_config(self, changes: Mapping[str, Any]) -> None:
+        """Raises ValueError for what a configuration may not hold."""
+        self.config = dataclasses.replace(self.config, **changes)
+
+    # --- status ---
+
+    @property
+    def follows(self) -> bool:
+        """See `admin.view.ServerView`."""
+        return self.config.upstream is not None
+
+    def status_variables(self) -> Mapping[str, str]:
+        """See `admin.view.ServerView`."""
+        return {
+            **{name: str(value) for name, value in self.engine.counters().items()},
+            "Connections": str(self.connections.accepted),
+            "Slaves_connected": str(sum(1 for c in self.connections if c.dump_server_id)),
+            "Threads_connected": str(len(self.connections)),
+            "Uptime": str(self._uptime_s),
+        }
+
+    def slave_hosts(self) -> Iterable[Row]:
+        """See `admin.view.ServerView`."""
+        return self.connections.slave_hosts(self.config.server_id)
+
+    def processlist(self, user: str | None) -> Iterable[Row]:
+        """See `admin.view.ServerView`."""
+        return self.connections.processlist(user)
+
+    def replicas(self) -> Iterable[Row]:
+        """See `admin.view.ServerView`."""
+        return ReplicaRows(self.engine, list(self.connections))
+
+    def statistics(self) -> str:
+        """The answer to COM_STATISTICS."""
+        return f"Uptime: {self._uptime_s}  Threads: {len(self.connections)}"
+
+    @property
+    def _uptime_s(self) -> int:
+        return int(time.monotonic() - self._started)
+
+    # --- deeds ---
+
+    def owner(self, connection_id: int) -> str:
+        """See `admin.view.ServerView`."""
+        return self.connections.owner(connection_id)
+
+    def kill(self, connection_id: int) -> None:
+        """See `admin.view.ServerView`."""
+        self.connections.kill(connection_id)
+
+    def history_changed(self) -> None:
+        """See `admin.view.ServerView`."""
+        # Positions mean something else now; nobody dumps, or it could not have been done.
+        self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
+        self.publisher.history_changed()
+
+    def answer_later(
+        self,
+        what: RowStream | Work | Wait,
+        client: Client,
+        machine: ServerConnection,
+        warnings: Callable[[], int],
+    ) -> asyncio.Task[None]:
+        """See `admin.view.ServerView`."""
+        if self._runner is None:
+            self._runner = Runner(self.engine)
+        answering = self._runner.answer(what, client, machine, warnings)
+        return asyncio.get_running_loop().create_task(answering)
+
+    def _close_view(self) -> None:
+        """Wait for the statements that are under way."""
+        if self._runner is not None:
+            self._runner.close()
+
+
+def _on(value: bool) -> str:
+    return "ON" if value else "OFF"
