@@ -25,19 +25,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.registry import BenchmarkError
-from protocol.connection.client import (
-    AuthSwitchReceived,
-    ClientConnection,
-    ClientEvent,
-    ErrorReceived,
-    GreetingReceived,
-    LoggedIn,
-)
-from protocol.connection.commands import DumpFlag
+from benchmarks.event_scanner import EventScanner
+from benchmarks.raw_replica import DrainError, RawReplica
 from protocol.events.event_type import EventType
-from protocol.events.header import TYPE_OFFSET
-from protocol.limits import PACKET_PAYLOAD_MAX
 from protocol.wire.packets import PACKET_HEADER_SIZE
 from tests.kit.mariadb import Source
 
@@ -45,26 +35,11 @@ READ_BYTES: Final = 1 << 20
 SERVER_ID: Final = 90_000  # of the first client; the others count on
 TIMEOUT_S: Final = 600.0  # without a byte on any connection
 
-_STATEMENTS: Final = (
-    "SET @master_heartbeat_period=0",
-    # As a replica: events come with the checksums that they are stored with, if any.
-    "SET @master_binlog_checksum=@@global.binlog_checksum",
-    "SET @mariadb_slave_capability=4",
-    "SET @slave_connect_state=''",
-    "SET @slave_gtid_strict_mode=0",
-    "SET @slave_gtid_ignore_duplicates=0",
-)
-
 # The packet that ends a dump: payload of 5 bytes, any sequence number, EOF.
 _EOF_PACKET_BYTES: Final = 9
 _EOF_PAYLOAD: Final = 0xFE
 END_PACKET: Final = b"\5\0\0\0" + bytes([_EOF_PAYLOAD, 0, 0, 0, 0])
 assert len(END_PACKET) == _EOF_PACKET_BYTES
-_STATUS_BYTES: Final = 1  # in front of each event
-
-
-class DrainError(BenchmarkError):
-    """A stream that was refused, broke off, or is not like the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,42 +87,6 @@ def _drain_elsewhere(name: str, *arguments: str) -> Drained:
 # -- the other process -----------------------------------------------------------------------------
 
 
-class _Login:
-    """A blocking socket with the protocol's client machine, up to the dump command."""
-
-    def __init__(self, address: tuple[str, int], user: str, password: str) -> None:
-        self._socket = socket.create_connection(address, timeout=30)
-        self._machine = ClientConnection(user, password)
-        while True:
-            match self._event():
-                case GreetingReceived():
-                    self._socket.sendall(self._machine.login())
-                case AuthSwitchReceived(answer):
-                    self._socket.sendall(answer)
-                case LoggedIn():
-                    break
-        for statement in _STATEMENTS:
-            self._socket.sendall(self._machine.query(statement))
-            self._event()
-
-    def start_dump(self, server_id: int) -> socket.socket:
-        """The socket, from which from now on comes the stream."""
-        flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
-        self._socket.sendall(self._machine.binlog_dump(server_id, flags))
-        self._socket.setblocking(False)
-        return self._socket
-
-    def _event(self) -> ClientEvent:
-        while (event := self._machine.next_event()) is None:
-            data = self._socket.recv(READ_BYTES)
-            if not data:
-                raise DrainError("the server has closed the connection during the login")
-            self._machine.receive_data(data)
-        if isinstance(event, ErrorReceived):
-            raise DrainError(str(event.error))
-        return event
-
-
 class _Bare:
     """A socket to a `benchmarks.loopback`: its login is to connect."""
 
@@ -155,7 +94,7 @@ class _Bare:
         self._socket = socket.create_connection(address, timeout=30)
 
     def start_dump(self, _: int) -> socket.socket:
-        """As `_Login.start_dump`."""
+        """As `RawReplica.start_dump`."""
         self._socket.sendall(b"!")
         self._socket.setblocking(False)
         return self._socket
@@ -189,27 +128,16 @@ class _CountedStream(_Stream):
         super().__init__()
         self.events = 0
         self.groups = 0
-        self._rest = b""
+        self._scanner = EventScanner()
 
     def take(self, data: memoryview) -> None:
         super().take(data)
-        buffer = self._rest + bytes(data)
-        at, end = 0, len(buffer)
-        type_at = PACKET_HEADER_SIZE + _STATUS_BYTES + TYPE_OFFSET
-        while at + type_at < end:
-            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
-            if length == PACKET_PAYLOAD_MAX:
-                raise DrainError("counting is for small events only")
-            following = at + PACKET_HEADER_SIZE + length
-            if following > end:
-                break
+        for type_ in self._scanner.types(bytes(data)):
             self.events += 1
-            self.groups += buffer[at + type_at] == EventType.GTID
-            at = following
-        self._rest = buffer[at:]
+            self.groups += type_ == EventType.GTID
 
 
-def drain(logins: Sequence[_Login | _Bare], *, count: bool) -> Drained:
+def drain(logins: Sequence[RawReplica | _Bare], *, count: bool) -> Drained:
     """See `run`; in this process."""
     clients = len(logins)
     streams = [_CountedStream() if count else _Stream() for _ in logins]
@@ -285,7 +213,7 @@ def main() -> int:
     address = (given.host, given.port)
     try:
         logins = [
-            _Bare(address) if given.bare else _Login(address, given.user, given.password)
+            _Bare(address) if given.bare else RawReplica(address, given.user, given.password)
             for _ in range(given.clients)
         ]
         drained = drain(logins, count=given.count)

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from benchmarks import drain, history
 from benchmarks.child import Child
-from benchmarks.drain import Drained, DrainError
+from benchmarks.drain import Drained
+from benchmarks.raw_replica import DrainError
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from tests.kit import rundir

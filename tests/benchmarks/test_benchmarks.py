@@ -30,7 +30,9 @@ def test_lists_them() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == [
         "commit",
         "fanout",
+        "idle",
         "large-transaction",
+        "latency",
         "recovery",
     ]
 
@@ -55,10 +57,30 @@ def test_fanout() -> None:
     done = benchmarks("fanout", "--json", f"--groups={GROUPS}", "--rounds=1")
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
-    for key in ("ours_mb_s", "mariadbd_mb_s", "ratio", "ours_events_s"):
+    for key in ("ours_mb_s", "mariadbd_mb_s", "ratio", "of_loopback", "ours_events_s"):
         assert list(result[key]) == ["1", "16"], key
         assert all(value > 0 for value in result[key].values()), key
     assert result["history"]["groups"] == GROUPS
+
+
+@pytest.mark.replica
+def test_latency() -> None:
+    done = benchmarks("latency", "--json", "--commits=100", "--interval-ms=1")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["commits"] == 100
+    assert result["extra_ms_p99"] >= result["extra_ms_median"]
+    for way in ("direct_ms", "relay_ms"):
+        assert 0 < result[way]["median"] <= result[way]["p99"]
+
+
+def test_idle() -> None:
+    done = benchmarks("idle", "--json", "--clients=20", "--seconds=1.2", "--heartbeat=0.3")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["heartbeats"] >= 20 * 3
+    assert result["rss_mb"] > 10
+    assert result["cpu_percent"] >= 0
 
 
 @pytest.mark.replica

@@ -1,0 +1,94 @@
+"""Clients that follow the binlogs of several servers and note when each transaction came.
+
+    python -m benchmarks.followers --position GTIDS --groups N USER:PASSWORD@HOST:PORT ...
+
+prints {"ready": true} once the beginning of every stream has come, and, when N transactions have come from each
+server, a list for each server: times of the monotonic clock, in seconds. One process and one poll loop, so that the
+servers are seen by the same eyes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import selectors
+import sys
+import time
+from typing import Final
+
+from benchmarks.event_scanner import EventScanner
+from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica
+from protocol.events.event_type import EventType
+
+SERVER_ID: Final = 91_000
+TIMEOUT_S: Final = 60.0  # without a byte from anybody
+
+
+class Follower:
+    """One stream. `came`: when each transaction was whole."""
+
+    def __init__(self, login: str, position: str, server_id: int) -> None:
+        account, _, address = login.rpartition("@")
+        user, _, password = account.partition(":")
+        host, _, port = address.rpartition(":")
+        replica = RawReplica((host, int(port)), user, password, position=position)
+        self.socket = replica.start_dump(server_id, FOLLOW)
+        self.came: list[float] = []
+        self.begun = False
+        self._scanner = EventScanner()
+
+    def read(self) -> None:
+        """What is there. Raises `DrainError` at the end of the stream."""
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        now = time.monotonic()
+        if not data:
+            raise DrainError("a server has closed the connection")
+        for type_ in self._scanner.types(data):
+            self.begun = self.begun or type_ == EventType.FORMAT_DESCRIPTION
+            if type_ == EventType.XID:
+                self.came.append(now)
+
+
+def follow(followers: list[Follower], groups: int) -> None:
+    """Until all have that many transactions; tells when all have begun. Raises `DrainError`."""
+    ready = False
+    with selectors.DefaultSelector() as selector:
+        for follower in followers:
+            selector.register(follower.socket, selectors.EVENT_READ, follower.read)
+        while any(len(follower.came) < groups for follower in followers):
+            found = selector.select(TIMEOUT_S)
+            if not found:
+                counts = [len(follower.came) for follower in followers]
+                raise DrainError(
+                    f"nothing came for {TIMEOUT_S:.0f} s; transactions so far: {counts}"
+                )
+            for key, _ in found:
+                key.data()
+            if not ready and all(follower.begun for follower in followers):
+                ready = True
+                print(json.dumps({"ready": True}), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.followers")
+    parser.add_argument("--position", default="")
+    parser.add_argument("--groups", type=int, required=True)
+    parser.add_argument("logins", nargs="+", metavar="USER:PASSWORD@HOST:PORT")
+    given = parser.parse_args()
+    try:
+        followers = [
+            Follower(login, given.position, SERVER_ID + i) for i, login in enumerate(given.logins)
+        ]
+        follow(followers, given.groups)
+    except (DrainError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps([follower.came for follower in followers]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

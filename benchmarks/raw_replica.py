@@ -1,0 +1,82 @@
+"""A client that says what a replica says up to the dump, and then is only a socket."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from benchmarks.registry import BenchmarkError
+from protocol.connection.client import (
+    AuthSwitchReceived,
+    ClientConnection,
+    ClientEvent,
+    ErrorReceived,
+    GreetingReceived,
+    LoggedIn,
+)
+from protocol.connection.commands import DumpFlag
+
+READ_BYTES: Final = 1 << 16
+NON_BLOCK: Final = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
+FOLLOW: Final = DumpFlag.SEND_ANNOTATE_ROWS
+_NS: Final = 1_000_000_000
+
+
+class DrainError(BenchmarkError):
+    """A stream that was refused, broke off, or is not like the others."""
+
+
+class RawReplica:
+    """A blocking socket with the protocol's client machine, up to the dump command.
+
+    Args:
+        position: GTID list to begin behind; nothing for the beginning.
+        heartbeat_s: period of heartbeats, 0 for none.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        user: str,
+        password: str,
+        *,
+        position: str = "",
+        heartbeat_s: float = 0,
+    ) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._machine = ClientConnection(user, password)
+        while True:
+            match self._event():
+                case GreetingReceived():
+                    self._socket.sendall(self._machine.login())
+                case AuthSwitchReceived(answer):
+                    self._socket.sendall(answer)
+                case LoggedIn():
+                    break
+        for statement in (
+            f"SET @master_heartbeat_period={round(heartbeat_s * _NS)}",
+            # As a replica: events come with the checksums that they are stored with, if any.
+            "SET @master_binlog_checksum=@@global.binlog_checksum",
+            "SET @mariadb_slave_capability=4",
+            f"SET @slave_connect_state='{position}'",
+            "SET @slave_gtid_strict_mode=0",
+            "SET @slave_gtid_ignore_duplicates=0",
+        ):
+            self._socket.sendall(self._machine.query(statement))
+            self._event()
+
+    def start_dump(self, server_id: int, flags: DumpFlag = NON_BLOCK) -> socket.socket:
+        """The socket, from which from now on comes the stream; it does not block."""
+        self._socket.sendall(self._machine.binlog_dump(server_id, flags))
+        self._socket.setblocking(False)
+        return self._socket
+
+    def _event(self) -> ClientEvent:
+        while (event := self._machine.next_event()) is None:
+            data = self._socket.recv(READ_BYTES)
+            if not data:
+                raise DrainError("the server has closed the connection during the login")
+            self._machine.receive_data(data)
+        if isinstance(event, ErrorReceived):
+            raise DrainError(str(event.error))
+        return event
