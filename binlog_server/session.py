@@ -118,6 +118,8 @@ class ClientSession(asyncio.Protocol):
             return
         try:
             self._machine.receive_data(data)
+            if self._work is not None and not self._work.done():
+                self.hold(held=True)  # it has to wait for its turn
             self._pump()
         except ProtocolError as error:
             self._give_up(error)

@@ -43,7 +43,9 @@ class Runner:
         warnings: Callable[[], int],
     ) -> None:
         """Run it, and give the client its answer. `warnings`: how many there are, asked at the end."""
-        client.hold(held=True)
+        # Who waits for others may go meanwhile, which is noticed only as long as its socket is read.
+        if not isinstance(what, Wait):
+            client.hold(held=True)
         try:
             if isinstance(what, RowStream):
                 await self._send(what, client, machine)

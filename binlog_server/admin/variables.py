@@ -32,6 +32,7 @@ CONSTANTS: Mapping[str, str] = {
     "collation_connection": "utf8mb4_general_ci",
     "collation_database": "utf8mb4_general_ci",
     "collation_server": "utf8mb4_general_ci",
+    "encrypt_binlog": "OFF",
     "explicit_defaults_for_timestamp": "ON",
     "foreign_key_checks": "ON",
     "gtid_seq_no": "0",
@@ -106,9 +107,6 @@ NEED_RIGHT = frozenset({"gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "se
 # Not between BEGIN and COMMIT.
 NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
 
-# What SET GLOBAL changes in the running server, with the right to commit.
-GLOBAL_SETTABLE = frozenset({"innodb_flush_log_at_trx_commit", "read_only"})
-
 # Settable numbers, and what MariaDB cuts them to.
 RANGES: Mapping[str, tuple[int, int]] = {
     "auto_increment_increment": (1, 65535),
@@ -134,6 +132,7 @@ BOOLEANS = frozenset(
         "autocommit",
         "binlog_annotate_row_events",
         "check_constraint_checks",
+        "encrypt_binlog",
         "explicit_defaults_for_timestamp",
         "foreign_key_checks",
         "gtid_strict_mode",

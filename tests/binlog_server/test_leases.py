@@ -1,0 +1,135 @@
+"""Leases hold files back, until their end; they survive a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog_server.leases import Leases
+from protocol.errors import BadGtidList, UnknownServerError
+from protocol.gtid import Gtid
+from storage.binlog.file_names import file_name
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.errors import BinlogInUse
+from storage.memory_disk import MemoryDisk
+from storage.state import StateStore
+
+from .lab import transaction
+
+OPTIONS = StoreOptions(max_binlog_size=1 << 16, slave_connections_needed_for_purge=0)
+
+
+class World:
+    """A store of four files, 0-1-1 to 0-1-3 in the first three; a clock."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.disk = MemoryDisk()
+        self.state = StateStore(self.disk)
+        self.engine = IbbEngine(self.disk, OPTIONS, facts=self.state)
+        for seq_no in range(1, 4):
+            gtid = Gtid(0, 1, seq_no)
+            self.engine.append(transaction(gtid), gtid)
+            self.engine.flush()
+        self.leases = self.opened()
+
+    def opened(self) -> Leases:
+        return Leases(self.engine, self.state, lambda: self.now)
+
+    def restart(self) -> None:
+        self.disk = self.disk.after_crash()
+        self.state = StateStore(self.disk)
+        self.engine = IbbEngine(self.disk, OPTIONS, facts=self.state)
+        self.leases = self.opened()
+
+    def first_left(self) -> str:
+        """After a purge of all that may go."""
+        self.leases.expire()
+        self.engine.purge_to(file_name(3))
+        return self.engine.files()[0].name
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_holds_from_its_position_on(world: World) -> None:
+    lease = world.leases.create("etl", "0-1-1", None, None)
+    assert lease.first_file == file_name(1)
+    assert world.first_left() == file_name(1)
+    plan = world.engine.purge_to(file_name(3))
+    assert plan.why == "it is held by the lease 'etl'"
+    assert world.leases.drop("etl")
+    assert world.first_left() == file_name(3)
+    assert not world.leases.drop("etl")
+
+
+def test_holds_all_without_a_position(world: World) -> None:
+    world.leases.create("etl", None, None, None)
+    assert world.first_left() == file_name(0)
+
+
+def test_is_moved_by_replacing_it(world: World) -> None:
+    world.leases.create("etl", "", None, None)
+    with pytest.raises(UnknownServerError, match="exists"):
+        world.leases.create("etl", "0-1-2", None, None)
+    assert world.first_left() == file_name(0)
+    world.leases.create("etl", "0-1-2", None, None, replace=True)
+    assert world.first_left() == file_name(2)
+    assert len(world.engine.references.holds()) == 1
+
+
+def test_deadline(world: World) -> None:
+    world.leases.create("etl", None, 1500.0, None)
+    world.now = 1499.0
+    assert world.first_left() == file_name(0)
+    world.now = 1500.0
+    assert world.leases.all() == []
+    assert world.first_left() == file_name(3)
+    with pytest.raises(UnknownServerError, match="ended already"):
+        world.leases.create("etl", None, 1500.0, None)
+
+
+def test_budget(world: World) -> None:
+    world.leases.create("etl", "0-1-1", None, 200_000)
+    assert world.leases.held_bytes(world.leases.all()[0]) == 2 * 32768 + 65536
+    assert world.first_left() == file_name(1)
+    world.engine.flush()
+    world.engine.flush()
+    assert world.first_left() == file_name(1)
+    world.engine.flush()
+    world.engine.flush()
+    assert world.first_left() == file_name(3)
+    assert world.leases.all() == []
+
+
+def test_survives_a_restart(world: World) -> None:
+    lease = world.leases.create("etl", "0-1-1", 5000.0, 10**9)
+    world.leases.create("gone", None, None, None)
+    world.leases.drop("gone")
+    world.restart()
+    assert world.leases.all() == [lease]
+    assert world.first_left() == file_name(1)
+    world.now = 5000.0
+    world.restart()
+    assert world.leases.all() == []
+    assert world.state.items("lease/") == []
+
+
+def test_refusals(world: World) -> None:
+    for name in ("", "x" * 65, "a\nb"):
+        with pytest.raises(UnknownServerError, match="name"):
+            world.leases.create(name, None, None, None)
+    with pytest.raises(BadGtidList):
+        world.leases.create("etl", "nonsense", None, None)
+    world.first_left()
+    with pytest.raises(UnknownServerError, match="purged"):
+        world.leases.create("etl", "0-1-1", None, None)
+    assert world.engine.references.holds() == []
+
+
+def test_reset_is_refused_while_there_is_one(world: World) -> None:
+    world.leases.create("etl", None, None, None)
+    with pytest.raises(BinlogInUse):
+        world.engine.reset()
