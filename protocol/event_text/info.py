@@ -9,7 +9,7 @@ from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid import GtidEvent, GtidFlags
-from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
+from protocol.events.header import FLAG_SUPPRESS_USE, HEADER_SIZE, TYPE_OFFSET
 from protocol.events.query import QueryEvent
 from protocol.events.rows import ROWS_TYPES, RowsFlags
 from protocol.events.statement_context import IntvarEvent, IntvarKind
@@ -60,7 +60,8 @@ def _gtid(event: bytes) -> str:
 
 def _query(event: bytes) -> str:
     query = QueryEvent.parse(uncompressed(event))
-    use = f"use `{_text(query.database).replace('`', '``')}`; " if query.database else ""
+    used = query.database and not query.header_flags & FLAG_SUPPRESS_USE
+    use = f"use `{_text(query.database).replace('`', '``')}`; " if used else ""
     return use + _text(query.text[:INFO_CHARS_MAX])
 
 
