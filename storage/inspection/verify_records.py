@@ -160,7 +160,9 @@ class RecordPass:
                 for _ in group_pieces(self._pages, commit_like):
                     pass
         except CorruptBinlog as error:
-            self._error(error.file_no, error.offset, error.reason)
+            # Purged: then it was completed long ago, or its file would have been kept.
+            if error.file_no >= self._pages.numbers[0]:
+                self._error(error.file_no, error.offset, error.reason)
         except ValueError as error:
             self._error(*record.start, str(error))
 

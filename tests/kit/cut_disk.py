@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import os
 import random
+import time
 from pathlib import Path
 
 from tests.kit import mounts, rundir
@@ -59,8 +60,26 @@ class CutDisk:
 
     def restart(self) -> None:
         """The power comes back. Nobody may have a file open any more: kill him first."""
-        mounts.unmount(self.path)
-        self._mount()
+        deadline = time.monotonic() + mounts.UNMOUNT_S
+        while True:
+            mounts.unmount(self.path)
+            self._mount()
+            if self._works():
+                return
+            # A container that is just being started has a copy of the mount for a moment: the same file system, which
+            # is still without power, was found again.
+            if time.monotonic() > deadline:
+                raise mounts.MountError(f"{self.path} does not come back")
+            time.sleep(0.05)
+
+    def _works(self) -> bool:
+        probe = self.path / "probe"
+        try:
+            probe.touch()
+            probe.unlink()
+        except OSError:
+            return False
+        return True
 
     def write_back(self, rng: random.Random, files: int = 4, ranges: int = 4) -> None:
         """Some of the dirty pages go to the disk now, and nothing that leads there: the kernel, too, writes back in
