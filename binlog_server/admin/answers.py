@@ -5,15 +5,14 @@ What waits for a disk is given back as `Work`, `RowStream` or `Wait`, for whoeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_server.admin import events, explain, global_variables, maintenance, shows
+from binlog_server.admin import events, explain, maintenance, shows
+from binlog_server.admin.assignments import set_variables
 from binlog_server.admin.functions import call, waits_for
-from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.parser import parse
 from binlog_server.admin.statements import (
-    Assignment,
     CreateLease,
     Default,
     DropLease,
@@ -39,12 +38,8 @@ from binlog_server.admin.statements import (
     UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     BOOLEANS,
-    NEED_RIGHT,
-    NOT_IN_TRANSACTION,
-    SESSION_SETTABLE,
 )
 from binlog_server.admin.view import (
     Diagnostic,
@@ -61,23 +56,12 @@ from protocol.errors import (
     EngineBinlogUnavailable,
     PacketTooBig,
     PrivilegeRequired,
-    ReadOnlyVariable,
     ServerError,
     SqlSyntaxError,
     UnknownSystemVariable,
-    WrongVariableValue,
-)
-from protocol.events.charsets import charset_of
-from protocol.events.collation_names import (
-    collation_name,
-    collation_numbered,
-    default_collation,
 )
 from protocol.sql_errors import (
-    GlobalVariable,
-    GtidInsideTransaction,
     KillDenied,
-    NotInTransaction,
     OptionPreventsStatement,
 )
 from protocol.wire.results import Column
@@ -86,7 +70,6 @@ from storage.errors import StorageError
 __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 
 _U64_DIGITS = 20
-USER_VARIABLES_MAX = 256  # a replica sets about ten
 ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
 DIAGNOSTICS_MAX = 64  # as max_error_count
 ALL_PRIVILEGES = "ALL PRIVILEGES"
@@ -195,7 +178,7 @@ class SqlSession:
             case Select():
                 return self._select(statement)
             case SetVariables():
-                return self._set(statement)
+                return set_variables(self, statement)
             case (
                 ShowVariables() | ShowDatabases() | ShowDiagnostics() | ShowBinlogEvents() | Show()
             ):
@@ -224,12 +207,13 @@ class SqlSession:
             case ResetMaster(to):
                 if to is not None:
                     raise EngineBinlogUnavailable("RESET MASTER TO")
-                self._require_no_upstream()
+                self.require_no_upstream()
                 return Work(lambda: maintenance.reset(server), server.history_changed)
         assert isinstance(statement, FlushNothing)
         return None
 
-    def _require_no_upstream(self) -> None:
+    def require_no_upstream(self) -> None:
+        """What the history is cannot be changed while it comes from elsewhere: 1290."""
         if self.server.follows:
             raise OptionPreventsStatement(
                 "--upstream",
@@ -260,9 +244,9 @@ class SqlSession:
             case (item,) if isinstance(item.expression, Function):
                 waiting = waits_for(item.expression.name)
                 if waiting is not None:
-                    arguments = [self._value(argument) for argument in item.expression.arguments]
+                    arguments = [self.value_of(argument) for argument in item.expression.arguments]
                     return waiting(arguments, _printable(item.label))
-        values = [self._value(item.expression) for item in statement.items]
+        values = [self.value_of(item.expression) for item in statement.items]
         if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
             raise PacketTooBig
         labels = [_printable(item.label) for item in statement.items]
@@ -272,7 +256,8 @@ class SqlSession:
         ]
         return ResultSet(columns, [] if statement.limit == 0 else [values])
 
-    def _value(self, expression: Expression) -> str | int | None:
+    def value_of(self, expression: Expression) -> str | int | None:
+        """Raises `UnknownSystemVariable` (1193), `SqlSyntaxError` for a function that there is not."""
         match expression:
             case Literal(value):
                 return value
@@ -281,7 +266,7 @@ class SqlSession:
             case SystemVariable(scope, name):
                 return _as_number(self._system_value(scope, name), name)
             case Function(name, arguments):
-                return call(self, name, [self._value(argument) for argument in arguments])
+                return call(self, name, [self.value_of(argument) for argument in arguments])
             case Default():
                 raise SqlSyntaxError("DEFAULT")
 
@@ -300,98 +285,6 @@ class SqlSession:
             return self.server.global_variables()[name]
         except KeyError:
             raise UnknownSystemVariable(name) from None
-
-    # SET
-
-    def _set(self, statement: SetVariables) -> Result:
-        # All values are found before the first is set: a statement that fails sets nothing.
-        assignments = statement.assignments
-        values = [self._assigned(assignment) for assignment in assignments]
-        self._check_room(assignments)
-        later: Result = None
-        for assignment, value in zip(assignments, values, strict=True):
-            later = self._assign(assignment, value) or later
-            self._assign_along(assignment.target.name)
-        return later
-
-    def _assigned(self, assignment: Assignment) -> str | int | None:
-        target, value = assignment.target, assignment.value
-        if not isinstance(target, SystemVariable):
-            return self._value(value)
-        name = target.name
-        if (
-            name not in SESSION_SETTABLE
-            and name not in GLOBALS
-            and name not in self.server.global_variables()
-        ):
-            raise UnknownSystemVariable(name)
-        if name in GLOBALS and (
-            target.scope is VariableScope.GLOBAL or not GLOBALS[name].also_session
-        ):
-            return self._assigned_globally(target, value)
-        if name not in SESSION_SETTABLE:
-            raise ReadOnlyVariable(name)
-        if target.scope is VariableScope.GLOBAL:
-            raise PrivilegeRequired("SUPER")
-        if name in NEED_RIGHT:
-            self.require(BINLOG_REPLAY)
-        if name in NOT_IN_TRANSACTION and self.in_transaction:
-            raise GtidInsideTransaction
-        return None if isinstance(value, Default) else as_shown(self._value(value), name)
-
-    def _assigned_globally(self, target: SystemVariable, value: Expression) -> str:
-        name = target.name
-        if target.scope is not VariableScope.GLOBAL:
-            raise GlobalVariable(name)
-        self.require(*GLOBALS[name].privileges)
-        if name == "gtid_binlog_state":
-            if self.in_transaction:
-                raise NotInTransaction
-            self._require_no_upstream()
-        if isinstance(value, Default):
-            return self.server.default_of(name)
-        lowest = self.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
-        return global_variables.as_shown(name, self._value(value), self.diagnostics, lowest)
-
-    def _check_room(self, assignments: Sequence[Assignment]) -> None:
-        names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
-        if len(names | self.user_variables.keys()) > USER_VARIABLES_MAX:
-            raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
-
-    def _assign(self, assignment: Assignment, value: str | int | None) -> Result:
-        target = assignment.target
-        if isinstance(target, UserVariable):
-            self.user_variables[target.name] = value
-        elif target.name in GLOBALS and (
-            target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session
-        ):
-            return self._assign_globally(target.name, str(value))
-        elif value is None:
-            self.variables.pop(target.name, None)
-        else:
-            self.variables[target.name] = str(value)
-        return None
-
-    def _assign_globally(self, name: str, value: str) -> Result:
-        server = self.server
-        if name == "gtid_binlog_state":
-            return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
-        server.set_global(name, value)
-        return None
-
-    def _assign_along(self, name: str) -> None:
-        """The connection's character set and its collation go together."""
-        variables = self.variables
-        if name == "collation_connection" and name in variables:
-            number = collation_numbered(variables[name])
-            charset = None if number is None else charset_of(number)
-            variables["character_set_connection"] = charset or "utf8mb4"
-        elif name == "character_set_connection" and name in variables:
-            number = default_collation(variables[name])
-            variables["collation_connection"] = collation_name(number)
-        elif name in ("collation_connection", "character_set_connection"):
-            variables.pop("collation_connection", None)
-            variables.pop("character_set_connection", None)
 
     # SHOW
 

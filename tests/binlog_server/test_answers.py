@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog_server.admin.answers import ROW_CHARS_MAX, USER_VARIABLES_MAX, SqlSession
+from binlog_server.admin.answers import ROW_CHARS_MAX, SqlSession
+from binlog_server.admin.assignments import USER_VARIABLES_MAX
 from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE, like_matches
 from binlog_server.admin.view import ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server

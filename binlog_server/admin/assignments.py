@@ -1,0 +1,136 @@
+"""SET: of the session, of its user variables, and of the running server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from binlog_server.admin import global_variables, maintenance
+from binlog_server.admin.global_variables import GLOBALS
+from binlog_server.admin.statements import (
+    Assignment,
+    Default,
+    Expression,
+    SetVariables,
+    SystemVariable,
+    UserVariable,
+)
+from binlog_server.admin.statements import Scope as VariableScope
+from binlog_server.admin.values import as_shown
+from binlog_server.admin.variables import NEED_RIGHT, NOT_IN_TRANSACTION, SESSION_SETTABLE
+from binlog_server.admin.view import Result, Work
+from binlog_server.users import BINLOG_REPLAY
+from protocol.errors import (
+    PrivilegeRequired,
+    ReadOnlyVariable,
+    UnknownSystemVariable,
+    WrongVariableValue,
+)
+from protocol.events.charsets import charset_of
+from protocol.events.collation_names import (
+    collation_name,
+    collation_numbered,
+    default_collation,
+)
+from protocol.sql_errors import GlobalVariable, GtidInsideTransaction, NotInTransaction
+
+if TYPE_CHECKING:
+    from binlog_server.admin.answers import SqlSession
+
+USER_VARIABLES_MAX = 256  # a replica sets about ten
+
+
+def set_variables(session: SqlSession, statement: SetVariables) -> Result:
+    """SET: the rest of the work, if there is some. Raises `ServerError`."""
+    # All values are found before the first is set: a statement that fails sets nothing.
+    assignments = statement.assignments
+    values = [_assigned(session, assignment) for assignment in assignments]
+    _check_room(session, assignments)
+    later: Result = None
+    for assignment, value in zip(assignments, values, strict=True):
+        later = _assign(session, assignment, value) or later
+        _assign_along(session, assignment.target.name)
+    return later
+
+
+def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
+    target, value = assignment.target, assignment.value
+    if not isinstance(target, SystemVariable):
+        return session.value_of(value)
+    name = target.name
+    if (
+        name not in SESSION_SETTABLE
+        and name not in GLOBALS
+        and name not in session.server.global_variables()
+    ):
+        raise UnknownSystemVariable(name)
+    if name in GLOBALS and (target.scope is VariableScope.GLOBAL or not GLOBALS[name].also_session):
+        return _assigned_globally(session, target, value)
+    if name not in SESSION_SETTABLE:
+        raise ReadOnlyVariable(name)
+    if target.scope is VariableScope.GLOBAL:
+        raise PrivilegeRequired("SUPER")
+    if name in NEED_RIGHT:
+        session.require(BINLOG_REPLAY)
+    if name in NOT_IN_TRANSACTION and session.in_transaction:
+        raise GtidInsideTransaction
+    return None if isinstance(value, Default) else as_shown(session.value_of(value), name)
+
+
+def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expression) -> str:
+    name = target.name
+    if target.scope is not VariableScope.GLOBAL:
+        raise GlobalVariable(name)
+    session.require(*GLOBALS[name].privileges)
+    if name == "gtid_binlog_state":
+        if session.in_transaction:
+            raise NotInTransaction
+        session.require_no_upstream()
+    if isinstance(value, Default):
+        return session.server.default_of(name)
+    lowest = session.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
+    return global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
+
+
+def _check_room(session: SqlSession, assignments: Sequence[Assignment]) -> None:
+    names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
+    if len(names | session.user_variables.keys()) > USER_VARIABLES_MAX:
+        raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
+
+
+def _assign(session: SqlSession, assignment: Assignment, value: str | int | None) -> Result:
+    target = assignment.target
+    if isinstance(target, UserVariable):
+        session.user_variables[target.name] = value
+    elif target.name in GLOBALS and (
+        target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session
+    ):
+        return _assign_globally(session, target.name, str(value))
+    elif value is None:
+        session.variables.pop(target.name, None)
+    else:
+        session.variables[target.name] = str(value)
+    return None
+
+
+def _assign_globally(session: SqlSession, name: str, value: str) -> Result:
+    server = session.server
+    if name == "gtid_binlog_state":
+        return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
+    server.set_global(name, value)
+    return None
+
+
+def _assign_along(session: SqlSession, name: str) -> None:
+    """The connection's character set and its collation go together."""
+    variables = session.variables
+    if name == "collation_connection" and name in variables:
+        number = collation_numbered(variables[name])
+        charset = None if number is None else charset_of(number)
+        variables["character_set_connection"] = charset or "utf8mb4"
+    elif name == "character_set_connection" and name in variables:
+        number = default_collation(variables[name])
+        variables["collation_connection"] = collation_name(number)
+    elif name in ("collation_connection", "character_set_connection"):
+        variables.pop("collation_connection", None)
+        variables.pop("character_set_connection", None)
