@@ -14,6 +14,7 @@ from binlog_server.config import ABORT_SERVER, Config, ConfigError
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
 from binlog_server.frame_cache import FrameCache
+from binlog_server.login import FailedLogins
 from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower
 from binlog_server.room import Room
@@ -47,6 +48,7 @@ class Server(ServerFacts):
         self.state = directory.state
         self.connections = Connections()
         self.users = Users(self.state, config.users)
+        self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls = _tls(config) if config.ssl else None
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
         self.publisher = Publisher(
@@ -94,7 +96,7 @@ class Server(ServerFacts):
             backlog=1024,
         )
         self.port = self._listener.sockets[0].getsockname()[1]
-        if not self.users.names():
+        if not self.users.all():
             log.warning(
                 "there are no users, so nobody can log in: add one with `binlog-server user add NAME "
                 "--directory %s`, or a [users] table in the configuration file",

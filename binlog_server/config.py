@@ -107,6 +107,8 @@ class Config:
     slave_connections_needed_for_purge: int = 1
     max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX
     max_connections: int = 2000
+    max_user_connections: int = 0
+    max_connect_errors: int = 100
     connect_timeout: int = 10
     net_write_timeout: int = 60
     slave_net_timeout: int = 60
@@ -128,6 +130,8 @@ class Config:
             ("listen_port", 0, 65535),
             ("max_allowed_packet", 1024, 1 << 30),
             ("max_connections", 1, 100_000),
+            ("max_user_connections", 0, 100_000),
+            ("max_connect_errors", 1, _U32_MAX),
             ("connect_timeout", 1, 3600),
             ("net_write_timeout", 1, 31536000),
             ("slave_net_timeout", 1, 31536000),

@@ -29,6 +29,7 @@ class Connection:
     address: str
     ending: Ending
     user: str = "unauthenticated user"
+    account: str = ""  # user@host of the account that it has logged in to
     command: str = "Connect"
     state: str = "login"
     since: float = field(default_factory=time.monotonic)
@@ -85,6 +86,10 @@ class Connections:
         if connection is None:
             raise UnknownThread(connection_id)
         connection.ending.end(None)
+
+    def count_of(self, account: str) -> int:
+        """How many are logged in to an account."""
+        return sum(c.account == account for c in self._by_id.values())
 
     def dumps_of(self, server_id: int) -> list[Connection]:
         """The dumps that run for a server_id; 0 is nobody's."""

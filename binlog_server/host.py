@@ -9,6 +9,7 @@ from binlog_server.admin.answers import ServerView, SqlSession
 from binlog_server.config import Config
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.login import FailedLogins
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.tls import TlsServer
 from binlog_server.users import Users
@@ -33,6 +34,8 @@ class Host(ServerView, Protocol):
     def connections(self) -> Connections: ...
     @property
     def users(self) -> Users: ...
+    @property
+    def failed_logins(self) -> FailedLogins: ...
     @property
     def tls(self) -> TlsServer | None:
         """None: TLS is not offered."""

@@ -7,14 +7,21 @@ import logging
 import socket
 from typing import cast
 
+from binlog_server.account import UserAccount, plain_address
+from binlog_server.admin.account_sql import AccountSql
+from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
 from binlog_server.admin.answers import ResultSet, SqlSession
 from binlog_server.connections import Connection
 from binlog_server.dump import Dump, DumpRequest
 from binlog_server.host import Host, new_salt
+from binlog_server.idle import IdleTimer
+from binlog_server.login import Login
+from binlog_server.privileges import REPLICATION_SLAVE
+from binlog_server.secrets_in_sql import log_text
 from binlog_server.sql_commit.committer import QUICK_WORDS, Committer
 from binlog_server.sql_commit.settings import login_variables
 from binlog_server.tls import TlsLayer
-from protocol.account_errors import SecureTransportRequired
+from protocol.account_errors import EmptyQuery, QueryInterrupted
 from protocol.connection.auth import certificate_proof
 from protocol.connection.commands import (
     BinlogDump,
@@ -41,6 +48,7 @@ from protocol.connection.server_states import ServerState
 from protocol.errors import (
     AccessDenied,
     DuplicateServerId,
+    PrivilegeRequired,
     ProtocolError,
     ServerError,
     TooManyConnections,
@@ -73,9 +81,14 @@ class ClientSession(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._connection: Connection
         self._user = ""
+        self._address = ""  # without the port
+        self._login = Login(server.users, server.failed_logins, server.connections, server.config)
+        self._request: LoginRequest
         self._sql: SqlSession
+        self._accounts: AccountSql
+        self._heard = True  # something came since the idle timer has looked
+        self._idle = IdleTimer(self._wait_timeout, self._was_heard, self._idle_for_too_long)
         self._committer: Committer | None = None  # from the login on
-        self._login: LoginRequest
         self._pumping = False
         self._held = False
         self._mute = False  # no answer can be given any more
@@ -84,9 +97,7 @@ class ClientSession(asyncio.Protocol):
         self._work: asyncio.Task[None] | None = None  # a statement that takes longer
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._lost = False
-        self._tls: TlsLayer | None = (
-            None  # if the client asked for it: then it is the transport, too
-        )
+        self._tls: TlsLayer | None = None  # once the client has asked for it; the transport, too
 
     # asyncio.Protocol
 
@@ -99,17 +110,20 @@ class ClientSession(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._address = plain_address(peer[0]) if peer else ""
         config = self._server.config
+        refusal = self._login.greets(self._address)
         if len(self._server.connections) >= config.max_connections:
-            log.warning("refused %s: max_connections=%d", self._peer, config.max_connections)
-            transport.write(self._machine.reject_login(TooManyConnections()))
-            self._close()
+            refusal = TooManyConnections()
+        if refusal is not None:
+            self._refuse(refusal)
             return
         self._server.connections.add(self._connection)
         self._login_timer = self._loop.call_later(config.connect_timeout, self._login_timed_out)
         transport.write(self._machine.greeting())
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         if (
             data[5:12] in QUICK_WORDS
             and self._committer is not None
@@ -127,6 +141,7 @@ class ClientSession(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = self._mute = True
         self._server.connections.remove(self._connection)
+        self._idle.stop()
         if self._login_timer is not None:
             self._login_timer.cancel()
         if self._dump is not None:
@@ -233,6 +248,8 @@ class ClientSession(asyncio.Protocol):
             self._dump.cancel()
             if error is not None and not self._machine.is_closed:
                 self._transport.write(self._machine.dump_error(error))
+        elif self._machine.state is ServerState.ANSWERING:
+            self._transport.write(self._machine.send_error(QueryInterrupted()))
         self._close()
 
     def shut_down(self) -> None:
@@ -278,11 +295,7 @@ class ClientSession(asyncio.Protocol):
                     )
                     self._tls.start(handshake)
                 case LoginReceived(request, needs_switch):
-                    self._user, self._login = request.user, request
-                    if needs_switch:
-                        self._transport.write(self._machine.request_auth_switch())
-                    else:
-                        self._log_in(request.auth_response)
+                    self._begin_login(request, needs_switch=needs_switch)
                 case AuthSwitchAnswered(response):
                     self._log_in(response)
                 case _:
@@ -294,45 +307,61 @@ class ClientSession(asyncio.Protocol):
             self._transport.write(self._machine.last_words(error.answer))
         self._close()
 
+    def _begin_login(self, request: LoginRequest, *, needs_switch: bool) -> None:
+        self._user, self._request = request.user, request
+        switch = self._login.begin(
+            request.user, self._address, self._machine.salt, needs_switch=needs_switch
+        )
+        if switch is not None:
+            self._transport.write(self._machine.request_auth_switch(*switch))
+        else:
+            self._log_in(request.auth_response)
+
     def _log_in(self, response: bytes) -> None:
-        host = self._connection.address.rpartition(":")[0]
-        error: ServerError | None = None
-        if self._server.config.require_secure_transport and self._tls is None:
-            error = SecureTransportRequired()
-        elif not self._server.users.verify(self._user, self._machine.salt, response):
-            error = AccessDenied(self._user, host, using_password=bool(response))
-        if error is not None:
-            log.warning("refused %s: %s", self._peer, error)
-            self._transport.write(self._machine.reject_login(error))
-            self._close()
+        try:
+            account = self._login.finish(
+                response,
+                self._address,
+                secured=self._tls is not None,
+                certified=self._tls is not None and self._tls.has_client_certificate,
+            )
+            self._begin_session(account)
+        except ServerError as error:
+            self._refuse(error)
             return
         if self._login_timer is not None:
             self._login_timer.cancel()
+        self._connection.account = account.name
         self._connection.user = self._user
         self._connection.now("Sleep", "")
-        login = self._login
-        self._sql = SqlSession(
-            self._server,
-            self._id,
-            f"{self._user}@{host}",
-            grants=self._server.users.grants(self._user),
-            login=login_variables(login.charset),
-        )
-        self._committer = committer = self._server.new_committer(self, self._machine, self._sql)
-        try:
-            if login.database:
-                committer.use(_encoded(login.database))
-        except ServerError as refusal:
-            self._transport.write(self._machine.reject_login(refusal))
-            self._close()
-            return
-        self._transport.write(self._machine.accept_login(self._certificate_proof()))
+        self._idle.start()
+        self._transport.write(self._machine.accept_login(self._certificate_proof(account)))
 
-    def _certificate_proof(self) -> bytes:
-        if self._tls is None or self._server.tls is None:
+    def _begin_session(self, account: UserAccount) -> None:
+        server = self._server
+        self._accounts = AccountSql(server.users, account, server.failed_logins.clear)
+        self._sql = SqlSession(
+            server,
+            self._id,
+            f"{self._user}@{self._address}",
+            grants=account.grants,
+            login=login_variables(self._request.charset),
+        )
+        self._committer = server.new_committer(self, self._machine, self._sql)
+        if self._request.database:
+            self._committer.use(_encoded(self._request.database))
+
+    def _refuse(self, error: ServerError) -> None:
+        log.warning("refused %s: %s", self._peer, error)
+        self._transport.write(self._machine.reject_login(error))
+        self._close()
+
+    def _certificate_proof(self, account: UserAccount) -> bytes:
+        tls = self._server.tls
+        if self._tls is None or tls is None:
             return b""
-        stored = self._server.users.stored_hash(self._user)
-        return certificate_proof(stored, self._machine.salt, self._server.tls.fingerprint)
+        stored = account.credential.stored_bytes
+        return certificate_proof(stored, self._machine.salt, tls.fingerprint)
 
     def _answer(self, command: Command) -> None:
         machine, write = self._machine, self._transport.write
@@ -341,8 +370,7 @@ class ClientSession(asyncio.Protocol):
         try:
             match command:
                 case Query():
-                    if not committer.execute(command.text):
-                        self._query(command.sql, committer)
+                    self._execute(command, committer)
                 case InitDatabase(database):
                     committer.use(_encoded(database))
                     write(machine.send_ok())
@@ -357,6 +385,8 @@ class ClientSession(asyncio.Protocol):
                 case Statistics():
                     write(machine.send_string(self._server.statistics()))
                 case RegisterSlave():
+                    if REPLICATION_SLAVE not in self._sql.grants:
+                        raise AccessDenied(self._user, self._address, using_password=True)
                     self._connection.registered = command
                     write(machine.send_ok())
                 case BinlogDump():
@@ -369,8 +399,24 @@ class ClientSession(asyncio.Protocol):
         except ServerError as error:
             self._send_error(error)
 
+    def _execute(self, query: Query, committer: Committer) -> None:
+        text = query.text
+        if not text.strip(b" \t\r\n;\0"):
+            raise EmptyQuery
+        if IS_ABOUT_ACCOUNTS.match(text) and self._accounts.is_for_here(text):
+            result = self._accounts.execute(query.sql)
+            if result is None:
+                self._transport.write(self._machine.send_ok())
+            else:
+                self._transport.write(self._machine.send_result_set(result.columns, result.rows))
+        elif not committer.execute(text):
+            self._query(query.sql, committer)
+
     def _query(self, sql: str, committer: Committer) -> None:
         result = self._sql.execute(sql)
+        if self._mute:  # it was KILL of this connection
+            return
+        self._idle.start()  # it may have set wait_timeout
         machine = self._machine
         if result is None:
             if not committer.settle():
@@ -385,7 +431,7 @@ class ClientSession(asyncio.Protocol):
             )
 
     def _send_error(self, error: ServerError) -> None:
-        log.info("%s: %s", self._peer, error)
+        log.info("%s: %s", self._peer, log_text(error))
         if not self._machine.is_closed:
             self._transport.write(self._machine.send_error(error))
         if self._machine.is_closed:
@@ -395,6 +441,8 @@ class ClientSession(asyncio.Protocol):
         skip_marked = self._sql.variables.get("skip_replication") == "ON"
         self._machine.start_dump()
         try:
+            if REPLICATION_SLAVE not in self._sql.grants:
+                raise PrivilegeRequired(REPLICATION_SLAVE)
             request = DumpRequest.of(command, self._sql.user_variables, skip_marked=skip_marked)
         except ServerError as error:
             log.warning("dump refused: %s: %s", self._peer, error)
@@ -442,6 +490,18 @@ class ClientSession(asyncio.Protocol):
     def _net_write_timeout(self) -> float:
         value = self._sql.variables.get("net_write_timeout", "")
         return max(1, int(value)) if value.isdecimal() else self._server.config.net_write_timeout
+
+    def _wait_timeout(self) -> float:
+        value = self._sql.variables.get("wait_timeout")
+        return float(value or self._server.global_variables()["wait_timeout"])
+
+    def _was_heard(self) -> bool:
+        heard, self._heard = self._heard, False
+        return heard or self._machine.state is not ServerState.READY
+
+    def _idle_for_too_long(self) -> None:
+        log.warning("closed %s: it said nothing for wait_timeout", self._peer)
+        self._close()
 
     def _login_timed_out(self) -> None:
         log.warning("closed %s: no login within connect_timeout", self._peer)

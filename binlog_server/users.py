@@ -1,8 +1,13 @@
-"""Who may log in, and the proof of it. Passwords are kept as mysql_native_password hashes, never as they are.
+"""The accounts: where they are kept, and which one a client logs in to.
 
-Accounts come from two places: the store's state (`binlog-server user add`), and the `[users]` table of the
-configuration file, which wins. Every account may replicate and look; for the rest it needs a privilege, by MariaDB's
-name.
+They come from two places: the store's state (`binlog-server user add`, CREATE USER), and the `[users]` table of the
+configuration file, which wins: of a name that stands there no other account counts, and SQL cannot change it.
+
+Passwords are kept as the hashes of their plugin, never as they are. Keys of the state:
+
+    account/USER@HOST     `UserAccount.to_json`
+    user/USER             hash of the account USER@%, of a store older than that; with
+    grants/USER           its privileges
 """
 
 from __future__ import annotations
@@ -10,22 +15,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from protocol.connection.auth import (
-    native_password_hash,
-    native_password_text,
-    native_password_verify,
-)
+from binlog_server.account import ANY_HOST, Credential, UserAccount
+from binlog_server.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
 from storage.state import StateStore
 
-BINLOG_REPLAY = "BINLOG REPLAY"  # to commit SQL text, under any GTID
-PRIVILEGES = frozenset({BINLOG_REPLAY})
+__all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
 
-_PREFIX = "user/"
-_GRANTS_PREFIX = "grants/"
+_PREFIX = "account/"
+_OLD_PREFIX = "user/"
+_OLD_GRANTS_PREFIX = "grants/"
 _HASH_TEXT = re.compile(r"\*[0-9A-Fa-f]{40}")
-_NAME = re.compile(r"[^\x00-\x1f'\"`@]{1,128}")
-_NOBODY = bytes(20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,69 +44,89 @@ class Users:
         self, state: StateStore, configured: Mapping[str, str | Account] | None = None
     ) -> None:
         self._state = state
-        accounts = {
-            name: account if isinstance(account, Account) else Account(account)
-            for name, account in (configured or {}).items()
-        }
-        self._configured = {name: _hash(account.password) for name, account in accounts.items()}
-        self._grants = {name: account.grants for name, account in accounts.items()}
-
-    def verify(self, name: str, salt: bytes, response: bytes) -> bool:
-        """Whether `response` proves the password of `name` for `salt`. As slow for unknown names as for known ones."""
-        wanted = self._find(name)
-        proved = native_password_verify(salt, response, wanted if wanted is not None else _NOBODY)
-        return proved and wanted is not None
-
-    def stored_hash(self, name: str) -> bytes:
-        """What is kept of the password; empty without one."""
-        return self._find(name) or b""
-
-    def _find(self, name: str) -> bytes | None:
-        found = self._configured.get(name)
-        if found is None:
-            stored = self._state.get(_PREFIX + name)
-            found = None if stored is None else _hash(stored)
-        return found
-
-    def grants(self, name: str) -> frozenset[str]:
-        """The privileges of an account; none for one that there is not."""
-        if name in self._configured:
-            return self._grants[name]
-        return frozenset(self._state.get(_GRANTS_PREFIX + name, []))
-
-    def add(self, name: str, password: str, grants: Iterable[str] = ()) -> None:
-        """Add an account to the state, or change its password and privileges. ValueError for an impossible name or
-        an unknown privilege."""
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} cannot be a user name: no quotes, no @, 1 to 128 characters"
+        self._configured: dict[str, UserAccount] = {}
+        for name, given in (configured or {}).items():
+            account = given if isinstance(given, Account) else Account(given)
+            self._configured[name] = UserAccount(
+                name, ANY_HOST, _credential(account.password), without_grants(account.grants)
             )
-        granted = sorted(privileges(grants))
-        text = native_password_text(native_password_hash(password)) if password else ""
-        self._state.update({_PREFIX + name: text, _GRANTS_PREFIX + name: granted or None})
 
-    def drop(self, name: str) -> None:
+    def find(self, user: str, address: str) -> UserAccount | None:
+        """The account of a client: of those for its address the most specific one."""
+        admitting = [account for account in self.of(user) if account.admits(address)]
+        return min(admitting, key=lambda account: account.rank, default=None)
+
+    def of(self, user: str) -> list[UserAccount]:
+        """All accounts of that name."""
+        if user in self._configured:
+            return [self._configured[user]]
+        return [account for account in self._stored(f"{user}@") if account.user == user]
+
+    def named(self, name: str) -> UserAccount | None:
+        """The account user@host."""
+        return next((a for a in self.of(name.partition("@")[0]) if a.name == name), None)
+
+    def all(self) -> list[UserAccount]:
+        """All that count, by name."""
+        stored = [a for a in self._stored("") if a.user not in self._configured]
+        return sorted([*stored, *self._configured.values()], key=lambda account: account.name)
+
+    def admits(self, address: str) -> bool:
+        """Whether there is any account for clients from there."""
+        return any(account.admits(address) for account in self.all())
+
+    def is_configured(self, user: str) -> bool:
+        """Whether the configuration file has it: then it can be changed there alone."""
+        return user in self._configured
+
+    def _stored(self, start: str) -> Iterable[UserAccount]:
+        """Those of the state whose name begins so."""
+        found = {
+            key.removeprefix(_PREFIX): value for key, value in self._state.items(_PREFIX + start)
+        }
+        for name, value in found.items():
+            yield UserAccount.from_json(name, value)
+        user = start.removesuffix("@")
+        for key, text in self._state.items(_OLD_PREFIX + user):
+            name = f"{key.removeprefix(_OLD_PREFIX)}@{ANY_HOST}"
+            if name not in found:
+                user = key.removeprefix(_OLD_PREFIX)
+                granted = frozenset(self._state.get(_OLD_GRANTS_PREFIX + user, []))
+                credential = Credential.stored(text)
+                yield UserAccount(user, ANY_HOST, credential, without_grants(granted))
+
+    # Changes of the state
+
+    def save(self, saved: Iterable[UserAccount], dropped: Iterable[UserAccount] = ()) -> None:
+        """Keep accounts, and forget others, together. Durable when it returns."""
+        changes: dict[str, Any] = {}
+        for account in dropped:
+            changes |= _forgotten(account)
+        for account in saved:
+            changes |= _forgotten(account)
+            changes[_PREFIX + account.name] = account.to_json()
+        self._state.update(changes)
+
+    def add(self, user: str, password: str, grants: Iterable[str] = (), **others: Any) -> None:
+        """Add an account to the state, or change its password and privileges. ValueError for an impossible name or
+        an unknown privilege. `others`: `host`, `plugin` and further fields of `UserAccount`."""
+        plugin = {"plugin": others.pop("plugin")} if "plugin" in others else {}
+        granted = without_grants(privileges(grants))
+        credential = Credential.of(password, **plugin)
+        self.save([UserAccount(user, credential=credential, granted=granted, **others)])
+
+    def drop(self, user: str, host: str = ANY_HOST) -> None:
         """Remove an account from the state. KeyError if there is none."""
-        if self._state.get(_PREFIX + name) is None:
-            raise KeyError(name)
-        self._state.update({_PREFIX + name: None, _GRANTS_PREFIX + name: None})
-
-    def names(self) -> list[str]:
-        """All names, sorted."""
-        stored = (key.removeprefix(_PREFIX) for key, _ in self._state.items(_PREFIX))
-        return sorted({*stored, *self._configured})
+        stored = {account.name: account for account in self._stored(user)}
+        self.save([], [stored[f"{user}@{host}"]])
 
 
-def privileges(names: Iterable[str]) -> frozenset[str]:
-    """Privileges by name, in any case. ValueError for one that there is not."""
-    found = frozenset(" ".join(name.upper().split()) for name in names)
-    unknown = sorted(found - PRIVILEGES)
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no privilege here: {', '.join(sorted(PRIVILEGES))}")
-    return found
+def _forgotten(account: UserAccount) -> dict[str, None]:
+    keys = [_PREFIX + account.name]
+    if account.host == ANY_HOST:
+        keys += [_OLD_PREFIX + account.user, _OLD_GRANTS_PREFIX + account.user]
+    return dict.fromkeys(keys)
 
 
-def _hash(text: str) -> bytes:
-    if _HASH_TEXT.fullmatch(text):
-        return bytes.fromhex(text[1:])
-    return native_password_hash(text) if text else b""
+def _credential(text: str) -> Credential:
+    return Credential.stored(text) if _HASH_TEXT.fullmatch(text) else Credential.of(text)

@@ -51,7 +51,7 @@ from binlog_server.admin.view import (
     ServerView,
     Work,
 )
-from binlog_server.users import BINLOG_REPLAY
+from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
     PacketTooBig,
@@ -72,10 +72,18 @@ __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 _U64_DIGITS = 20
 ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
 DIAGNOSTICS_MAX = 64  # as max_error_count
-ALL_PRIVILEGES = "ALL PRIVILEGES"
+_LOOK = ("SUPER", "BINLOG MONITOR", "BINLOG ADMIN")
 
-# What a statement needs, any of them; nothing for those that only look.
-PRIVILEGES: Mapping[type, tuple[str, ...]] = {
+# What a statement needs, any of them; by its type, or by itself. Nothing for others.
+PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
+    Show.MASTER_STATUS: _LOOK,
+    Show.BINARY_LOGS: _LOOK,
+    Show.BINLOG_LEASES: _LOOK,
+    Show.BINLOG_REPLICAS: (*_LOOK, "REPLICATION MASTER ADMIN"),
+    Show.SLAVE_HOSTS: (*_LOOK, "REPLICATION MASTER ADMIN"),
+    ShowBinlogEvents: _LOOK,
+    ExplainPurge: _LOOK,
+    ExplainGtid: _LOOK,
     Purge: ("SUPER", "BINLOG ADMIN"),
     FlushLogs: ("RELOAD",),
     FlushNothing: ("RELOAD",),
@@ -98,7 +106,7 @@ class SqlSession:
     account: str
     user_variables: dict[str, str | int | None] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
-    grants: frozenset[str] = frozenset()
+    grants: frozenset[str] = BASIC
     login: Mapping[str, str] = field(default_factory=dict)
     in_transaction: bool = False
     database: bytes = b""  # in UTF-8
@@ -140,7 +148,8 @@ class SqlSession:
 
     def require_for(self, statement: Statement) -> None:
         """Raises `PrivilegeRequired` (1227)."""
-        needed = PRIVILEGES.get(type(statement))
+        key = statement if isinstance(statement, Show) else type(statement)
+        needed = PRIVILEGES.get(key)
         if needed is not None:
             self.require(*needed)
 

@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlog_server.account import ANY_HOST, Require, UserAccount
 from binlog_server.config import ConfigError
+from binlog_server.privileges import PRIVILEGES, as_shown, privileges
 from binlog_server.store_directory import open_state
-from binlog_server.users import PRIVILEGES, Users, privileges
+from binlog_server.users import Users
+from protocol.connection.auth import NATIVE_PASSWORD
+from protocol.connection.ed25519 import ED25519
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -24,7 +28,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     ):
         action = actions.add_parser(name, help=text)
         if name != "list":
-            action.add_argument("name")
+            action.add_argument("name", help="NAME or NAME@HOST; without HOST from anywhere")
         if name == "add":
             action.add_argument(
                 "--grant",
@@ -32,6 +36,15 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
                 default=[],
                 metavar="PRIVILEGE",
                 help=f"{', '.join(sorted(PRIVILEGES))}; given again it replaces what was granted before",
+            )
+            action.add_argument(
+                "--plugin", choices=[NATIVE_PASSWORD, ED25519], default=NATIVE_PASSWORD
+            )
+            action.add_argument(
+                "--require",
+                choices=["SSL", "X509"],
+                default="",
+                help="let it log in by TLS only, or with a certificate of ssl_ca only",
             )
         action.add_argument("--directory", required=True, type=Path)
     parser.set_defaults(run=run)
@@ -45,12 +58,22 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         users = Users(state)
         if arguments.action == "list":
-            print("\n".join(_line(users, name) for name in users.names()) or "no accounts")
-        elif arguments.action == "drop":
-            users.drop(arguments.name)
+            print("\n".join(_line(account) for account in users.all()) or "no accounts")
+            return 0
+        name, _, host = arguments.name.partition("@")
+        host = host or ANY_HOST
+        if arguments.action == "drop":
+            users.drop(name, host)
         else:
             privileges(arguments.grant)  # before the password is asked for
-            users.add(arguments.name, _password(), arguments.grant)
+            users.add(
+                name,
+                _password(),
+                arguments.grant,
+                host=host,
+                plugin=arguments.plugin,
+                require=Require(arguments.require),
+            )
     except ValueError as error:
         raise ConfigError(str(error)) from None
     except KeyError:
@@ -60,9 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _line(users: Users, name: str) -> str:
-    grants = ", ".join(sorted(users.grants(name)))
-    return f"{name}  {grants}" if grants else name
+def _line(account: UserAccount) -> str:
+    return f"{account.name}  {as_shown(account.granted)}"
 
 
 def _password() -> str:

@@ -128,6 +128,9 @@ def test_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Traceback" not in err
 
 
+BASIC = "REPLICATION SLAVE, BINLOG MONITOR, REPLICATION MASTER ADMIN"
+
+
 def test_users(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,18 +145,24 @@ def test_users(
     assert user("list") == (0, "no accounts\n", "")
     assert user("add", "repl", password="se cret\n") == (0, "", "")
     assert user("add", "open", password="\n") == (0, "", "")
-    assert user("list") == (0, "open\nrepl\n", "")
+    assert user("list") == (0, f"open@%  {BASIC}\nrepl@%  {BASIC}\n", "")
     state, disk = open_state(tmp_path)
     users = Users(state)
-    assert users.verify("repl", SALT, native_password_scramble("se cret", SALT))
-    assert users.verify("open", SALT, b"")
+    for name, response in (("repl", native_password_scramble("se cret", SALT)), ("open", b"")):
+        account = users.find(name, "")
+        assert account is not None
+        assert account.credential.verify(SALT, response)
     disk.close()
     assert user("drop", "open") == (0, "", "")
     code, _, err = user("drop", "open")
     assert (code, "there is no account 'open'" in err) == (2, True)
-    code, _, err = user("add", "a@b", password="x\n")
+    code, _, err = user("add", "a'b", password="x\n")
     assert (code, "cannot be a user name" in err) == (2, True)
-    assert user("list") == (0, "repl\n", "")
+    options = ["--plugin", "ed25519", "--grant", "RELOAD", "--require", "SSL"]
+    assert user("add", "etl@10.0.%", *options, password="x\n") == (0, "", "")
+    assert user("list") == (0, f"etl@10.0.%  RELOAD\nrepl@%  {BASIC}\n", "")
+    assert user("drop", "etl")[0] == 2
+    assert user("drop", "etl@10.0.%") == (0, "", "")
 
 
 def test_user_of_a_foreign_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

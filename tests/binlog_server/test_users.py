@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.account import host_matches
+from binlog_server.privileges import BASIC
 from binlog_server.users import Account, Users
 from protocol.connection.auth import (
     native_password_hash,
     native_password_scramble,
     native_password_text,
 )
+from protocol.connection.ed25519 import ed25519_sign
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 
@@ -17,7 +20,18 @@ SALT = b"0123456789abcdefghij"
 
 
 def proves(users: Users, name: str, password: str) -> bool:
-    return users.verify(name, SALT, native_password_scramble(password, SALT))
+    account = users.find(name, "10.0.0.1")
+    answer = native_password_scramble(password, SALT)
+    return account is not None and account.credential.verify(SALT, answer)
+
+
+def names(users: Users) -> list[str]:
+    return [account.user for account in users.all()]
+
+
+def granted(users: Users, name: str) -> frozenset[str]:
+    account = users.find(name, "10.0.0.1")
+    return frozenset() if account is None else account.granted
 
 
 @pytest.fixture
@@ -35,7 +49,6 @@ def test_password_or_its_hash(state: StateStore, stored: str) -> None:
     assert not proves(users, "repl", stored.upper())
     assert not proves(users, "repl", "")
     assert not proves(users, "other", "secret")
-    assert not users.verify("repl", SALT, b"short")
 
 
 @pytest.mark.parametrize("text", ["*" + "g" * 40, "*" + "0" * 39, "*", "*" + "0" * 41])
@@ -62,7 +75,9 @@ def test_hash_of_zeros_is_not_open(state: StateStore) -> None:
 def test_state_keeps_hashes_only(state: StateStore) -> None:
     users = Users(state)
     users.add("repl", "secret")
-    assert state.items("user/") == [("user/repl", HASH)]
+    (kept,) = state.items("account/")
+    assert kept[0] == "account/repl@%"
+    assert (kept[1]["plugin"], kept[1]["authentication"]) == ("mysql_native_password", HASH)
     assert proves(Users(state), "repl", "secret")
     users.add("repl", "changed")
     assert proves(users, "repl", "changed")
@@ -81,7 +96,7 @@ def test_configuration_wins(state: StateStore) -> None:
     users = Users(state, {"repl": "from the file", "b": "x"})
     assert proves(users, "repl", "from the file")
     assert not proves(users, "repl", "from the state")
-    assert users.names() == ["b", "repl"]
+    assert names(users) == ["b", "repl"]
     users.drop("repl")
     assert proves(users, "repl", "from the file")
 
@@ -90,7 +105,7 @@ def test_drop(state: StateStore) -> None:
     users = Users(state)
     users.add("repl", "")
     users.drop("repl")
-    assert users.names() == []
+    assert names(users) == []
     assert not proves(users, "repl", "")
     with pytest.raises(KeyError):
         users.drop("repl")
@@ -107,7 +122,7 @@ def test_possible_names(state: StateStore, name: str) -> None:
     users = Users(state)
     users.add(name, "x")
     assert proves(users, name, "x")
-    assert users.names() == [name]
+    assert names(users) == [name]
 
 
 def test_users_of_a_new_process(state: StateStore) -> None:
@@ -118,37 +133,109 @@ def test_users_of_a_new_process(state: StateStore) -> None:
 
 
 REPLAY = frozenset({"BINLOG REPLAY"})
+ALONE = BASIC | REPLAY
 
 
 def test_grants(state: StateStore) -> None:
     users = Users(state, {"a": Account("x", REPLAY), "b": "x"})
     users.add("c", "x", ["binlog replay"])
-    users.add("d", "x")
-    assert [users.grants(name) for name in "abcde"] == [
-        REPLAY,
-        frozenset(),
-        REPLAY,
-        frozenset(),
+    users.add("d", "x", ["RELOAD"])
+    assert [granted(users, name) for name in "abcde"] == [
+        ALONE,
+        BASIC,
+        ALONE,
+        frozenset({"RELOAD"}),
         frozenset(),
     ]
     users.add("c", "x")
-    assert users.grants("c") == frozenset(), "what is granted is said again with the password"
-    users.add("c", "x", ["BINLOG REPLAY"])
+    assert granted(users, "c") == BASIC, "what is granted is said again with the password"
     users.drop("c")
-    users.add("c", "x")
-    assert users.grants("c") == frozenset()
-    assert users.names() == ["a", "b", "c", "d"]
+    assert granted(users, "c") == frozenset()
+    assert names(users) == ["a", "b", "d"]
 
 
 def test_configuration_wins_with_its_grants(state: StateStore) -> None:
     Users(state).add("a", "x", REPLAY)
-    assert Users(state, {"a": "y"}).grants("a") == frozenset()
+    assert granted(Users(state, {"a": "y"}), "a") == BASIC
 
 
 def test_unknown_privilege(state: StateStore) -> None:
-    with pytest.raises(ValueError, match="'ALL' is no privilege here: BINLOG REPLAY"):
-        Users(state).add("a", "x", ["ALL"])
-    assert Users(state).names() == []
+    with pytest.raises(ValueError, match="'FLY' is no privilege here: ALL PRIVILEGES, BINLOG"):
+        Users(state).add("a", "x", ["FLY"])
+    assert names(Users(state)) == []
+
+
+def test_accounts_of_an_older_store(state: StateStore) -> None:
+    """They may do what they could, and are changed and dropped like others."""
+    state.update({"user/a": HASH, "user/b": "", "user/ab": HASH, "grants/a": ["BINLOG REPLAY"]})
+    users = Users(state)
+    assert [(a.name, a.granted) for a in users.all()] == [
+        ("a@%", ALONE),
+        ("ab@%", BASIC),
+        ("b@%", BASIC),
+    ]
+    assert proves(users, "a", "secret")
+    assert proves(users, "b", "")
+    users.add("a", "new")
+    assert proves(users, "a", "new")
+    assert state.items("user/a") == [("user/ab", HASH)]
+    users.drop("ab")
+    users.drop("b")
+    assert names(users) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("10.0.3.4", "10.0.3.4"),
+        ("10.0.3.5", "10.0.3.%"),
+        ("10.0.4.1", "10.0.%"),
+        ("192.168.7.7", "192.168.0.0/255.255.0.0"),
+        ("127.0.0.1", "localhost"),
+        ("::1", "localhost"),
+        ("8.8.8.8", "%"),
+    ],
+)
+def test_the_most_specific_host_wins(state: StateStore, address: str, expected: str) -> None:
+    users = Users(state)
+    hosts = ["%", "10.0.%", "10.0.3.%", "10.0.3.4", "192.168.0.0/255.255.0.0", "localhost"]
+    for host in hosts:
+        users.add("a", host, host=host)
+    account = users.find("a", address)
+    assert account is not None
+    assert account.host == expected
+    assert account.credential.verify(SALT, native_password_scramble(expected, SALT))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "address", "matches"),
+    [
+        ("%", "", True),
+        ("10.0._.1", "10.0.5.1", True),
+        ("10.0._.1", "10.0.55.1", False),
+        ("10.0.0.0/24", "10.0.0.9", True),
+        ("10.0.0.0/24", "10.0.1.9", False),
+        ("10.0.0.0/24", "::1", False),
+        ("nonsense/24", "10.0.0.1", False),
+        ("FE80::%", "fe80::1", True),
+        ("localhost", "127.0.0.2", False),
+    ],
+)
+def test_hosts(pattern: str, address: str, matches: bool) -> None:
+    assert host_matches(pattern, address) is matches
+
+
+def test_ed25519(state: StateStore) -> None:
+    users = Users(state)
+    users.add("a", "secret", plugin="ed25519")
+    account = users.find("a", "")
+    assert account is not None
+    challenge = bytes(range(32))
+    assert account.credential.verify(challenge, ed25519_sign("secret", challenge))
+    assert not account.credential.verify(challenge, ed25519_sign("secreT", challenge))
+    assert not account.credential.verify(bytes(32), ed25519_sign("secret", challenge))
+    for junk in (b"", bytes(63), bytes(64), b"\xff" * 64, bytes(65)):
+        assert not account.credential.verify(challenge, junk)
 
 
 def test_passwords_are_not_shown() -> None:

@@ -1,0 +1,215 @@
+"""Does what SQL says about accounts. A change holds from the next login on, as in MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from binlog_server.account import Credential, Require, UserAccount
+from binlog_server.admin.account_statements import (
+    ME,
+    AccountStatement,
+    Identified,
+    Kind,
+    Who,
+    parse_account_statement,
+)
+from binlog_server.admin.answers import ResultSet
+from binlog_server.privileges import (
+    ALL_PRIVILEGES,
+    BINLOG_REPLAY,
+    CREATE_USER,
+    RELOAD,
+    SINGLE,
+    USAGE,
+    as_shown,
+    privileges,
+)
+from binlog_server.users import Users
+from protocol.account_errors import CannotUser, NonexistingGrant, PasswordFormat, PluginNotLoaded
+from protocol.connection.auth import HASH_SIZE, NATIVE_PASSWORD
+from protocol.connection.ed25519 import ED25519
+from protocol.errors import PrivilegeRequired, SqlSyntaxError
+from protocol.sql_errors import OptionPreventsStatement
+from protocol.wire.results import Column
+
+_OPERATIONS = {
+    Kind.CREATE: "CREATE USER",
+    Kind.ALTER: "ALTER USER",
+    Kind.DROP: "DROP USER",
+    Kind.SET_PASSWORD: "SET PASSWORD",
+    Kind.GRANT: "GRANT",
+    Kind.REVOKE: "REVOKE",
+}
+# What an account may do to itself without any privilege.
+_OWN = frozenset({Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE})
+
+
+class AccountSql:
+    """For one session, whose account is `me`. `unblock`: addresses that failed too often may try again."""
+
+    def __init__(self, users: Users, me: UserAccount, unblock: Callable[[], None]) -> None:
+        self._users = users
+        self._me = me
+        self._unblock = unblock
+
+    def is_for_here(self, text: bytes) -> bool:
+        """Whether a statement about accounts means those of this server.
+
+        Who may commit SQL but not manage accounts commits it: replicas get it.
+        """
+        if BINLOG_REPLAY not in self._me.grants or CREATE_USER in self._me.grants:
+            return True
+        return text.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
+
+    def execute(self, text: str) -> ResultSet | None:
+        """The result, or None for OK. Raises `ServerError`: 1064, 1141, 1227, 1290, 1372, 1396, 1524."""
+        statement = parse_account_statement(text)
+        statement = replace(statement, who=tuple(map(self._who, statement.who)))
+        self._check_right(statement)
+        match statement.kind:
+            case Kind.FLUSH:
+                self._unblock()
+                return None
+            case Kind.SHOW_GRANTS:
+                return self._show("Grants for", _grant_text, statement.who[0])
+            case Kind.SHOW_CREATE:
+                return self._show("CREATE USER for", _create_text, statement.who[0])
+            case Kind.DROP:
+                self._drop(statement)
+            case _:
+                self._change(statement)
+        return None
+
+    def _who(self, who: Who) -> Who:
+        return Who(self._me.user, self._me.host) if who == ME else who
+
+    def _check_right(self, statement: AccountStatement) -> None:
+        mine = all(who.name == self._me.name for who in statement.who)
+        if statement.kind is Kind.FLUSH:
+            needed = RELOAD
+        else:
+            needed = "" if mine and statement.kind in _OWN else CREATE_USER
+        if needed and needed not in self._me.grants:
+            raise PrivilegeRequired(needed)
+        for who in statement.who:
+            if self._users.is_configured(who.user) and statement.kind in _OPERATIONS:
+                raise OptionPreventsStatement(
+                    "[users]", f": '{who.user}' is an account of the configuration file"
+                )
+
+    def _drop(self, statement: AccountStatement) -> None:
+        found = [(who, self._users.named(who.name)) for who in statement.who]
+        missing = [who for who, account in found if account is None]
+        if missing and not statement.tolerant:
+            raise _cannot(statement, missing)
+        self._users.save([], [account for _, account in found if account is not None])
+
+    def _change(self, statement: AccountStatement) -> None:
+        """All accounts of the statement, or none."""
+        changed = []
+        refused = []
+        identified = statement.identified or (None,) * len(statement.who)
+        for who, proof in zip(statement.who, identified, strict=True):
+            account = self._users.named(who.name)
+            if statement.kind is Kind.CREATE:
+                if account is not None and not statement.or_replace:
+                    if not statement.tolerant:
+                        refused.append(who)
+                    continue
+                account = self._new(who)
+            elif account is None:
+                if statement.kind is Kind.GRANT and proof is not None:
+                    account = self._new(who)  # as GRANT ... IDENTIFIED BY always did
+                elif statement.kind is Kind.REVOKE:
+                    raise NonexistingGrant(who.user, who.host)
+                else:
+                    if not statement.tolerant:
+                        refused.append(who)
+                    continue
+            changed.append(self._changed(account, statement, proof))
+        if refused:
+            raise _cannot(statement, refused)
+        self._users.save(changed)
+
+    def _new(self, who: Who) -> UserAccount:
+        try:
+            return UserAccount(who.user, who.host)
+        except ValueError:
+            raise CannotUser("CREATE USER", f"'{who.user}'@'{who.host}'") from None
+
+    def _changed(
+        self, account: UserAccount, statement: AccountStatement, proof: Identified | None
+    ) -> UserAccount:
+        if proof is not None:
+            account = replace(account, credential=_credential(proof, account.credential.plugin))
+        if statement.require is not None:
+            account = replace(account, require=statement.require)
+        if statement.max_user_connections is not None:
+            account = replace(account, max_user_connections=statement.max_user_connections)
+        named = _privileges(statement)
+        if statement.kind is Kind.GRANT:
+            return replace(account, granted=(account.granted | named) - {USAGE})
+        if statement.kind is Kind.REVOKE:
+            granted = account.granted
+            if ALL_PRIVILEGES in named:
+                return replace(account, granted=frozenset())
+            if ALL_PRIVILEGES in granted:
+                granted = frozenset(SINGLE)
+            return replace(account, granted=granted - named)
+        return account
+
+    def _show(self, head: str, text: Callable[[UserAccount], str], who: Who) -> ResultSet:
+        account = self._me if who.name == self._me.name else None
+        account = self._users.named(who.name) or account
+        if account is None:
+            raise NonexistingGrant(who.user, who.host)
+        return ResultSet([Column.text(f"{head} {account.name}")], [(text(account),)])
+
+
+def _privileges(statement: AccountStatement) -> frozenset[str]:
+    try:
+        named = privileges(statement.privileges)
+    except ValueError:
+        raise SqlSyntaxError(", ".join(statement.privileges)) from None
+    return named | {CREATE_USER} if statement.grant_option else named
+
+
+def _credential(proof: Identified, plugin: str) -> Credential:
+    """Without a plugin: the one of the account for SET PASSWORD of it, as in MariaDB; else that of a password."""
+    plugin = proof.plugin or (plugin if proof.password is not None else NATIVE_PASSWORD)
+    if plugin not in (NATIVE_PASSWORD, ED25519):
+        raise PluginNotLoaded(plugin)
+    try:
+        if proof.password is not None:
+            return Credential.of(proof.password, plugin)
+        return Credential.stored(proof.stored or "", plugin)
+    except ValueError:
+        raise PasswordFormat(1 + 2 * HASH_SIZE) from None
+
+
+def _cannot(statement: AccountStatement, who: list[Who]) -> CannotUser:
+    names = ",".join(f"'{one.user}'@'{one.host}'" for one in who)
+    return CannotUser(_OPERATIONS[statement.kind], names)
+
+
+def _identified(account: UserAccount) -> str:
+    credential = account.credential
+    if credential.plugin != NATIVE_PASSWORD:
+        return f" IDENTIFIED VIA {credential.plugin} USING '{credential.text}'"
+    return f" IDENTIFIED BY PASSWORD '{credential.text}'" if credential.text else ""
+
+
+def _options(account: UserAccount) -> str:
+    limit = account.max_user_connections
+    require = f" REQUIRE {account.require.value}" if account.require is not Require.NONE else ""
+    return require + (f" WITH MAX_USER_CONNECTIONS {limit}" if limit else "")
+
+
+def _grant_text(account: UserAccount) -> str:
+    shown = as_shown(account.granted)
+    return f"GRANT {shown} ON *.* TO {account.quoted}{_identified(account)}{_options(account)}"
+
+
+def _create_text(account: UserAccount) -> str:
+    return f"CREATE USER {account.quoted}{_identified(account)}{_options(account)}"

@@ -1,0 +1,121 @@
+"""Decides a login: who may try from where, which account, which proof, and how often one may fail."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+
+from binlog_server.account import Credential, Require, UserAccount
+from binlog_server.config import Config
+from binlog_server.connections import Connections
+from binlog_server.users import Users
+from protocol.account_errors import (
+    HostBlocked,
+    HostNotAllowed,
+    SecureTransportRequired,
+    TooManyUserConnections,
+    UserLimitReached,
+)
+from protocol.connection.auth import NATIVE_PASSWORD
+from protocol.connection.ed25519 import CHALLENGE_SIZE, CLIENT_ED25519, ED25519
+from protocol.errors import AccessDenied, ServerError
+
+_ADDRESSES_MAX = 10_000  # of which failures are remembered; beyond it the oldest are forgotten
+# An unknown name is answered as one with a password that nobody knows.
+_NOBODY = Credential(text="*" + "0" * 40)
+
+
+class FailedLogins:
+    """Failures in a row, by address. `limit` of them block it until `clear` (FLUSH HOSTS)."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def is_blocked(self, address: str) -> bool:
+        """Whether it may not even try."""
+        return self._counts.get(address, 0) >= self.limit
+
+    def failed(self, address: str) -> int:
+        """One more; returns how many."""
+        count = self._counts.pop(address, 0) + 1
+        self._counts[address] = count
+        if len(self._counts) > _ADDRESSES_MAX:
+            self._counts.popitem(last=False)
+        return count
+
+    def succeeded(self, address: str) -> None:
+        """The next failure is the first again."""
+        self._counts.pop(address, None)
+
+    def clear(self) -> None:
+        """All addresses may try again."""
+        self._counts.clear()
+
+
+class Login:
+    """Of one connection, from its greeting to its account. `address`: the client's, without port."""
+
+    def __init__(
+        self, users: Users, failures: FailedLogins, connections: Connections, config: Config
+    ) -> None:
+        self._users = users
+        self._failures = failures
+        self._connections = connections
+        self._config = config
+        self._account: UserAccount | None = None
+        self._challenge = b""
+        self._user = ""
+
+    def greets(self, address: str) -> ServerError | None:
+        """Why a client from there gets no greeting."""
+        if self._failures.is_blocked(address):
+            return HostBlocked(address)
+        accounts = self._users.all()
+        if accounts and not any(account.admits(address) for account in accounts):
+            return HostNotAllowed(address)
+        return None
+
+    def begin(
+        self, user: str, address: str, salt: bytes, *, needs_switch: bool
+    ) -> tuple[str, bytes] | None:
+        """The plugin to switch to and its challenge, or None if the client has answered to `salt` already."""
+        self._user = user
+        self._account = self._users.find(user, address)
+        self._challenge = salt
+        if self._account is not None and self._account.credential.plugin == ED25519:
+            self._challenge = secrets.token_bytes(CHALLENGE_SIZE)
+            return CLIENT_ED25519, self._challenge
+        return (NATIVE_PASSWORD, salt) if needs_switch else None
+
+    def finish(
+        self, response: bytes, address: str, *, secured: bool, certified: bool
+    ) -> UserAccount:
+        """The account, for the client's answer to the challenge. `certified`: it showed a certificate of our CA.
+
+        Raises `ServerError` (1045, 1203, 1226, 3159).
+        """
+        if self._config.require_secure_transport and not secured:
+            raise SecureTransportRequired
+        account = self._account
+        credential = account.credential if account is not None else _NOBODY
+        proved = credential.verify(self._challenge, response)
+        if account is not None and proved:
+            proved = certified if account.require is Require.X509 else proved
+            proved = secured if account.require is Require.SSL else proved
+        if account is None or not proved:
+            self._failures.failed(address)
+            raise AccessDenied(self._user, address, using_password=bool(response))
+        self._failures.succeeded(address)
+        self._check_count(account)
+        return account
+
+    def _check_count(self, account: UserAccount) -> None:
+        others = self._connections.count_of(account.name)
+        if account.max_user_connections:
+            if others >= account.max_user_connections:
+                raise UserLimitReached(
+                    account.user, "max_user_connections", account.max_user_connections
+                )
+        elif 0 < self._config.max_user_connections <= others:
+            raise TooManyUserConnections(account.user)

@@ -1,0 +1,84 @@
+"""What an account may do, by MariaDB's names.
+
+=========================  =======================================================================
+REPLICATION SLAVE          dump: replicate from here
+BINLOG MONITOR             SHOW MASTER STATUS, SHOW BINARY LOGS, ...
+BINLOG ADMIN               PURGE, and SET GLOBAL of the binlog's variables
+REPLICATION MASTER ADMIN   SHOW SLAVE HOSTS, SHOW BINLOG REPLICAS
+CONNECTION ADMIN, SUPER    KILL of others, SET GLOBAL of connections' variables; max_connections is not for them
+PROCESS                    all of SHOW PROCESSLIST, not only one's own
+RELOAD                     FLUSH, RESET
+READ_ONLY ADMIN            SET GLOBAL read_only
+CREATE USER                accounts by SQL
+BINLOG REPLAY              SQL text that is committed, under any GTID
+ALL PRIVILEGES             all of these
+USAGE                      none
+=========================  =======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ALL_PRIVILEGES = "ALL PRIVILEGES"
+BINLOG_REPLAY = "BINLOG REPLAY"
+CREATE_USER = "CREATE USER"
+RELOAD = "RELOAD"
+REPLICATION_SLAVE = "REPLICATION SLAVE"
+USAGE = "USAGE"
+
+# Each by itself; in the order in which SHOW GRANTS prints them.
+SINGLE = (
+    RELOAD,
+    "PROCESS",
+    "SUPER",
+    REPLICATION_SLAVE,
+    "BINLOG MONITOR",
+    CREATE_USER,
+    "BINLOG ADMIN",
+    BINLOG_REPLAY,
+    "CONNECTION ADMIN",
+    "READ_ONLY ADMIN",
+    "REPLICATION SLAVE ADMIN",
+    "REPLICATION MASTER ADMIN",
+    "REPLICA MONITOR",
+)
+PRIVILEGES = frozenset({*SINGLE, ALL_PRIVILEGES, USAGE})
+_OTHER_NAMES = {
+    "ALL": ALL_PRIVILEGES,
+    "REPLICATION CLIENT": "BINLOG MONITOR",
+    "REPLICATION REPLICA": REPLICATION_SLAVE,
+    "REPLICATION REPLICA ADMIN": "REPLICATION SLAVE ADMIN",
+    "SLAVE MONITOR": "REPLICA MONITOR",
+}
+
+# What every account could do before there were privileges. It is kept for accounts of the configuration file and of
+# the command line to which nothing, or only BINLOG REPLAY, was granted.
+BASIC = frozenset({REPLICATION_SLAVE, "BINLOG MONITOR", "REPLICATION MASTER ADMIN"})
+
+
+def privileges(names: Iterable[str]) -> frozenset[str]:
+    """Privileges by name, in any case. ValueError for one that there is not."""
+    found = {" ".join(name.upper().split()) for name in names}
+    found = {_OTHER_NAMES.get(name, name) for name in found}
+    unknown = sorted(found - PRIVILEGES)
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no privilege here: {', '.join(sorted(PRIVILEGES))}")
+    return frozenset(found)
+
+
+def effective(granted: frozenset[str]) -> frozenset[str]:
+    """What an account may do with them: ALL PRIVILEGES is each of them."""
+    return granted | frozenset(SINGLE) if ALL_PRIVILEGES in granted else granted - {USAGE}
+
+
+def without_grants(granted: frozenset[str]) -> frozenset[str]:
+    """The privileges of an account that was made without SQL; see `BASIC`."""
+    return BASIC | granted if granted <= {BINLOG_REPLAY} else granted
+
+
+def as_shown(granted: frozenset[str]) -> str:
+    """As SHOW GRANTS lists them."""
+    if ALL_PRIVILEGES in granted:
+        return ALL_PRIVILEGES
+    return ", ".join(name for name in SINGLE if name in granted) or USAGE

@@ -1,0 +1,346 @@
+"""Accounts by SQL, what they may do, and who may try to log in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
+from binlog_server.login import FailedLogins
+from binlog_server.secrets_in_sql import hide_strings
+from binlog_server.users import Account
+from protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from protocol.connection.ed25519 import ed25519_sign
+from protocol.connection.handshake import AuthSwitchRequest, LoginRequest
+from protocol.errors import RemoteError, SqlSyntaxError
+from protocol.wire.packets import frame_packet
+from protocol.wire.results import parse_error
+
+from .lab import Client, Lab, until
+from .tls_client import TlsClient
+
+ROOT = "root"
+HASH = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"  # of 'secret'
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    everything = Account("pw", frozenset({"ALL PRIVILEGES"}))
+    async with Lab(users={ROOT: everything, "plain": "pw"}, max_connect_errors=3) as running:
+        yield running
+
+
+async def logged_in(lab: Lab, user: str, password: str) -> Client:
+    client = await lab.connect()
+    answer = await client.log_in(user, password)
+    if answer[:1] == b"\xff":
+        raise parse_error(answer)
+    return client
+
+
+async def root(lab: Lab) -> Client:
+    return await logged_in(lab, ROOT, "pw")
+
+
+async def errno(client: Client, sql: str) -> int:
+    with pytest.raises(RemoteError) as caught:
+        await client.query(sql)
+    return caught.value.errno
+
+
+async def shown(client: Client, sql: str) -> str:
+    ((text,),) = await client.query(sql)
+    assert text is not None
+    return text
+
+
+SPECS = {
+    "CREATE USER a": "CREATE USER `a`@`%`",
+    "create user 'a'@'10.0.%' identified by 'secret'": (
+        f"CREATE USER `a`@`10.0.%` IDENTIFIED BY PASSWORD '{HASH}'"
+    ),
+    f"CREATE USER a@localhost IDENTIFIED BY PASSWORD '{HASH}' REQUIRE SSL": (
+        f"CREATE USER `a`@`localhost` IDENTIFIED BY PASSWORD '{HASH}' REQUIRE SSL"
+    ),
+    "CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING PASSWORD('foo') REQUIRE X509": (
+        "CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING"
+        " 'vubFBzIrapbfHct1/J72dnUryz5VS7lA6XHH8sIx4TI' REQUIRE X509"
+    ),
+    f"CREATE OR REPLACE USER a IDENTIFIED WITH mysql_native_password AS '{HASH}'"
+    " WITH MAX_USER_CONNECTIONS 7;": (
+        f"CREATE USER `a`@`%` IDENTIFIED BY PASSWORD '{HASH}' WITH MAX_USER_CONNECTIONS 7"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", SPECS)
+async def test_create_and_show(lab: Lab, sql: str) -> None:
+    client = await root(lab)
+    await client.query(sql)
+    account = SPECS[sql].split()[2]
+    assert await shown(client, f"SHOW CREATE USER {account}") == SPECS[sql]
+    grants = SPECS[sql].replace("CREATE USER", "GRANT USAGE ON *.* TO")
+    assert await shown(client, f"SHOW GRANTS FOR {account}") == grants
+
+
+async def test_a_life(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a@'%' IDENTIFIED BY 'one', b IDENTIFIED BY 'x'")
+    await client.query("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO a, b")
+    assert "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `b`@`%`" in await shown(
+        client, "SHOW GRANTS FOR b"
+    )
+    a = await logged_in(lab, "a", "one")
+    assert (await shown(a, "SHOW GRANTS")).startswith("GRANT REPLICATION SLAVE, ")
+    assert await errno(a, "SHOW GRANTS FOR b") == 1227
+    assert await errno(a, "DROP USER b") == 1227
+    assert await errno(a, "GRANT ALL ON *.* TO a") == 1227
+    await a.query("SET PASSWORD = PASSWORD('two')")
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "a", "one")
+    await logged_in(lab, "a", "two")
+    await client.query("ALTER USER a IDENTIFIED BY 'three'")
+    await client.query(f"SET PASSWORD FOR b = '{HASH}'")
+    await logged_in(lab, "a", "three")
+    await logged_in(lab, "b", "secret")
+    await client.query("REVOKE REPLICATION SLAVE ON *.* FROM a")
+    assert "GRANT BINLOG MONITOR ON" in await shown(client, "SHOW GRANTS FOR a")
+    await client.query("DROP USER a, b")
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "a", "three")
+
+
+@pytest.mark.parametrize(
+    ("sql", "number"),
+    [
+        ("CREATE USER plain", 1290),
+        ("DROP USER plain", 1290),
+        ("SET PASSWORD = PASSWORD('x')", 1290),
+        ("DROP USER nobody", 1396),
+        ("ALTER USER nobody IDENTIFIED BY 'x'", 1396),
+        ("GRANT RELOAD ON *.* TO nobody", 1396),
+        ("REVOKE RELOAD ON *.* FROM nobody", 1141),
+        ("SHOW GRANTS FOR nobody", 1141),
+        ("GRANT SELECT ON *.* TO plain2 IDENTIFIED BY 'x'", 1064),
+        ("GRANT RELOAD ON db.* TO plain2", 1064),
+        ("CREATE USER x IDENTIFIED VIA unix_socket", 1524),
+        ("CREATE USER x IDENTIFIED BY PASSWORD 'short'", 1372),
+        ("CREATE USER x IDENTIFIED VIA ed25519 USING 'short'", 1372),
+        ("CREATE USER x@'a b'", 1396),
+        ("CREATE USER x IDENTIFED BY 'x'", 1064),
+    ],
+)
+async def test_refused(lab: Lab, sql: str, number: int) -> None:
+    assert await errno(await root(lab), sql) == number
+
+
+async def test_all_of_a_statement_or_nothing(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a")
+    assert await errno(client, "CREATE USER b, a") == 1396
+    assert await errno(client, "DROP USER a, b") == 1396
+    await client.query("SHOW GRANTS FOR a")
+    await client.query("CREATE USER IF NOT EXISTS a, b")
+    await client.query("DROP USER IF EXISTS a, b, c")
+
+
+async def test_all_privileges_and_what_is_taken_of_them(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("GRANT ALL PRIVILEGES ON *.* TO a IDENTIFIED BY 'x' WITH GRANT OPTION")
+    assert "GRANT ALL PRIVILEGES ON" in await shown(client, "SHOW GRANTS FOR a")
+    await client.query("REVOKE SUPER ON *.* FROM a")
+    text = await shown(client, "SHOW GRANTS FOR a")
+    assert "SUPER" not in text
+    assert "REPLICATION SLAVE, " in text
+    await client.query("REVOKE ALL ON *.* FROM a")
+    assert "GRANT USAGE ON" in await shown(client, "SHOW GRANTS FOR a")
+
+
+async def test_nothing_granted_may_do_nothing(lab: Lab) -> None:
+    await (await root(lab)).query("CREATE USER a IDENTIFIED BY 'x'")
+    client = await logged_in(lab, "a", "x")
+    assert await client.query("SELECT 1") == [["1"]]
+    assert await errno(client, "SHOW MASTER STATUS") == 1227
+    await client.query("SET @slave_connect_state=''")
+    client.command(BinlogDump(5).build())
+    assert (await client.error())[0] == 1227
+    other = await logged_in(lab, "a", "x")
+    other.command(RegisterSlave(5, "h").build())
+    assert (await other.error())[0] == 1045
+
+
+async def test_ed25519_login(lab: Lab) -> None:
+    await (await root(lab)).query("CREATE USER a IDENTIFIED VIA ed25519 USING PASSWORD('x')")
+    for password, answer in (("x", 0x00), ("y", 0xFF)):
+        client = await lab.connect()
+        request = AuthSwitchRequest.parse(await client.log_in("a", password))
+        assert (request.plugin, len(request.salt)) == ("client_ed25519", 32)
+        client.send(frame_packet(ed25519_sign(password, request.salt), 3)[0])
+        assert (await client.answer())[0] == answer
+
+
+async def test_require_ssl(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a IDENTIFIED BY 'x' REQUIRE SSL")
+    await client.query("CREATE USER b IDENTIFIED BY 'x' REQUIRE X509")
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "a", "x")
+    for user, answer in (("a", b"\0"), ("b", b"\xff")):
+        secured = await (await TlsClient.connect(lab.server.port)).upgrade()
+        assert (await secured.log_in(user, "x"))[:1] == answer
+        secured.close()
+
+
+async def test_hosts(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a@'10.%' IDENTIFIED BY 'x'")
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "a", "x")
+    await client.query("CREATE USER a@'127.0.0.1' IDENTIFIED BY 'y', a IDENTIFIED BY 'z'")
+    await logged_in(lab, "a", "y")
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "a", "z")
+
+
+async def test_an_address_that_no_account_is_for() -> None:
+    async with Lab(users={}) as lab:
+        lab.server.users.add("a", "x", host="10.%")
+        client = await Client.connect(lab.server.port)
+        assert parse_error(client.seen[0].payload).errno == 1130
+
+
+async def test_failures_block_an_address(lab: Lab) -> None:
+    client = await root(lab)
+    for _ in range(2):
+        with pytest.raises(RemoteError, match="1045"):
+            await logged_in(lab, "plain", "wrong")
+    await logged_in(lab, "plain", "pw")  # begins to count anew
+    for user in ("plain", "nobody", ROOT):
+        with pytest.raises(RemoteError, match="1045"):
+            await logged_in(lab, user, "wrong")
+    blocked = await Client.connect(lab.server.port)
+    assert parse_error(blocked.seen[0].payload).errno == 1129
+    assert await errno(client, "FLUSH HOSTS x") == 1064
+    await client.query("FLUSH HOSTS")
+    await logged_in(lab, "plain", "pw")
+
+
+def test_failures_are_remembered_in_bounds() -> None:
+    failures = FailedLogins(2)
+    for number in range(20_000):
+        failures.failed(str(number))
+    assert failures.failed("19999") == 2
+    assert failures.is_blocked("19999")
+    assert failures.failed("0") == 1, "forgotten"
+
+
+async def test_max_user_connections() -> None:
+    async with Lab(users={"a": "x"}, max_user_connections=2) as lab:
+        lab.server.users.add("b", "x", max_user_connections=1)
+        for user, number in (("a", 2), ("b", 1)):
+            clients = [await logged_in(lab, user, "x") for _ in range(number)]
+            with pytest.raises(RemoteError, match={"a": "1203", "b": "1226"}[user]):
+                await logged_in(lab, user, "x")
+            for client in clients:
+                client.close()
+            await until(lambda: len(lab.server.connections) == 0)
+            (await logged_in(lab, user, "x")).close()
+            await until(lambda: len(lab.server.connections) == 0)
+
+
+async def test_kill_of_oneself(lab: Lab) -> None:
+    client = await root(lab)
+    client.command(Query(f"KILL {client.greeting.connection_id}").build())
+    assert (await client.error())[0] == 1317
+    assert await client.closed()
+
+
+@pytest.mark.parametrize("sql", ["", " ", ";", " \n;; "])
+async def test_empty_query(lab: Lab, sql: str) -> None:
+    assert await errno(await root(lab), sql) == 1065
+
+
+async def test_wait_timeout(lab: Lab) -> None:
+    idle, busy = await root(lab), await root(lab)
+    for client in (idle, busy):
+        await client.query("SET wait_timeout=1")
+
+    async def ask() -> None:
+        while True:
+            await busy.query("SELECT 1")
+            await asyncio.sleep(0.2)
+
+    asking = asyncio.create_task(ask())
+    assert await idle.closed()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert len(lab.server.connections) == 1
+
+
+SECRET = "hunter2"
+LEAKY = [
+    f"CREATE USER a IDENTIFIED BY '{SECRET}' nonsense",
+    f"CREATE USER a IDENTIFED BY '{SECRET}'",
+    f"CREATE USER a IDENTIFIED BY '{SECRET}",
+    f'ALTER USER a IDENTIFIED BY "{SECRET}" nonsense',
+    f"SET PASSWORD FOR a PASSWORD('{SECRET}')",
+    f"GRANT ALL ON *.* TO a IDENTIFIED BY '{SECRET}' x",
+    f"CREAT USER a IDENTIFIED BY '{SECRET}'",
+    f"CHANGE MASTER TO MASTER_PASSWORD='{SECRET}'",
+    f"SELECT PASSWORD('{SECRET}')",
+    f"CREATE USER a IDENTIFIED BY '{SECRET}'",
+    f"CREATE USER a IDENTIFIED VIA nonsense USING PASSWORD('{SECRET}')",
+]
+
+
+@pytest.mark.parametrize("sql", LEAKY)
+@pytest.mark.parametrize("user", [ROOT, "plain"])
+async def test_no_secret_in_logs(
+    lab: Lab, sql: str, user: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = await logged_in(lab, user, "pw")
+    for text in (sql, sql.upper().replace(SECRET.upper(), SECRET)):
+        await client.ask(Query(text).build())
+    assert SECRET not in caplog.text
+    assert SECRET not in str(list(lab.server.connections))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_statement_or_an_error(text: str) -> None:
+    for start in ("", "CREATE USER ", "GRANT ", "ALTER USER a IDENTIFIED "):
+        IS_ABOUT_ACCOUNTS.match((start + text).encode())
+        with contextlib.suppress(SqlSyntaxError):
+            parse_account_statement(start + text)
+
+
+def test_statements_about_accounts_are_told_from_others() -> None:
+    for sql in (
+        "CREATE  USER a",
+        "show grants",
+        " revoke x",
+        "FLUSH LOCAL HOSTS",
+        "set password=''",
+    ):
+        assert IS_ABOUT_ACCOUNTS.match(sql.encode())
+    for sql in (
+        "CREATE TABLE user (a INT)",
+        "SET passwords=1",
+        "FLUSH LOGS",
+        "SHOW CREATE TABLE t",
+    ):
+        assert not IS_ABOUT_ACCOUNTS.match(sql.encode())
+
+
+def test_strings_are_hidden() -> None:
+    assert hide_strings("a 'b' \"c\" 'd\\'e' 'f''g' 'h") == "a '?' '?' '?' '?' '?'"
+
+
+def test_long_user_names_are_no_login() -> None:
+    assert LoginRequest("x" * 300).build()
