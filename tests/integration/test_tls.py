@@ -5,9 +5,12 @@ It listens on 127.0.0.2: clients of 11.4 and newer take any certificate from 127
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import pymysql
 import pytest
 
 from binlog_server.certificate import self_signed
@@ -112,3 +115,44 @@ def test_an_old_tls_version_is_refused(binlog_server: MakeBinlogServer) -> None:
     assert done.returncode == 1
     assert "2026" in done.stderr
     assert "TLS:" in server.log()
+
+
+@pytest.mark.each_version
+def test_ed25519(
+    backend: Backend, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """The proof is made of the plugin's own hash: an 11.8 replica takes it, by its defaults."""
+    root = {"password": "pw", "grants": ["ALL PRIVILEGES"]}
+    server = listening(binlog_server(start=False, users={"root": root}))
+    server.q("CREATE USER repl IDENTIFIED VIA ed25519 USING PASSWORD('secret') REQUIRE SSL")
+    server.q("GRANT REPLICATION SLAVE ON *.* TO repl")
+    replica = make_replica()
+    options = REPLICA_OPTIONS[backend.version]
+    replica.replicate_from(server.host, server.port, "repl", "secret", options=options)
+    replica.wait_running()
+
+
+def test_pymysql_and_a_client_certificate(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
+    key, certificate = self_signed()
+    (tmp_path / "key.pem").write_bytes(key)
+    (tmp_path / "cert.pem").write_bytes(certificate)
+    root = {"password": "pw", "grants": ["ALL PRIVILEGES"]}
+    server = listening(
+        binlog_server(start=False, users={"root": root}, ssl_ca=str(tmp_path / "cert.pem"))
+    )
+    server.q("CREATE USER a IDENTIFIED BY 'x' REQUIRE X509")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    options: dict[str, Any] = {
+        "host": server.host,
+        "port": server.port,
+        "user": "a",
+        "password": "x",
+    }
+    with pytest.raises(pymysql.err.OperationalError, match="1045"):
+        pymysql.connect(ssl=context, **options)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with pymysql.connect(ssl=context, **options) as client, client.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == ((1,),)
