@@ -249,6 +249,8 @@ class ClientSession(asyncio.Protocol):
             if error is not None and not self._machine.is_closed:
                 self._transport.write(self._machine.dump_error(error))
         elif self._machine.state is ServerState.ANSWERING:
+            if self._work is not None:
+                self._work.cancel()  # its answer would come behind the last one
             self._transport.write(self._machine.send_error(QueryInterrupted()))
         self._close()
 

@@ -261,6 +261,18 @@ async def test_kill_of_oneself(lab: Lab) -> None:
     assert await client.closed()
 
 
+async def test_kill_of_who_waits(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    client, other = await root(lab), await root(lab)
+    client.command(Query("SELECT MASTER_GTID_WAIT('0-1-99', 30)").build())
+    await other.query("SELECT 1")
+    await other.query(f"KILL {client.greeting.connection_id}")
+    assert (await client.error())[0] == 1317
+    assert await client.closed()
+    await until(lambda: len(lab.server.connections) == 1)
+    assert "Traceback" not in caplog.text
+    assert "never retrieved" not in caplog.text
+
+
 @pytest.mark.parametrize("sql", ["", " ", ";", " \n;; "])
 async def test_empty_query(lab: Lab, sql: str) -> None:
     assert await errno(await root(lab), sql) == 1065

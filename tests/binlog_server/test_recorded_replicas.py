@@ -159,7 +159,7 @@ INTENDED: dict[str, tuple[Check, str]] = {
     "show processlist": (own_rows, "other clients"),
     "show status like 'uptime'": (own_values, "the clock"),
     "show global status like 'binlog%'": (own_rows, "we count no cache"),
-    "show session status like 'ssl_version'": (own_rows, "no TLS yet"),
+    "show session status like 'ssl_version'": (own_rows, "recorded without TLS"),
     "select @@gtid_binlog_pos": (own_values, "other history"),
     "show binlog events in": (error(1220), "files have other names"),
     "show binlog events": (own_rows, "other history"),
