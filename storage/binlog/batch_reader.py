@@ -18,7 +18,7 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
 
 # Batches end where the next record begins in another window, so that readers meet at the same places.
-WINDOW_BYTES = 16 * PAGE_SIZE
+WINDOW_BYTES = 32 * PAGE_SIZE
 BATCH_BYTES_MAX = 1 << 20
 
 _PLAIN_COMMIT = RecordType.COMMIT | LAST  # one chunk ...
