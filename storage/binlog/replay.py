@@ -335,6 +335,8 @@ class _Applier:
             empty = not any(file.pread(2 * PAGE_SIZE, 0))
         finally:
             file.close()
+        if empty and number == self._file_no + 1:
+            return  # made ahead
         if empty:
             self._disk.unlink(file_name(number))
         else:

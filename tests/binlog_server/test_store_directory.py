@@ -76,7 +76,9 @@ def test_lost_and_found_is_nobodys(tmp_path: Path) -> None:
 
 def test_second_open_is_refused(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    first.engine.keeper.caretaker.stop()  # or it makes the next file meanwhile
+    # Or they make the next file meanwhile, and publish the end.
+    first.engine.keeper.caretaker.stop()
+    first.engine._flusher.worker.stop()
     before = picture(tmp_path)
     with pytest.raises(StoreInUse, match="in use by another process"):
         opened(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,3 +52,14 @@ def hashes(directory: Path) -> dict[str, str]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def settled(directory: Path) -> dict[str, str]:
+    """As `hashes`, once the server has brought to the files what it does in the background."""
+    before = hashes(directory)
+    while True:
+        time.sleep(0.3)
+        now = hashes(directory)
+        if now == before:
+            return now
+        before = now

@@ -136,7 +136,7 @@ def test_at_the_start(
     make_table(upstream)
     replica = make_replica().follow(server)
     replica.wait_gtid(insert(upstream))
-    before = store_files.hashes(server.directory)
+    before = store_files.settled(server.directory)
     scratch = rundir.new_dir("bad")
 
     def fails(code: int, text: str, directory: Path, *options: str) -> None:

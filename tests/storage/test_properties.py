@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.gtid import Gtid, SlavePosition
+from storage.binlog.batch_reader import WINDOW_BYTES
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
@@ -222,7 +223,6 @@ def test_batches_are_those_of_a_plain_walk(rng: random.Random) -> None:
             writer.spill(b"garbage" * 50_000)
             writer.rollback()
     engine.sync()
-    window_bytes = 16 * PAGE_SIZE
     start = beginning(engine)
     while start < engine.durable_end:
         reader = RecordReader(engine._pages, start, engine.durable_end)
@@ -230,8 +230,8 @@ def test_batches_are_those_of_a_plain_walk(rng: random.Random) -> None:
         while (record := reader.next()) is not None:
             end = record.end
             count += record.type == RecordType.COMMIT
-            here = (end.file_no, end.offset // window_bytes)
-            if count and here != (start.file_no, start.offset // window_bytes):
+            here = (end.file_no, end.offset // WINDOW_BYTES)
+            if count and here != (start.file_no, start.offset // WINDOW_BYTES):
                 break
         batch = engine.read(start)
         assert (batch.end, len(batch.groups)) == (end, count)
