@@ -333,10 +333,11 @@ class _Applier:
         file = self._disk.open(file_name(number))
         try:
             empty = not any(file.pread(2 * PAGE_SIZE, 0))
+            whole = file.size() >= 2 * PAGE_SIZE and file.size() % PAGE_SIZE == 0
         finally:
             file.close()
-        if empty and number == self._file_no + 1:
-            return  # made ahead
+        if empty and whole and number == self._file_no + 1:
+            return  # made ahead; a start that is refused later must not have changed anything
         if empty:
             self._disk.unlink(file_name(number))
         else:

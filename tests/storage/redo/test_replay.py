@@ -374,6 +374,23 @@ def test_later_files(mtrs: list[bytes], caplog: pytest.LogCaptureFixture) -> Non
     assert {name for name in disk.names() if name.startswith("binlog-0")} == names
 
 
+@pytest.mark.parametrize(
+    ("size", "stays"),
+    [
+        (0, False),
+        (100, False),
+        (PAGE_SIZE, False),
+        (2 * PAGE_SIZE + 100, False),
+        (2 * PAGE_SIZE, True),
+    ],
+)
+def test_a_file_made_ahead(size: int, stays: bool) -> None:
+    """It stays if it is whole: a crash may have left a part of one."""
+    disk = scene(files={1: bytes(size)})
+    apply(disk)
+    assert (file_name(1) in disk.names()) == stays
+
+
 def test_an_empty_store_is_emptied() -> None:
     """RESET MASTER was under way."""
     disk = scene()
