@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from binlog_server.privileges import effective
+from binlog_server.replica_policy import ReplicaPolicy
 from protocol.connection.auth import (
     NATIVE_PASSWORD,
     native_password_hash,
@@ -102,6 +103,7 @@ class UserAccount:
     granted: frozenset[str] = frozenset()
     require: Require = Require.NONE
     max_user_connections: int = 0
+    replica: ReplicaPolicy = field(default_factory=ReplicaPolicy)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.user):
@@ -146,6 +148,7 @@ class UserAccount:
             "grants": sorted(self.granted),
             "require": self.require.value,
             "max_user_connections": self.max_user_connections,
+            "replica": self.replica.to_json(),
         }
 
     @classmethod
@@ -159,6 +162,7 @@ class UserAccount:
             frozenset(kept["grants"]),
             Require(kept["require"]),
             kept["max_user_connections"],
+            ReplicaPolicy.from_json(kept.get("replica", {})),
         )
 
 

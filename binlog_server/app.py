@@ -133,9 +133,7 @@ class Server(ServerFacts):
         self.publisher.stop()
         await self.syncer.close()
         for connection in self.connections:
-            session = connection.ending
-            if isinstance(session, ClientSession):
-                session.shut_down()
+            connection.ending.shut_down()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self.connections.none_left()

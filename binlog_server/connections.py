@@ -20,6 +20,9 @@ class Ending(Protocol):
     def end(self, error: ServerError | None) -> None:
         """Close it, with an ERR packet first if there is an error to tell and the state allows it."""
 
+    def shut_down(self) -> None:
+        """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
+
 
 @dataclass(slots=True)
 class Connection:

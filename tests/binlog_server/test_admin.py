@@ -503,6 +503,9 @@ def test_replica_that_is_behind(lab: Lab, sql: SqlSession) -> None:
         def end(self, error: ServerError | None) -> None:
             pass
 
+        def shut_down(self) -> None:
+            pass
+
     connection = Connection(5, "h:1", Nobody(), "u", dump_server_id=9)
     lab.server.connections.add(connection)
     ((*_, sent, durable, _, gap, gap_ms, _),) = rows(sql, "SHOW BINLOG REPLICAS")

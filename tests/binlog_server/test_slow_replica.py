@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from binlog_server.session import WRITE_BUFFER_BYTES, ClientSession
+from binlog_server.channel import WRITE_BUFFER_BYTES
+from binlog_server.conversation import Conversation
 from protocol.connection.commands import BinlogDump, Query
 from protocol.events import FormatDescription
 from protocol.gtid import Gtid
@@ -66,7 +67,7 @@ async def test_memory_is_bounded_and_others_go_on(lab: Lab) -> None:
 async def test_net_write_timeout_aborts(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ClientSession, "_net_write_timeout", lambda _: 0.02)
+    monkeypatch.setattr(Conversation, "_net_write_timeout", lambda _: 0.02)
     large_history(lab)
     replica = await lab.replica(server_id=9)
     slow = dumping(lab, 1)
@@ -81,7 +82,7 @@ async def test_net_write_timeout_aborts(
 
 async def test_who_takes_slowly_is_not_aborted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """One event may be larger than what a slow line carries in net_write_timeout."""
-    monkeypatch.setattr(ClientSession, "_net_write_timeout", lambda _: 0.03)
+    monkeypatch.setattr(Conversation, "_net_write_timeout", lambda _: 0.03)
     large_history(lab)
     slow = dumping(lab, 1)
     await until(lambda: slow.transport.held > WRITE_BUFFER_BYTES)
@@ -100,7 +101,7 @@ async def test_net_write_timeout_is_the_sessions(lab: Lab, value: str, seconds: 
     held = Held(lab.server)
     held.log_in()
     held.ask(Query(f"SET net_write_timeout={value}").build())
-    assert held.session._net_write_timeout() == seconds
+    assert held.conversation._net_write_timeout() == seconds
     held.end()
 
 
@@ -110,8 +111,9 @@ async def test_slow_replica_that_goes_away(lab: Lab, caplog: pytest.LogCaptureFi
     await until(lambda: slow.transport.held > WRITE_BUFFER_BYTES)
     slow.transport.closing = True
     slow.end()
-    task = slow.session._dump
-    assert task is not None
+    dump = slow.conversation._dump
+    assert dump is not None
+    task = dump._task
     await until(task.done)
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 

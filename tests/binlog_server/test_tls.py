@@ -12,8 +12,8 @@ import pytest
 
 from binlog_server.app import Server
 from binlog_server.certificate import self_signed
+from binlog_server.channel import WRITE_BUFFER_BYTES
 from binlog_server.config import Config, ConfigError
-from binlog_server.session import WRITE_BUFFER_BYTES
 from protocol.connection.auth import certificate_proof, native_password_hash
 from protocol.connection.commands import Ping, Query
 from protocol.connection.handshake import Capability, LoginRequest, TlsRequest
@@ -187,7 +187,7 @@ async def test_who_does_not_read_costs_no_more_than_without_tls(lab: Lab) -> Non
     (connection,) = lab.server.connections
     await until(lambda: connection.state == "Writing to net")
     session: Any = connection.ending
-    assert session._transport.get_write_buffer_size() < WRITE_BUFFER_BYTES + (2 << 20)
+    assert session._channel.transport.get_write_buffer_size() < WRITE_BUFFER_BYTES + (2 << 20)
     await replica.opening()
     assert (await replica.groups(200)).endswith("0-1-200")
     client.close()

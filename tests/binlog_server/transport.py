@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from binlog_server.app import Server
+from binlog_server.conversation import Conversation
 from binlog_server.session import ClientSession
 from binlog_server.syncer import Syncer
 from protocol.connection.auth import native_password_scramble
@@ -100,6 +101,12 @@ class Held:
         """Commands, sent together; all packets of their answers."""
         self.session.data_received(b"".join(frame_packet(p, 0)[0] for p in payloads))
         return [packet.payload for packet in self.packets()]
+
+    @property
+    def conversation(self) -> Conversation:
+        """From the login on."""
+        assert self.session._conversation is not None
+        return self.session._conversation
 
     def end(self) -> None:
         self.session.connection_lost(None)

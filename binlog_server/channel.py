@@ -1,0 +1,129 @@
+"""The way to one client: what is written to it, whether it takes it, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from binlog_server.secrets_in_sql import log_text
+from protocol.connection.server import ServerConnection
+from protocol.connection.server_states import ServerState
+from protocol.errors import ServerError
+
+log = logging.getLogger(__name__)
+
+WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
+_LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
+
+
+class Channel:
+    """Of one connection. What is written after the end is dropped by the transport.
+
+    Args:
+        transport: the socket's; may be replaced by a layer on it.
+        describe: whom log lines are about.
+        go_on: commands that came meanwhile may be answered.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        machine: ServerConnection,
+        describe: Callable[[], str],
+        go_on: Callable[[], None],
+    ) -> None:
+        self.transport = transport
+        self.machine = machine
+        self._describe = describe
+        self.go_on = go_on
+        self._loop = asyncio.get_running_loop()
+        self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
+        self._held = False
+        self._lost = False
+        self.mute = False
+        """No answer can be given any more."""
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+
+    @property
+    def is_closing(self) -> bool:
+        """Nothing that comes now is answered."""
+        return self._lost or self.transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        """The socket takes nothing for now."""
+        return self._writable is not None
+
+    @property
+    def peer(self) -> str:
+        """Whom log lines are about."""
+        return self._describe()
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Give bytes to the socket; never waits."""
+        self.transport.write(data)
+
+    def send_error(self, error: ServerError) -> None:
+        """The answer is an error; some of them end the connection."""
+        log.info("%s: %s", self.peer, log_text(error))
+        if not self.machine.is_closed:
+            self.write(self.machine.send_error(error))
+        if self.machine.is_closed:
+            self.close()
+
+    async def drain(self, timeout_s: Callable[[], float]) -> None:
+        """Wait until the socket takes more. Raises `ConnectionError` when it took nothing for that long, or is gone."""
+        writable = self._writable
+        left = self.transport.get_write_buffer_size()
+        while writable is not None:
+            try:
+                async with asyncio.timeout(timeout_s()):
+                    await asyncio.shield(writable)
+                return
+            except TimeoutError:
+                before, left = left, self.transport.get_write_buffer_size()
+                if left < before:
+                    continue  # slowly, but it takes: one event may have a gigabyte
+            log.warning("aborted %s: it took nothing for net_write_timeout", self.peer)
+            self.transport.abort()
+            raise ConnectionAbortedError
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+        if self.machine.state is not ServerState.DUMPING:
+            self.transport.pause_reading()  # who does not read answers gets to ask no more
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        if not self._lost and not self._held:
+            self.transport.resume_reading()
+            self.go_on()  # with what had come before reading was paused
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing more, or go on."""
+        self._held = held
+        if self.is_closing:
+            return
+        if held:
+            self.transport.pause_reading()
+        elif self._writable is None:
+            self.transport.resume_reading()
+            self.go_on()
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        self._lost = self.mute = True
+        self.resume_writing()
+
+    def close(self) -> None:
+        """Close when what was written is sent, but do not wait for a peer that does not read."""
+        self.mute = True
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._loop.call_later(_LINGER_S, self.transport.abort)

@@ -1,0 +1,261 @@
+"""What a client says once it has logged in, and the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from binlog_server.account import UserAccount
+from binlog_server.admin.account_sql import AccountSql
+from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
+from binlog_server.admin.answers import ResultSet, SqlSession
+from binlog_server.channel import Channel
+from binlog_server.connections import Connection
+from binlog_server.dump_session import DumpSession
+from binlog_server.host import Host
+from binlog_server.idle import IdleTimer
+from binlog_server.privileges import REPLICATION_SLAVE
+from binlog_server.sql_commit.committer import QUICK_WORDS
+from binlog_server.sql_commit.settings import login_variables
+from protocol.account_errors import EmptyQuery, QueryInterrupted
+from protocol.connection.commands import (
+    BinlogDump,
+    Command,
+    InitDatabase,
+    Ping,
+    Query,
+    Quit,
+    Refresh,
+    RegisterSlave,
+    ResetConnection,
+    SetOption,
+    Statistics,
+    UnknownCommand,
+)
+from protocol.connection.handshake import LoginRequest
+from protocol.connection.server_states import ServerState
+from protocol.errors import AccessDenied, ServerError, UnknownCommandError
+from protocol.wire.packets import frame_packet
+from protocol.wire.results import ok_payload
+
+log = logging.getLogger(__name__)
+
+_QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
+
+
+class Conversation:
+    """Of one session, from its login on. The `Client` of its committer and of statements that take longer."""
+
+    def __init__(
+        self,
+        server: Host,
+        channel: Channel,
+        connection: Connection,
+        account: UserAccount,
+        request: LoginRequest,
+        address: str,
+    ) -> None:
+        """Raises `ServerError` for a database that cannot be. `address`: the client's, without the port."""
+        self._server = server
+        self._channel = channel
+        self._machine = channel.machine
+        self._connection = connection
+        self._user = request.user
+        self._address = address
+        self._accounts = AccountSql(server.users, account, server.failed_logins.clear)
+        self.sql = SqlSession(
+            server,
+            connection.id,
+            f"{request.user}@{address}",
+            grants=account.grants,
+            login=login_variables(request.charset),
+        )
+        self.committer = server.new_committer(self, self._machine, self.sql)
+        if request.database:
+            self.committer.use(_encoded(request.database))
+        self._policy = account.replica
+        self._dump: DumpSession | None = None
+        self._work: asyncio.Task[None] | None = None  # a statement that takes longer
+        self._heard = True  # something came since the idle timer has looked
+        self._idle = IdleTimer(self._wait_timeout, self._was_heard, self._idle_for_too_long)
+        self._idle.start()
+
+    # --- from the session ---
+
+    def quick(self, data: bytes) -> bool:
+        """Take what came, if it is one simple statement; False: then nothing has happened."""
+        self._heard = True
+        return data[5:12] in QUICK_WORDS and self.committer.quick(data)
+
+    def received(self) -> None:
+        """More has come. What comes while a statement runs has to wait for its turn."""
+        if self._work is not None and not self._work.done():
+            self.hold(held=True)
+
+    def answer(self, command: Command) -> None:
+        """Answer it, or begin to."""
+        try:
+            self._answer(command)
+        except ServerError as error:
+            self._channel.send_error(error)
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        self._idle.stop()
+        if self._dump is not None:
+            self._dump.cancel()
+        if self._work is not None:
+            self._work.cancel()
+        self.committer.close()
+
+    def end(self, error: ServerError | None) -> None:
+        """See `connections.Ending`."""
+        if self._dump is not None:
+            self._dump.end(error)
+        elif self._machine.state is ServerState.ANSWERING:
+            if self._work is not None:
+                self._work.cancel()  # its answer would come behind the last one
+            self.write(self._machine.send_error(QueryInterrupted()))
+        self._channel.close()
+
+    def shut_down(self) -> None:
+        """The server stops: a dump is ended by EOF, so that the replica reconnects."""
+        if self._dump is not None:
+            self._dump.shut_down()
+        self._channel.close()
+
+    # --- Client of a committer, and of `Host.answer_later` ---
+
+    def committed_quickly(self) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._channel.mute:
+            self.write(self._machine.send_quick(_QUICK_OK))
+            if self._machine.buffered:
+                self._channel.go_on()
+
+    def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._channel.mute:
+            self.write(self._machine.send_ok(affected_rows=affected_rows))
+            if leaves:
+                self._channel.close()
+            self._channel.go_on()
+
+    def refused(self, error: ServerError) -> None:
+        """See `sql_commit.committer.Client`."""
+        if not self._channel.mute:
+            self._channel.send_error(error)
+            self._channel.go_on()
+
+    def hold(self, *, held: bool) -> None:
+        """See `sql_commit.committer.Client`."""
+        self._channel.hold(held=held)
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Give bytes to the client; never waits."""
+        self._channel.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the client takes more; raises `ConnectionError` when it does not for net_write_timeout."""
+        if self._channel.is_closing:
+            raise ConnectionResetError
+        if not self._channel.is_full:
+            await asyncio.sleep(0)  # others get their turn although this socket takes everything
+            return
+        self._connection.state = "Writing to net"
+        await self._channel.drain(self._net_write_timeout)
+
+    # --- commands ---
+
+    def _answer(self, command: Command) -> None:
+        machine, write = self._machine, self.write
+        match command:
+            case Query():
+                self._execute(command)
+            case InitDatabase(database):
+                self.committer.use(_encoded(database))
+                write(machine.send_ok())
+            case Ping() | Refresh():
+                write(machine.send_ok())
+            case ResetConnection():
+                self.sql.reset()
+                self.committer.reset()
+                write(machine.send_ok())
+            case SetOption():
+                write(machine.send_eof())
+            case Statistics():
+                write(machine.send_string(self._server.statistics()))
+            case RegisterSlave():
+                if REPLICATION_SLAVE not in self.sql.grants:
+                    raise AccessDenied(self._user, self._address, using_password=True)
+                self._connection.registered = command
+                write(machine.send_ok())
+            case BinlogDump():
+                self._dump = DumpSession.start(
+                    command,
+                    self._policy,
+                    self._server,
+                    self._channel,
+                    self._connection,
+                    self.sql,
+                    self,
+                )
+            case Quit():
+                self._channel.close()
+            case UnknownCommand(code):
+                log.warning("%s sent the unknown command 0x%02x", self._channel.peer, code)
+                raise UnknownCommandError
+
+    def _execute(self, query: Query) -> None:
+        text = query.text
+        if not text.strip(b" \t\r\n;\0"):
+            raise EmptyQuery
+        if IS_ABOUT_ACCOUNTS.match(text) and self._accounts.is_for_here(text):
+            result = self._accounts.execute(query.sql)
+            if result is None:
+                self.write(self._machine.send_ok())
+            else:
+                self.write(self._machine.send_result_set(result.columns, result.rows))
+        elif not self.committer.execute(text):
+            self._query(query.sql)
+
+    def _query(self, sql: str) -> None:
+        result = self.sql.execute(sql)
+        if self._channel.mute:  # it was KILL of this connection
+            return
+        self._idle.start()  # it may have set wait_timeout
+        machine = self._machine
+        if result is None:
+            if not self.committer.settle():
+                machine.warnings = self.sql.warning_count
+                self.write(machine.send_ok())
+        elif isinstance(result, ResultSet):
+            machine.warnings = self.sql.warning_count
+            self.write(machine.send_result_set(result.columns, result.rows))
+        else:
+            self._work = self._server.answer_later(
+                result, self, machine, lambda: self.sql.warning_count
+            )
+
+    # --- time-outs ---
+
+    def _net_write_timeout(self) -> float:
+        value = self.sql.variables.get("net_write_timeout", "")
+        return max(1, int(value)) if value.isdecimal() else self._server.config.net_write_timeout
+
+    def _wait_timeout(self) -> float:
+        value = self.sql.variables.get("wait_timeout")
+        return float(value or self._server.global_variables()["wait_timeout"])
+
+    def _was_heard(self) -> bool:
+        heard, self._heard = self._heard, False
+        return heard or self._machine.state is not ServerState.READY
+
+    def _idle_for_too_long(self) -> None:
+        log.warning("closed %s: it said nothing for wait_timeout", self._channel.peer)
+        self._channel.close()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
