@@ -17,12 +17,11 @@ from collections.abc import Callable
 from binlog_server.client_link import ClientLink
 from binlog_server.config import Config, Upstream
 from binlog_server.publisher import Publisher
+from binlog_server.relay.ingest import DomainTaken, Ingest
 from binlog_server.room import Room
 from binlog_server.syncer import Syncer
-from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
@@ -30,14 +29,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S_MAX = 60.0
 WORKED_S = 1.0
-UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
-LARGE_BYTES = 1 << 20
 _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
-
-
-class DomainTaken(Exception):
-    """The upstream sends groups of a domain in which this server commits."""
 
 
 class Follower:
@@ -65,15 +58,13 @@ class Follower:
         self._room = room
         self._publisher = publisher
         self._upstream_is = upstream_is
-        # Since the last loss of connection:
-        self._received = False  # an event has come
-        self._stored = False  # and something of it was new
+        self._ingest: Ingest | None = None  # of this connection
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
         failures = 0
         while True:
-            self._received = self._stored = False
+            self._ingest = None
             began = time.monotonic()
             try:
                 await self._follow()
@@ -92,8 +83,9 @@ class Follower:
             except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
                 log.warning("lost %s: %s", self._name, str(error) or type(error).__name__)
             # A connection that brought us on, or worked for more than a moment, starts the count anew.
-            lasted = self._received and time.monotonic() - began >= WORKED_S
-            worked = self._stored or lasted
+            came = self._ingest
+            lasted = came is not None and came.received and time.monotonic() - began >= WORKED_S
+            worked = (came is not None and came.stored) or lasted
             failures = 1 if worked else failures + 1
             delay = 0.0 if failures == 1 else min(2.0 ** (failures - 2), RETRY_S_MAX)
             if delay:
@@ -124,77 +116,15 @@ class Follower:
             )
             await link.start_dump(handshake)
             log.info("following %s (%s) from '%s'", self._name, version, position)
-            assembler = EventGroupAssembler(
+            self._ingest = Ingest(
+                self._name,
+                self._engine,
+                self._syncer,
+                self._room,
+                self._publisher,
                 handshake.checksum_algorithm,
                 group_bytes_max=self._config.max_event_group_size,
-                limit_option="max_event_group_size",
             )
-            await self._store_stream(link, assembler)
+            await self._ingest.run(link)
         finally:
             link.close()
-
-    async def _store_stream(self, link: ClientLink, assembler: EventGroupAssembler) -> None:
-        unsynced = 0
-        while True:
-            appended = 0
-            try:
-                for event in await link.events():
-                    match event:
-                        case EventReceived(data):
-                            self._received = True
-                            whole = assembler.feed(data)
-                            if whole is not None and not self._room.available:
-                                await self._wait_for_room()
-                            if isinstance(whole, EventGroup) and len(whole.payload) > LARGE_BYTES:
-                                appended += await self._store_large(whole)
-                            else:
-                                appended += self._store(whole)
-                        case ErrorReceived(error):
-                            raise error
-                        case StreamEnded():
-                            raise ConnectionError("the upstream has ended the stream")
-            finally:
-                # Also for what came together with the end: no later group may ever come.
-                if appended:
-                    self._stored = True
-                    self._syncer.appended()
-            unsynced += appended
-            if unsynced > UNSYNCED_BYTES_MAX:
-                await self._syncer.synced()
-                unsynced = 0
-
-    async def _wait_for_room(self) -> None:
-        """What comes meanwhile waits in the socket, and then at the upstream."""
-        self._syncer.request()
-        log.warning("reading from the %s pauses: the disk is full or slow", self._name)
-        began = time.monotonic()
-        await self._room.wait()
-        log.info("reading goes on after %.1f s", time.monotonic() - began)
-
-    async def _store_large(self, group: EventGroup) -> int:
-        """In a thread: it goes in pieces, each of which may wait for the disk."""
-        storing = asyncio.ensure_future(asyncio.to_thread(self._store, group))
-        try:
-            return await asyncio.shield(storing)
-        except asyncio.CancelledError:
-            await storing  # it would go on while the store is closed
-            raise
-
-    def _store(self, whole: EventGroup | StartMarker | None) -> int:
-        """Bytes appended."""
-        match whole:
-            case EventGroup(gtid, payload):
-                if not self._publisher.follows_in(gtid.domain_id):
-                    raise DomainTaken(
-                        f"it sends {gtid}, but SQL that was sent to this server is committed in domain "
-                        f"{gtid.domain_id}; restart with read_only, or commit in a domain of its own"
-                    )
-                self._engine.append(payload, gtid)
-                return len(payload)
-            case StartMarker():
-                payload = whole.payload
-                # At the same place the upstream sends it again whenever we connect, until a group follows it.
-                if payload != self._engine.last_marker:
-                    self._engine.append(payload, None)
-                    return len(payload)
-        return 0

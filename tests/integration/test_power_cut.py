@@ -150,9 +150,9 @@ def cut_under_load(rig: Rig, cuts: int) -> Committers:
     make_table(rig.server)
     committers = Committers(rig.server, rig.rng)
     for _ in range(cuts):
+        rig.wait_replicas()  # before the load: it could write, and purge, any amount meanwhile
         committers.start()
         committers.wait_more(20)
-        rig.wait_replicas()
         rig.cut()
         assert len(committers.errors()) == CLIENTS
     committers.start()
