@@ -1,0 +1,128 @@
+"""What is known of a session that commits: its open transaction, and the settings that its next statement takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_server.admin.answers import SqlSession
+from binlog_server.publisher import Domain, Publisher
+from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
+from binlog_server.sql_commit.settings import Settings, settings_of
+from binlog_server.sql_commit.statement_kind import Kind
+from binlog_server.users import BINLOG_REPLAY
+from protocol.connection.server import ServerConnection
+from protocol.statement_group import QuickGroup
+from protocol.wire.results import STATUS_AUTOCOMMIT, STATUS_IN_TRANS
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that `Committer.quick` needs, found once for many statements."""
+
+    domain: Domain
+    group: QuickGroup
+    server_id: int
+
+
+class SessionState:
+    """One session's. `refresh` after its variables or its database have changed.
+
+    `begun`: by BEGIN; `read_only`: by START TRANSACTION READ ONLY. `prepared` is None unless the next statement may go
+    the quick way.
+    """
+
+    def __init__(
+        self,
+        machine: ServerConnection,
+        sql: SqlSession,
+        publisher: Publisher,
+        *,
+        server_id: int,
+        domain_id: int,
+    ) -> None:
+        self.sql = sql
+        self.open: OpenTransaction | None = None
+        self.begun = False
+        self.read_only = False
+        self.settings: Settings
+        self.prepared: Prepared | None = None
+        self._machine = machine
+        self._publisher = publisher
+        self._server_id = server_id
+        self._domain_id = domain_id
+        self.refresh()
+
+    @property
+    def autocommit(self) -> bool:
+        """Whether a statement outside of BEGIN is a transaction by itself."""
+        return self.sql.variables.get("autocommit") != "OFF"
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the open transaction is one that lets those of others pass."""
+        return self.open is not None and self.open.events.is_large
+
+    def refresh(self) -> None:
+        """Variables, database or transaction have changed."""
+        sql = self.sql
+        self.settings = settings_of(
+            sql.variables,
+            server_id=self._server_id,
+            domain_id=self._domain_id,
+            thread_id=sql.connection_id,
+            database=sql.database,
+        )
+        self.tell()
+
+    def tell(self) -> None:
+        """Bring what depends on the state of the transaction up to date."""
+        in_transaction = self.begun or self.open is not None
+        self.sql.in_transaction = in_transaction
+        status = STATUS_IN_TRANS if in_transaction else 0
+        self._machine.status = status | (STATUS_AUTOCOMMIT if self.autocommit else 0)
+        self.prepared = None
+
+    def opened(self) -> OpenTransaction:
+        """The open transaction, begun now if there is none."""
+        if self.open is None:
+            self.open = OpenTransaction(self._publisher.begin())
+        return self.open
+
+    def rollback(self, *, begin: bool = False) -> None:
+        """Forget what is open. `begin`: and begin anew, as ROLLBACK AND CHAIN."""
+        if self.open is not None:
+            self.open.events.rollback()
+        self.open = None
+        self.begun = begin
+        self.read_only = begin and self.read_only
+        self.tell()
+
+    def savepoint(self, kind: Kind, name: bytes) -> None:
+        """SAVEPOINT, ROLLBACK TO, RELEASE. Raises `NoSuchSavepoint` (1305), `NotSupportedYet` (1235)."""
+        if kind is Kind.SAVEPOINT:
+            if self.begun or not self.autocommit:  # elsewhere there is nothing to go back to
+                self.opened().savepoint(name)
+                self.tell()
+        elif self.open is None:
+            raise no_such_savepoint(name)
+        elif kind is Kind.ROLLBACK_TO:
+            self.open.rollback_to(name)
+        else:
+            self.open.release(name)
+
+    def prepare(self) -> None:
+        """Make ready for `Committer.quick`, if the state allows it; after a transaction that went the long way."""
+        settings = self.settings
+        if (
+            self.prepared is None
+            and self.autocommit
+            and not self.sql.in_transaction
+            and BINLOG_REPLAY in self.sql.grants
+            and not settings.seq_no
+            and not settings.context
+            and settings.timestamp is None
+        ):
+            domain = self._publisher.domain(settings.domain_id)
+            if domain.own:
+                group = QuickGroup(domain.id, settings.origin)
+                self.prepared = Prepared(domain, group, settings.origin.server_id)

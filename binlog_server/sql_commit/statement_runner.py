@@ -1,0 +1,203 @@
+"""Runs one statement of a session: as far as it can at once; the rest, where it has to wait, in a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from binlog_server.publisher import Publisher
+from binlog_server.room import Room
+from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.session_state import SessionState
+from binlog_server.sql_commit.settings import ONCE_PER_STATEMENT, Settings
+from binlog_server.sql_commit.statement_kind import (
+    Kind,
+    Statement,
+    first_words,
+    is_stored_program,
+    scan,
+    unquoted_name,
+)
+from binlog_server.sql_commit.transaction_end import TransactionEnd
+from binlog_server.users import BINLOG_REPLAY
+from protocol.errors import ServerError, SqlSyntaxError
+from protocol.events.charsets import decode_text
+from protocol.events.collation_names import default_collation
+from protocol.events.statement_context import UserVarEvent
+from protocol.sql_errors import ReadOnlyTransaction, WrongDatabaseName
+from storage.binlog.transaction import Transaction
+from storage.errors import StorageError
+
+PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
+_DATABASE_CHARS_MAX: Final = 64
+# In these a byte of ASCII may be the second half of a character: they are looked at as UTF-8.
+_AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
+
+
+class StatementRunner:
+    """For one session. What is an iterator yields where it should wait for room."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: SessionState,
+        end: TransactionEnd,
+        publisher: Publisher,
+        room: Room,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._end = end
+        self._publisher = publisher
+        self._room = room
+        self._engine = room.engine
+        self._task: asyncio.Task[None] | None = None
+
+    def run(self, steps: Iterator[None]) -> None:
+        """All of them, now or later. Raises `ServerError` as long as it is now."""
+        try:
+            for _ in steps:
+                self._client.hold(held=True)
+                self._task = asyncio.get_running_loop().create_task(self._run_slowly(steps))
+                return
+        except StorageError as error:
+            self._state.rollback()
+            raise not_written(error) from error
+
+    def cancel(self) -> None:
+        """The client has gone."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run_slowly(self, steps: Iterator[None]) -> None:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                await self._room.wait(to_spill=self._state.is_large)
+                if next(steps, steps) is steps:
+                    return
+        except ServerError as error:
+            self._client.refused(error)
+        except StorageError as error:
+            self._state.rollback()
+            self._client.refused(not_written(error))
+        finally:
+            # The answer may have let the next statement begin, which may wait in its turn.
+            if self._task is asyncio.current_task():
+                self._task = None
+                self._client.hold(held=False)
+
+    def steps(self, statement: Statement) -> Iterator[None]:
+        """What a statement does, to the client's answer."""
+        state, end, kind = self._state, self._end, statement.kind
+        if kind is Kind.DML:
+            yield from self._change(statement)
+        elif kind is Kind.DDL:
+            yield from self._define(statement)
+        elif kind is Kind.COMMIT:
+            yield from end.commit_and_answer(chain=statement.chain, leaves=statement.release)
+        elif kind is Kind.BEGIN:
+            yield from end.commit_and_answer(begin=True, read_only=statement.read_only)
+        elif kind is Kind.LOCK_TABLES:
+            state.sql.require(BINLOG_REPLAY)
+            yield from end.commit_and_answer()
+        elif kind is Kind.ROLLBACK:
+            state.rollback(begin=statement.chain)
+            self._client.committed(0, leaves=statement.release)
+        elif kind is Kind.USE:
+            self.use(statement.name)
+            self._client.committed(0)
+        else:
+            state.savepoint(kind, statement.name)
+            self._client.committed(0)
+
+    def use(self, name: bytes) -> None:
+        """The default database; `name` in the client's character set. Raises `WrongDatabaseName` (1102)."""
+        text = decode_text(name, default_collation(self._state.settings.charset))
+        if not isinstance(text, str):
+            text = name.decode("utf-8", "replace")
+        if not 0 < len(text) <= _DATABASE_CHARS_MAX or "\0" in text or text.endswith(" "):
+            raise WrongDatabaseName(text[:_DATABASE_CHARS_MAX])
+        self._state.sql.database = text.encode()
+        self._state.refresh()
+
+    def _change(self, statement: Statement) -> Iterator[None]:
+        state = self._state
+        settings = self._check()
+        if state.read_only:
+            raise ReadOnlyTransaction
+        variables = self._look_at(statement.text, settings)
+        transaction = state.opened()
+        yield from self._write(transaction.events, statement.text, variables)
+        transaction.changes += 1
+        if state.begun or not state.autocommit:
+            state.tell()
+            self._client.committed(1)
+        else:
+            yield from self._end.commit_and_answer(affected_rows=1)
+
+    def _define(self, statement: Statement) -> Iterator[None]:
+        settings = self._check()
+        text = statement.text
+        # Only in CREATE TABLE ... SELECT a variable is asked for its value; elsewhere @ stands before a host.
+        words = first_words(text)
+        variables: list[UserVarEvent] = []
+        if not is_stored_program(words):
+            select = words[0] == "CREATE" and "TABLE" in words
+            variables = self._look_at(text, settings, variables=select)
+        yield from self._end.append_open()
+        transaction = self._state.opened()
+        yield from self._write(transaction.events, text, variables)
+        self._end.append(transaction.events, standalone=True)
+        self._end.answer_when_committed(0)
+
+    def _check(self) -> Settings:
+        self._state.sql.require(BINLOG_REPLAY)
+        settings = self._state.settings
+        self._publisher.require_open(settings.domain_id)
+        return settings
+
+    def _look_at(
+        self, text: bytes, settings: Settings, *, variables: bool = True
+    ) -> list[UserVarEvent]:
+        """The user variables of a statement. Raises `SqlSyntaxError` (1064) for two statements in one text."""
+        if b";" not in text and b"@" not in text:
+            return []
+        codec = _AMBIGUOUS.get(settings.charset)
+        looked_at = text.decode(codec, "replace").encode() if codec else text
+        found = scan(looked_at, backslash_escapes=settings.backslash_escapes)
+        if found.second is not None:
+            near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
+            raise SqlSyntaxError(near.strip())
+        names = {unquoted_name(name) for name in found.variables} if variables else ()
+        return [self._user_variable(name, settings) for name in sorted(names)]
+
+    def _user_variable(self, name: bytes, settings: Settings) -> UserVarEvent:
+        key = name.decode("utf-8", "surrogateescape").lower()
+        value = self._state.sql.user_variables.get(key)
+        if isinstance(value, str):
+            raw = value.encode("utf-8", "surrogateescape")
+            return UserVarEvent(name, raw, settings.collation)
+        return UserVarEvent(name, value, settings.collation)
+
+    def _write(
+        self, transaction: Transaction, text: bytes, variables: list[UserVarEvent]
+    ) -> Iterator[None]:
+        state = self._state
+        settings = state.settings
+        now = self._publisher.now() if settings.timestamp is None else settings.timestamp
+        context = settings.context_events(variables, now)
+        for name in ONCE_PER_STATEMENT:
+            if state.sql.variables.pop(name, None) is not None:
+                state.refresh()
+        if not (self._engine.has_room_to_spill if state.is_large else self._engine.has_room):
+            yield
+        transaction.write(context + settings.origin.statement_head(len(text), now))
+        if len(text) <= PIECE_BYTES:
+            transaction.write(text)
+            return
+        view = memoryview(text)
+        for start in range(0, len(view), PIECE_BYTES):
+            transaction.write(bytes(view[start : start + PIECE_BYTES]))
+            yield

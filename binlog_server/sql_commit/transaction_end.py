@@ -1,0 +1,103 @@
+"""The end of a transaction: what is open becomes a group in the store, and the client hears of it when it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from binlog_server.publisher import Publisher
+from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.session_state import SessionState
+from binlog_server.sql_commit.settings import ONCE_PER_GROUP
+from binlog_server.syncer import Syncer
+from protocol.errors import ServerError
+from storage.binlog.transaction import Transaction
+from storage.engine import BinlogEngine
+from storage.errors import StorageError
+
+
+class TransactionEnd:
+    """For one session. What is an iterator yields where it should wait for room."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: SessionState,
+        publisher: Publisher,
+        syncer: Syncer,
+        engine: BinlogEngine,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._publisher = publisher
+        self._syncer = syncer
+        self._engine = engine
+        self._affected = 0
+        self._leaves = False
+
+    def commit_and_answer(
+        self,
+        *,
+        affected_rows: int = 0,
+        begin: bool = False,
+        chain: bool = False,
+        read_only: bool = False,
+        leaves: bool = False,
+    ) -> Iterator[None]:
+        """Commit what is open. `begin`, `chain`: and begin the next one; `leaves`: the connection ends."""
+        state = self._state
+        committed = state.open is not None and state.open.changes > 0
+        read_only = read_only or (chain and state.read_only)
+        yield from self.append_open()
+        state.begun = begin or chain
+        state.read_only = read_only
+        state.tell()
+        if committed:
+            state.prepare()
+            self.answer_when_committed(affected_rows, leaves=leaves)
+        else:
+            self._client.committed(affected_rows, leaves=leaves)
+
+    def append_open(self) -> Iterator[None]:
+        """What is open goes to the store; without changes it is forgotten."""
+        transaction = self._state.open
+        if transaction is not None and transaction.changes:
+            if not self._engine.has_room:
+                yield
+            self.append(transaction.events)
+        elif transaction is not None:
+            self._state.rollback()
+        self._state.begun = False
+
+    def append(self, transaction: Transaction, *, standalone: bool = False) -> None:
+        """One group. `standalone`: DDL. Raises `ServerError` when it may not be committed; then it is rolled back."""
+        state = self._state
+        settings = state.settings
+        try:
+            self._publisher.require_open(settings.domain_id)
+            self._publisher.commit(
+                transaction,
+                settings.origin,
+                self._publisher.domain(settings.domain_id),
+                seq_no=settings.seq_no,
+                timestamp=settings.timestamp,
+                standalone=standalone,
+            )
+        except ServerError:
+            state.rollback()
+            raise
+        state.open = None
+        for name in ONCE_PER_GROUP:
+            state.sql.variables.pop(name, None)
+        state.refresh()
+
+    def answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:
+        """OK once all that was appended is as safe as `innodb_flush_log_at_trx_commit` says."""
+        self._affected = affected_rows
+        self._leaves = leaves
+        self._syncer.on_commit(self._done)
+
+    def _done(self, error: StorageError | None) -> None:
+        if error is None:
+            self._client.committed(self._affected, leaves=self._leaves)
+        else:
+            self._client.refused(not_written(error))
