@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.purge import FileFate, PurgePlan
+from storage.durations import Durations
 from storage.errors import StorageError
 from storage.ibb.chunk import Position
 from storage.ibb.xa import Xid
@@ -147,6 +148,9 @@ class BinlogEngine(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """What the store did and holds, by the names of SHOW STATUS."""
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        """How long the syncs of each kind of file took, of the `redo` log and of `binlog` files."""
 
     @property
     def durable_end(self) -> Position:

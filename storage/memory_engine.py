@@ -18,6 +18,7 @@ from typing import NamedTuple
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.purge import FileFate, PurgePlan
 from storage.binlog.references import Hold, Reason, References
+from storage.durations import Durations
 from storage.engine import (
     BinlogEngine,
     BinlogFile,
@@ -348,6 +349,10 @@ class MemoryEngine:
         return True
 
     def counters(self) -> Mapping[str, int]:
+        """See `BinlogEngine`."""
+        return {}
+
+    def fsync_times(self) -> Mapping[str, Durations]:
         """See `BinlogEngine`."""
         return {}
 

@@ -51,6 +51,8 @@ class FileKeeper:
         self._written_end = written_end
         self._first_open = first_open
         self._clock = clock
+        self.files_purged = 0
+        self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
         self.caretaker = Caretaker(self._take_care)
@@ -111,6 +113,8 @@ class FileKeeper:
         with self.working:
             plan = self.explain(wanted)
             for file_no in plan.delete:
+                self.bytes_purged += self._files.size(file_no) or 0
+                self.files_purged += 1
                 self._files.remove(file_no)
                 self._pages.forget(file_no)
         if plan.delete:

@@ -77,6 +77,7 @@ class LogWriter:
         self._page = bytearray(PAGE_SIZE)
         self._file_pages = 0
         self._interval = 0
+        self._sealed_bytes = 0  # of pages that were filled, or left
         # Files whose page-1 state is not a grown one of the file before.
         self.breaks: set[int] = set()
 
@@ -104,6 +105,11 @@ class LogWriter:
             return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
 
+    @property
+    def bytes_written(self) -> int:
+        """Since the start: records, and what frames them."""
+        return self._sealed_bytes + self._at
+
     def forget_state(self, state: BinlogState) -> None:
         """Go on with another state; the next file tells of it."""
         self.state = state
@@ -111,6 +117,7 @@ class LogWriter:
 
     def start_new(self, file_no: int) -> None:
         """Begin with a file of that number, behind whatever there is."""
+        self._sealed_bytes += self._at
         self._enter_file(file_no)
 
     def resume(self, found: Recovered) -> None:
@@ -120,6 +127,7 @@ class LogWriter:
         self._file_no = found.header.file_no
         self._page_no = found.page_no
         self._at = found.at
+        self._sealed_bytes = -found.at
         self._page = found.page
         self._file_pages = found.file_pages
         self._interval = found.header.state_interval_pages
@@ -261,6 +269,7 @@ class LogWriter:
 
     def _seal_page(self) -> None:
         self._pages.add(self._file_no, self._page_no, seal(self._page), self._redo.lsn)
+        self._sealed_bytes += self._at
 
     def _enter_page(self, page_no: int, *, nested: bool = False) -> None:
         self._page_no = page_no

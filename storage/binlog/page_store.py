@@ -16,6 +16,7 @@ from typing import NamedTuple
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
 from storage.disk import Disk, File
+from storage.durations import Durations
 from storage.errors import CorruptBinlog, DiskError
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
@@ -61,9 +62,11 @@ class PageStore:
         self._tail_key = _NOWHERE
         self._tail = bytearray()
         self._stable_end: PageKey = _NEVER  # pages before this one are on disk for good
-        self.pages_read = 0
+        self.pages_wanted = 0  # by readers
+        self.pages_missed = 0  # not in memory then
+        self.pages_read = 0  # ahead, too
         self.pages_written = 0
-        self.fsyncs = 0
+        self.fsyncs = Durations()
 
     # --- readers ---
 
@@ -71,6 +74,7 @@ class PageStore:
         """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
         key = (file_no, page_no)
         with self._lock:
+            self.pages_wanted += 1
             if key == self._tail_key:
                 return bytes(self._tail)
             page = self._unflushed.get(key)
@@ -80,6 +84,7 @@ class PageStore:
             if page is not None:
                 self._cache[key] = page  # to the young end
                 return page
+            self.pages_missed += 1
             stable_end = self._stable_end
             cut = self._cuts.get(file_no)
         if cut is not None and page_no * PAGE_SIZE >= cut:
@@ -121,6 +126,16 @@ class PageStore:
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""
         return self.header(file_no) is not None
+
+    @property
+    def pages_cached(self) -> int:
+        """In the cache now."""
+        return len(self._cache)
+
+    @property
+    def cache_pages(self) -> int:
+        """As many as the cache takes."""
+        return self._cache_pages
 
     def _read(self, file: File, key: PageKey, stable_end: PageKey, *, ahead: bool) -> bytes | None:
         file_no, first = key
@@ -233,15 +248,15 @@ class PageStore:
     def sync_file(self, file_no: int) -> None:
         """Make durable what was written to a file; cut it if it ends there."""
         with self._use(file_no) as file:
-            file.fdatasync()
-            self.fsyncs += 1
+            with self.fsyncs.measured():
+                file.fdatasync()
             cut = self._cuts.get(file_no)
             last = self.fifo[0].key[0] if self.fifo else self._tail_key[0]
             if cut is not None and last > file_no:
                 # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
                 file.truncate(cut)
-                file.fdatasync()
-                self.fsyncs += 1
+                with self.fsyncs.measured():
+                    file.fdatasync()
                 del self._cuts[file_no]
 
     @contextlib.contextmanager

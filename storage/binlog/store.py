@@ -42,6 +42,7 @@ from storage.binlog.search import FileShape
 from storage.binlog.state_at import state_at
 from storage.binlog.state_breaks import StateBreaks
 from storage.disk import Disk
+from storage.durations import Durations
 from storage.engine import BinlogFile, GroupBatch, StartPoint
 from storage.errors import (
     DiskError,
@@ -283,25 +284,38 @@ class IbbEngine:
     def counters(self) -> Mapping[str, int]:
         """See `BinlogEngine`."""
         redo, pages = self._redo, self._pages
+        with self._append_lock:
+            bytes_written = self._writer.bytes_written
         return {
+            "Binlog_bytes_written": bytes_written,
             "Binlog_commits": self._appender.commits,
             "Binlog_group_commits": redo.groups,
+            "Innodb_buffer_pool_pages_data": pages.pages_cached,
+            "Innodb_buffer_pool_pages_total": pages.cache_pages,
+            "Innodb_buffer_pool_read_requests": pages.pages_wanted,
+            "Innodb_buffer_pool_reads": pages.pages_missed,
             "Innodb_checkpoint_age": redo.lsn - redo.checkpoint_lsn,
             "Innodb_checkpoint_max_age": redo.capacity,
-            "Innodb_data_fsyncs": redo.fsyncs + pages.fsyncs,
+            "Innodb_data_fsyncs": redo.fsyncs.count + pages.fsyncs.count,
             "Innodb_data_written": redo.bytes_written + pages.pages_written * PAGE_SIZE,
             "Innodb_log_waits": self._room.redo_waits,
             "Innodb_lsn_current": redo.lsn,
             "Innodb_lsn_flushed": redo.durable_lsn,
             "Innodb_lsn_last_checkpoint": redo.checkpoint_lsn,
-            "Innodb_os_log_fsyncs": redo.fsyncs,
+            "Innodb_os_log_fsyncs": redo.fsyncs.count,
             "Innodb_os_log_written": redo.bytes_written,
             "Binlog_checkpoints": self._flusher.checkpoints,
             "Binlog_pages_in_memory": len(pages.fifo),
             "Binlog_pages_read": pages.pages_read,
             "Binlog_pages_written": pages.pages_written,
             "Binlog_page_waits": self._room.page_waits,
+            "Binlog_purged_bytes": self.keeper.bytes_purged,
+            "Binlog_purged_files": self.keeper.files_purged,
         }
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        """See `BinlogEngine`."""
+        return {"redo": self._redo.fsyncs, "binlog": self._pages.fsyncs}
 
     @property
     def durable_end(self) -> Position:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from storage.disk import Disk, File
+from storage.durations import Durations
 from storage.errors import DiskError
 from storage.ibb.chunk import Position
 from storage.redo.format import (
@@ -90,7 +91,7 @@ class RedoLog:
         self._syncing = threading.Lock()
         self._failure: DiskError | None = None
         self.bytes_written = 0
-        self.fsyncs = 0
+        self.fsyncs = Durations()
         self.groups = 0  # flushes that found something to do
 
     @property
@@ -170,8 +171,8 @@ class RedoLog:
             end = self.write()
             if end > self.durable_lsn:
                 with self._deadly():
-                    self._file.fdatasync()
-                    self.fsyncs += 1
+                    with self.fsyncs.measured():
+                        self._file.fdatasync()
                     self.groups += 1
                     self.durable_lsn = end
             return self.durable_lsn
@@ -196,8 +197,8 @@ class RedoLog:
         # Not at the same time as `flush`: of two syncs that run at once only one is told of an error.
         with self._syncing, self._deadly():
             self._file.pwrite(checkpoint.build(), checkpoint.at)
-            self._file.fdatasync()
-            self.fsyncs += 1
+            with self.fsyncs.measured():
+                self._file.fdatasync()
         self.bytes_written += BLOCK
         self.checkpoint = checkpoint  # only now may the ring before it be used again
 

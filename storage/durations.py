@@ -1,0 +1,57 @@
+"""How long something took, counted by buckets: cheap enough for every fsync, and enough to tell the slow ones."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+# Upper bounds in seconds: an NVMe with power-loss protection is at the left, a disk that dies at the right.
+BOUNDS_S = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    10.0,
+)
+
+
+class Durations:
+    """Counted since the start. One thread at a time measures; any may read, and may miss the last one."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return sum(self._counts)
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """What is done inside is counted, unless it fails."""
+        began = time.perf_counter()
+        yield
+        self.add(time.perf_counter() - began)
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def cumulative(self) -> list[tuple[float, int]]:
+        """For each upper bound, the last one infinite: how many took no longer."""
+        return list(zip((*BOUNDS_S, float("inf")), accumulate(self._counts), strict=True))
