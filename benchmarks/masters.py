@@ -118,11 +118,13 @@ def start_ours(
     return Master("ours", server, WRITER, server.pid, directory)
 
 
-class _MariaDB(LocalMariaDB):
-    """With its data, and its temporary files, where the benchmark wants them."""
+class DirectoryMariaDB(LocalMariaDB):
+    """A mariadbd with its data where the benchmark wants them."""
 
-    def __init__(self, install: Install, directory: Path, flags: Sequence[str]) -> None:
-        super().__init__(install, "mariadbd", 1, flags)
+    def __init__(
+        self, install: Install, directory: Path, server_id: int, flags: Sequence[str]
+    ) -> None:
+        super().__init__(install, "mariadbd", server_id, flags)
         directory.mkdir()
         self._directory = directory
 
@@ -144,7 +146,7 @@ def start_mariadbd(
         "--plugin-maturity=unknown",
         *flags,
     ]
-    server = _MariaDB(install, directory, all_flags)
+    server = DirectoryMariaDB(install, directory, 1, all_flags)
     stack.callback(server.discard)
     try:
         server.start()
