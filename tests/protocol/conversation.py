@@ -45,12 +45,16 @@ def capture_names() -> list[str]:
 
 
 def conversations(name: str) -> list[Conversation]:
+    return conversations_in(CAPTURES / f"{name}.jsonl")
+
+
+def conversations_in(path: Path) -> list[Conversation]:
     found: dict[int, Conversation] = {}
-    for line in (CAPTURES / f"{name}.jsonl").read_text().splitlines():
+    for line in path.read_text().splitlines():
         record = json.loads(line)
         if "x" in record:
             number = record["c"]
-            conversation = found.setdefault(number, Conversation(f"{name}#{number}"))
+            conversation = found.setdefault(number, Conversation(f"{path.stem}#{number}"))
             conversation.chunks.append((record["d"], bytes.fromhex(record["x"])))
     return list(found.values())
 

@@ -1,0 +1,15 @@
+"""The handshake lab: what real clients said to real masters, said to our server. docs/compatibility.md is made of it.
+
+`python -m tests.binlog_server.compatibility` writes the page.
+
+| file | what |
+|---|---|
+| `recordings.py` | recorded conversations, one per connection: requests, the master's answers, its stream |
+| `scripts.py` | conversations of clients that are known from their source only |
+| `answers.py` | answers decoded; where ours differ from a master's on purpose, and why |
+| `peer.py` | the client: says recorded bytes, one at a time, to a session without a socket |
+| `stream.py` | what a replica makes of a stream: groups, heartbeats, how it ends |
+| `replay.py` | one conversation against our server; what differs |
+| `live.py` | tests with real servers and clients that are marked `proves`, found without running them |
+| `features.py`, `page.py` | what the page tells, and its text |
+"""

@@ -1,0 +1,112 @@
+"""The client of the lab: says bytes to a session that has no socket, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from binlog_server.app import Server
+from protocol.connection.auth import native_password_scramble
+from protocol.connection.handshake import Capability, Greeting, LoginRequest
+from protocol.wire.packets import frame_packet
+from tests.binlog_server.lab import PASSWORD, until
+from tests.binlog_server.transport import Held
+
+from .recordings import Exchange, PacketsFromServer
+
+_EOF = 0xFE
+_ERROR = 0xFF
+_ENDS_BY_ITSELF = b"\0\xff\xfe"  # OK, error, EOF; what else comes first is a count of columns
+
+
+class Peer:
+    """A client on a new connection; the greeting is read."""
+
+    def __init__(self, server: Server) -> None:
+        self._held = Held(server)
+        self._from_server = PacketsFromServer()
+        self._read = 0
+        (payload,) = self.packets()
+        self.greeting = Greeting.parse(payload)
+
+    @property
+    def closed(self) -> bool:
+        return self._held.transport.closing
+
+    @property
+    def compressed(self) -> bool:
+        return self._from_server.compressed
+
+    def send(self, data: bytes) -> None:
+        for byte in data:
+            self._held.session.data_received(bytes((byte,)))
+
+    def packets(self) -> list[bytes]:
+        """What came since the last call."""
+        written = self._held.transport.written
+        found = self._from_server.feed(bytes(written[self._read :]))
+        self._read = len(written)
+        self._held.transport.take()
+        return found
+
+    def log_in(self, recorded: bytes, *, wrong_password: bool = False) -> bytes:
+        """The recorded login with the answer to our salt in it; returns what the server says to that.
+
+        Who is not offered compression does not ask for it; nothing else depends on the greeting.
+        """
+        login = LoginRequest.parse(recorded)
+        password = "wrong" if wrong_password else PASSWORD
+        scramble = native_password_scramble(password, self.greeting.salt)
+        request = recorded.replace(login.auth_response, scramble)
+        offered = self.greeting.capabilities & Capability.COMPRESS
+        if login.capabilities & Capability.COMPRESS and not offered:
+            request = bytes((request[0] & ~Capability.COMPRESS & 0xFF,)) + request[1:]
+        self.send(frame_packet(request, 1)[0])
+        (answer,) = self.packets()
+        accepted = answer[:1] == b"\0"
+        self._from_server.compressed = accepted and bool(
+            LoginRequest.parse(request).capabilities & offered
+        )
+        return answer
+
+    async def ask(self, exchange: Exchange) -> list[bytes]:
+        """All packets of the answer to a command."""
+        self.command(exchange)
+        answer: list[bytes] = []
+
+        def whole() -> bool:
+            answer.extend(self.packets())
+            return self.closed or _is_whole(answer)
+
+        await _until(whole)
+        return answer
+
+    def command(self, exchange: Exchange) -> None:
+        self.send(exchange.wire if self.compressed else frame_packet(exchange.request, 0)[0])
+
+    def shut_down(self) -> None:
+        self._held.session.shut_down()
+
+    def end(self) -> None:
+        self._held.end()
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    """Statements may take a thread: give it its turn."""
+    if not true():
+        await asyncio.sleep(0.001)
+        await until(true)
+
+
+def _is_whole(answer: list[bytes]) -> bool:
+    if not answer:
+        return False
+    if answer[0][:1] in _ENDS_BY_ITSELF or not _is_count(answer[0]):
+        return True
+    ends = [p for p in answer[1:] if p[:1] == bytes((_EOF,)) and len(p) < 9]
+    return len(ends) == 2 or answer[-1][:1] == bytes((_ERROR,))
+
+
+def _is_count(payload: bytes) -> bool:
+    """Of columns; else it is the text that answers COM_STATISTICS."""
+    return len(payload) == 1

@@ -1,0 +1,330 @@
+"""Conversations of clients that were never recorded: written down from their source code.
+
+The server that they meet has the groups of `HISTORY`. A step is a statement and what the client can go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from protocol.connection.commands import BinlogDump, DumpFlag, Query, RegisterSlave
+from protocol.gtid import Gtid
+
+from .answers import Answer
+
+HISTORY = (
+    *(Gtid(0, 1, n) for n in range(1, 4)),
+    Gtid(5, 1, 1),
+    Gtid(7, 77, 1),
+    Gtid(5, 1, 2),
+    Gtid(0, 1, 4),
+    Gtid(0, 1, 5),
+)
+ALL = tuple(map(str, HISTORY))
+POSITION = "0-1-3,5-1-2,7-77-1"
+BEHIND_POSITION = ("0-1-4", "0-1-5")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a client can go on with; `text` says it."""
+
+    text: str
+    check: Callable[[Answer], bool]
+
+
+OK = Expected("OK", lambda answer: answer.kind == "ok")
+ROW = Expected("one row", lambda answer: len(answer.rows) == 1)
+ROWS = Expected("a result set", lambda answer: answer.kind == "rows")
+NO_ROW = Expected("an empty set", lambda answer: answer.kind == "rows" and not answer.rows)
+
+
+def value(text: str) -> Expected:
+    """One row with that value in its last column."""
+    return Expected(f"a row with {text}", lambda a: [row[-1] for row in a.rows] == [text])
+
+
+def ok_or(errno: int) -> Expected:
+    """OK, or an error that the client ignores."""
+    return Expected(f"OK or error {errno}", lambda a: a.kind == "ok" or a.errno == errno)
+
+
+def error(errno: int) -> Expected:
+    return Expected(f"error {errno}", lambda answer: answer.errno == errno)
+
+
+Step = tuple[str | bytes, Expected]
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a client says, and what has to come of it.
+
+    features: rows of the page. `variant` tells scripts of the same feature apart.
+    during_dump: a command that it sends while the stream runs.
+    gets: GTIDs that come; `commits` without GTIDs, for clients that do not understand these.
+    heartbeats: so many at least.
+    ends: by EOF, not before.
+    error: with which the dump is refused.
+    may_fail: no client needs this of us; the page says what happens.
+    """
+
+    client: str
+    features: tuple[str, ...]
+    steps: tuple[Step, ...]
+    dump: BinlogDump | None = None
+    during_dump: bytes = b""
+    gets: tuple[str, ...] = ()
+    commits: int = 0
+    heartbeats: int = 0
+    until_reached: bool = False
+    ends: bool = False
+    error: int = 0
+    may_fail: bool = False
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.client}: {', '.join(self.features)} {self.variant}".strip()
+
+    def requests(self) -> Iterable[tuple[bytes, Expected]]:
+        for said, expected in self.steps:
+            yield (Query(said).build() if isinstance(said, str) else said), expected
+
+
+REGISTER = RegisterSlave(100, "replica", port=3306).build()
+PING = b"\x0e"
+DUMP = BinlogDump(100, DumpFlag.SEND_ANNOTATE_ROWS)
+
+# -- MariaDB 12.3: what 11.8 says, and a question for the engine of the binlog -------------------------
+
+
+@dataclass(frozen=True)
+class Replica123:
+    """The options of a replica that show on the wire."""
+
+    position: str = ""
+    strict: int = 0
+    ignore_duplicates: int = 0
+    heartbeat_ns: int = 30_000_001_024
+    until: str | None = None
+    before_gtids: int = 0
+    skip_replication: bool = False
+    semi_sync: bool = False
+    reconnects: bool = False
+    by_file: bool = False
+
+    def steps(self) -> tuple[Step, ...]:
+        position: list[Step] = [
+            ("SELECT @@GLOBAL.gtid_domain_id", ROW),
+            (f"SET @slave_connect_state='{self.position}'", OK),
+            (f"SET @slave_gtid_strict_mode={self.strict}", OK),
+            (f"SET @slave_gtid_ignore_duplicates={self.ignore_duplicates}", OK),
+        ]
+        if self.by_file:
+            position = [("SELECT binlog_gtid_pos('binlog.000001',4)", Expected("anything", bool))]
+        if self.until is not None:
+            position += [
+                (f"SET @slave_until_gtid='{self.until}'", OK),
+                (f"SET @slave_gtid_until_before_gtids={self.before_gtids}", OK),
+            ]
+        heartbeat: list[Step] = [(f"SET @master_heartbeat_period= {self.heartbeat_ns}", OK)]
+        skip: list[Step] = [("SET skip_replication=1", OK)]
+        names: list[Step] = [("SET NAMES utf8mb4", OK)]
+        semi_sync: list[Step] = [("SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", NO_ROW)]
+        return (
+            *(names if self.reconnects else ()),
+            ("SELECT UNIX_TIMESTAMP()", ROW),
+            ("SHOW VARIABLES LIKE 'SERVER_ID'", value("1")),
+            *(heartbeat if self.heartbeat_ns else ()),
+            ("SET @master_binlog_checksum= @@global.binlog_checksum", OK),
+            ("SELECT @master_binlog_checksum", value("NONE")),
+            *(skip if self.skip_replication else ()),
+            ("SELECT @@GLOBAL.binlog_storage_engine", value("innodb")),
+            ("SET @mariadb_slave_capability=4", OK),
+            *position,
+            (REGISTER, OK),
+            *(semi_sync if self.semi_sync else ()),
+        )
+
+
+def replica(options: Replica123, *features: str, **outcome: object) -> Script:
+    """A 12.3 replica; `outcome` as in `Script`, all groups if nothing is said."""
+    script = Script("12.3", features, options.steps(), DUMP, gets=ALL)
+    return replace(script, **outcome)  # type: ignore[arg-type]
+
+
+_R = Replica123
+OF_12_3 = [
+    replica(_R(), "fresh", "parallel", "domain filters", "engine style", "checksum NONE"),
+    replica(_R(POSITION), "position", gets=BEHIND_POSITION),
+    replica(_R("0-1-5,5-1-1,7-77-1"), "several domains", gets=("5-1-2",)),
+    replica(_R(POSITION, strict=1), "strict mode", gets=BEHIND_POSITION),
+    replica(_R("0-1-9,5-1-2,7-77-1", ignore_duplicates=1), "ignore duplicates", gets=()),
+    replica(
+        _R(POSITION, until="0-1-4,5-1-2,7-77-1"),
+        "UNTIL",
+        gets=("0-1-4",),
+        until_reached=True,
+        ends=True,
+    ),
+    replica(
+        _R(POSITION, until="0-1-5,5-1-2,7-77-1", before_gtids=1),
+        "SQL_BEFORE_GTIDS",
+        gets=("0-1-4",),
+        until_reached=True,
+        ends=True,
+    ),
+    replica(_R(heartbeat_ns=100_000_000), "heartbeats", heartbeats=2),
+    replica(_R(heartbeat_ns=0), "no heartbeats"),
+    replica(_R(skip_replication=True), "FILTER_ON_MASTER"),
+    replica(_R(semi_sync=True), "semi-sync"),
+    replica(_R(POSITION, reconnects=True), "reconnect", gets=BEHIND_POSITION),
+    replica(_R("0-1-99"), "refusals", gets=(), error=1236),
+    replica(_R(by_file=True), "file and position", may_fail=True),
+]
+
+# -- clients of any version, by the protocol's own rules -----------------------------------------------
+
+
+def _raw(feature: str, *steps: Step, **outcome: object) -> Script:
+    script = Script("any client", (feature,), steps, DUMP, gets=ALL, may_fail=True)
+    return replace(script, **outcome)  # type: ignore[arg-type]
+
+
+_CAPABLE: Step = ("SET @mariadb_slave_capability=4", OK)
+_FRESH: Step = ("SET @slave_connect_state=''", OK)
+_NON_BLOCK = BinlogDump(0, DumpFlag.NON_BLOCK)
+
+OF_ANY = [
+    _raw("NON_BLOCK", _CAPABLE, _FRESH, dump=_NON_BLOCK, ends=True),
+    _raw("checksum NONE", ("SET @master_binlog_checksum='NONE'", OK), _CAPABLE, _FRESH),
+    _raw(
+        "checksum CRC32",
+        ("SET @master_binlog_checksum= @@global.binlog_checksum", OK),
+        ("SELECT @master_binlog_checksum", value("CRC32")),
+        _CAPABLE,
+        _FRESH,
+    ),
+    *(
+        _raw(
+            "weaker capability",
+            (f"SET @mariadb_slave_capability={n}", OK),
+            _FRESH,
+            gets=(),
+            commits=len(HISTORY),
+            variant=f"{n}",
+        )
+        for n in (0, 1, 2, 3)
+    ),
+    _raw("file and position", _CAPABLE, dump=BinlogDump(100, 0, "binlog.000001", 4)),
+]
+
+# -- other programs ------------------------------------------------------------------------------------
+
+_GTID_DUMP_AT_0 = BinlogDump(100, 0, "", 0)
+
+GO_MYSQL: tuple[Step, ...] = (
+    ("SET NAMES utf8mb4", OK),
+    ("KILL 4711", ok_or(1094)),
+    ("SHOW GLOBAL VARIABLES LIKE 'BINLOG_CHECKSUM'", ROW),
+    ("SET @master_binlog_checksum='NONE', @source_binlog_checksum='NONE'", OK),
+    ("SET @mariadb_slave_capability=4", OK),
+    ("SET @master_heartbeat_period = 100000000, @source_heartbeat_period = 100000000", OK),
+    ("SET @slave_uuid = 'c5fb8d3e', @replica_uuid = 'c5fb8d3e'", OK),
+    (RegisterSlave(100, "canal", "repl", "", 0).build(), OK),
+    (
+        "SHOW VARIABLES WHERE Variable_name IN "
+        "('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')",
+        NO_ROW,
+    ),
+    (f"SET @slave_connect_state='{POSITION}'", OK),
+    ("SET @slave_gtid_strict_mode=1", OK),
+)
+JAVA: tuple[Step, ...] = (
+    ("show global variables like 'binlog_checksum'", ROW),
+    ("set @master_binlog_checksum= @@global.binlog_checksum", OK),
+    ("select @@server_id", ROW),
+    ("set @master_heartbeat_period=100000000", OK),
+    ("set net_write_timeout=60", OK),
+    ("set net_read_timeout=60", OK),
+    ("SET @mariadb_slave_capability=4", OK),
+    (f"SET @slave_connect_state = '{POSITION}'", OK),
+    ("SET @slave_gtid_strict_mode = 0", OK),
+    ("SET @slave_gtid_ignore_duplicates = 0", OK),
+)
+DEBEZIUM: tuple[Step, ...] = (
+    ("SELECT version()", ROW),
+    ("SHOW VARIABLES WHERE Variable_name = 'sql_mode'", ROW),
+    ("SHOW VARIABLES WHERE Variable_name IN ('character_set_server','collation_server')", ROWS),
+    ("SHOW GLOBAL VARIABLES LIKE 'binlog_format'", value("ROW")),
+    ("SHOW GLOBAL VARIABLES LIKE 'binlog_row_image'", value("FULL")),
+    ("SHOW GLOBAL VARIABLES LIKE 'GTID_BINLOG_POS'", ROW),
+    ("SHOW MASTER STATUS", ROW),
+    ("SHOW BINARY LOGS", ROWS),
+    ("SHOW GRANTS FOR CURRENT_USER", ROWS),
+    ("SHOW SESSION STATUS LIKE 'Ssl_version'", ROWS),
+    ("SHOW VARIABLES", ROWS),
+    ("SHOW DATABASES", ROWS),
+)
+CANAL: tuple[Step, ...] = (
+    ("set wait_timeout=9999999", OK),
+    ("set net_write_timeout=7200", OK),
+    ("set net_read_timeout=7200", OK),
+    ("set names 'binary'", OK),
+    ("set @master_binlog_checksum= @@global.binlog_checksum", OK),
+    ("set @slave_uuid=uuid()", OK),
+    ("SET @mariadb_slave_capability='4'", OK),
+    ("SET @master_heartbeat_period=100000000", OK),
+    ("show variables like 'binlog_format'", value("ROW")),
+    ("show variables like 'binlog_row_image'", value("FULL")),
+    ("select @@global.binlog_checksum", value("NONE")),
+    ("select @@version_comment", ROW),
+    ("show variables like 'server_id'", value("1")),
+    (REGISTER, OK),
+    (f"SET @slave_connect_state = '{POSITION}'", OK),
+    ("SET @slave_gtid_strict_mode = 0", OK),
+    ("SET @slave_gtid_ignore_duplicates = 0", OK),
+)
+MAXSCALE: tuple[Step, ...] = (
+    ("SET @master_heartbeat_period=1000000000", OK),
+    ("SET @master_binlog_checksum = @@global.binlog_checksum", OK),
+    ("SET @mariadb_slave_capability=4", OK),
+    (f"SET @slave_connect_state='{POSITION}'", OK),
+    ("SET @slave_gtid_strict_mode=1", OK),
+    ("SET @slave_gtid_ignore_duplicates=1", OK),
+    ("SET NAMES latin1", OK),
+    (RegisterSlave(100, "maxscale", port=3306).build(), OK),
+)
+MAXSCALE_MONITOR: tuple[Step, ...] = (
+    ("SELECT @@gtid_current_pos, @@gtid_binlog_pos;", ROW),
+    ("SELECT @@global.server_id, @@read_only, @@global.gtid_domain_id;", ROW),
+    ("SELECT @@gtid_strict_mode, @@log_bin, @@log_slave_updates;", ROW),
+    ("SHOW ALL SLAVES STATUS;", ROWS),
+    ("SHOW STATUS LIKE 'Uptime'", ROW),
+    ("SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('version', 'read_only')", ROWS),
+    ("SHOW SLAVE STATUS;", ROWS),
+    ("SHOW GRANTS;", ROWS),
+    ("SET STATEMENT max_statement_time=10 FOR SELECT @@server_id", ROW),
+)
+_STREAM = ("GTID stream",)
+
+OF_PROGRAMS = [
+    Script("go-mysql", _STREAM, GO_MYSQL, _GTID_DUMP_AT_0, gets=BEHIND_POSITION, heartbeats=1),
+    Script(
+        "mysql-binlog-connector-java",
+        ("GTID stream, COM_PING into the running dump",),
+        JAVA,
+        _GTID_DUMP_AT_0,
+        PING,
+        BEHIND_POSITION,
+        heartbeats=1,
+    ),
+    Script("Debezium", ("start-up queries",), DEBEZIUM),
+    Script("canal", _STREAM, CANAL, _GTID_DUMP_AT_0, gets=BEHIND_POSITION, heartbeats=1),
+    Script("MaxScale binlogrouter", _STREAM, MAXSCALE, DUMP, gets=BEHIND_POSITION),
+    Script("MaxScale monitor", ("monitoring",), MAXSCALE_MONITOR, may_fail=True),
+]
+
+SCRIPTS = {script.name: script for script in (*OF_12_3, *OF_ANY, *OF_PROGRAMS)}
