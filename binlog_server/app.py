@@ -115,12 +115,15 @@ class Server(ServerFacts):
             self._follower = loop.create_task(follower.run())
         self._lease_rounds = loop.create_task(self._end_leases())
         log.info(
-            "ready for connections. Version: '%s' host: '%s' port: %d directory: %s server_id: %d",
-            config.server_version,
-            config.listen_host,
-            self.port,
-            config.binlog_directory,
-            config.server_id,
+            "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
+            "directory: %(directory)s server_id: %(server_id)d",
+            {
+                "version": config.server_version,
+                "host": config.listen_host,
+                "port": self.port,
+                "directory": config.binlog_directory,
+                "server_id": config.server_id,
+            },
         )
 
     async def stop(self) -> None:

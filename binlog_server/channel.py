@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from binlog_server.logs import Peer
 from binlog_server.secrets_in_sql import log_text
 from protocol.connection.server import ServerConnection
 from protocol.connection.server_states import ServerState
@@ -30,7 +31,7 @@ class Channel:
         self,
         transport: asyncio.Transport,
         machine: ServerConnection,
-        describe: Callable[[], str],
+        describe: Callable[[], Peer],
         go_on: Callable[[], None],
     ) -> None:
         self.transport = transport
@@ -56,7 +57,7 @@ class Channel:
         return self._writable is not None
 
     @property
-    def peer(self) -> str:
+    def peer(self) -> Peer:
         """Whom log lines are about."""
         return self._describe()
 
@@ -66,7 +67,8 @@ class Channel:
 
     def send_error(self, error: ServerError) -> None:
         """The answer is an error; some of them end the connection."""
-        log.info("%s: %s", self.peer, log_text(error))
+        facts = {"peer": self.peer, "errno": error.errno, "error": log_text(error)}
+        log.info("%(peer)s: %(error)s", facts)
         if not self.machine.is_closed:
             self.write(self.machine.send_error(error))
         if self.machine.is_closed:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from binlog_server.logs import FORMATS, TEXT
+from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
 from protocol.events.format_description import SERVER_VERSION_SIZE
@@ -41,6 +43,7 @@ LOG_FILE_SIZE_DEFAULT = 96 << 20
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 _U32_MAX = 2**32 - 1
+_PORT_MAX = 65535
 _DAY_S = 86400
 
 
@@ -125,9 +128,11 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, low, high in (
+    log_format: str = TEXT
+    metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
             ("server_id", 1, _U32_MAX),
             ("gtid_domain_id", 0, _U32_MAX),
-            ("listen_port", 0, 65535),
+            ("listen_port", 0, _PORT_MAX),
             ("max_allowed_packet", 1024, 1 << 30),
             ("max_connections", 1, 100_000),
             ("max_user_connections", 0, 100_000),
@@ -170,6 +175,10 @@ class Config:
             raise ConfigError(
                 "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
             )
+        if self.log_format not in FORMATS:
+            raise ConfigError(f"log_format: {self.log_format!r} is none of {', '.join(FORMATS)}")
+        if self.metrics_listen:
+            parse_listen(self.metrics_listen, "metrics_listen")
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
         if self.binlog_error_action not in ERROR_ACTIONS:
@@ -216,7 +225,9 @@ def parse_listen(text: str) -> tuple[str, int]:
     """HOST:PORT; the host may be empty (all addresses) or in brackets. Raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
-        raise ConfigError(f"listen: {text!r} is not HOST:PORT")
+        raise ConfigError(f"{option}: {text!r} is not HOST:PORT")
+    if int(port) > _PORT_MAX:
+        raise ConfigError(f"{option}: port {port} is not between 0 and {_PORT_MAX}")
     return host.strip("[]"), int(port)
 
 

@@ -51,19 +51,24 @@ class DumpSession:
             return None
         for older in server.connections.dumps_of(request.server_id):
             log.warning(
-                "connection %d ends: server_id %d has connected again as connection %d",
-                older.id,
-                request.server_id,
-                connection.id,
+                "connection %(connection)d ends: server_id %(server_id)d has connected again as "
+                "connection %(newer)d",
+                {
+                    "connection": older.id,
+                    "server_id": request.server_id,
+                    "newer": connection.id,
+                },
             )
             older.ending.end(DuplicateServerId())
         connection.dump_server_id = request.server_id
         connection.now("Binlog Dump", "starting")
         log.info(
-            "dump starts: %s, server_id %d, position '%s'",
-            channel.peer,
-            request.server_id,
-            request.position,
+            "dump starts: %(peer)s, server_id %(server_id)d, position '%(gtid)s'",
+            {
+                "peer": channel.peer,
+                "server_id": request.server_id,
+                "gtid": request.position,
+            },
         )
         return cls(server.new_dump(request, channel.machine, sink, connection), channel)
 

@@ -111,7 +111,8 @@ class Leases:
             self._leases[name], self._holds[name] = lease, hold
             if older is not None:
                 older.release()
-        log.info("lease '%s' holds %s and later files", name, lease.first_file)
+        facts = {"lease": name, "file": lease.first_file}
+        log.info("lease '%(lease)s' holds %(file)s and later files", facts)
         return lease
 
     def drop(self, name: str) -> bool:
@@ -121,7 +122,7 @@ class Leases:
             if name not in self._leases:
                 return False
             self._end(name)
-        log.info("lease '%s' dropped", name)
+        log.info("lease '%(lease)s' dropped", {"lease": name})
         return True
 
     def all(self) -> list[Lease]:
@@ -159,13 +160,12 @@ class Leases:
         now = self._clock()
         for lease in list(self._leases.values()):
             if lease.until is not None and lease.until <= now:
-                log.warning("lease '%s' has reached its deadline", lease.name)
+                log.warning("lease '%(lease)s' has reached its deadline", {"lease": lease.name})
                 self._end(lease.name)
             elif lease.max_bytes is not None and self.held_bytes(lease) > lease.max_bytes:
                 log.warning(
-                    "lease '%s' ends: the files that it holds take more than its MAX_BYTES=%d",
-                    lease.name,
-                    lease.max_bytes,
+                    "lease '%(lease)s' ends: the files that it holds take more than its MAX_BYTES=%(max_bytes)d",
+                    {"lease": lease.name, "max_bytes": lease.max_bytes},
                 )
                 self._end(lease.name)
 

@@ -139,7 +139,7 @@ class ServerFacts:
         else:
             assert name == "innodb_flush_log_at_trx_commit"
             self._flush_log_at_trx_commit = self.syncer.flush_log_at_trx_commit = int(value)
-        log.info("%s is now %s", name, value)
+        log.info("%(variable)s is now %(value)s", {"variable": name, "value": value})
 
     def _set_store_option(self, name: str, value: int) -> None:
         before = self.config

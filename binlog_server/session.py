@@ -12,6 +12,8 @@ from binlog_server.channel import Channel
 from binlog_server.connections import Connection
 from binlog_server.conversation import Conversation
 from binlog_server.host import Host, new_salt
+from binlog_server.logs import Peer
+from binlog_server.tcp_options import keep_alive
 from binlog_server.login import Login
 from binlog_server.tls import TlsLayer
 from protocol.connection.auth import certificate_proof
@@ -232,6 +234,5 @@ class ClientSession(asyncio.Protocol):
         log.warning("closed %s: no login within connect_timeout", self._channel.peer)
         self._channel.close()
 
-    def _describe(self) -> str:
-        user = f" ({self._user})" if self._user else ""
-        return f"connection {self._id} from {self._connection.address}{user}"
+    def _describe(self) -> Peer:
+        return Peer(self._id, self._connection.address, self._user)

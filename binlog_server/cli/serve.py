@@ -13,6 +13,7 @@ from typing import Any
 import uvloop
 
 from binlog_server import config as configuration
+from binlog_server import logs
 from binlog_server.app import Server
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
@@ -33,6 +34,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE.toml")
     parser.add_argument("--server-id", dest="server_id", type=int)
     parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
+    parser.add_argument("--log-format", dest="log_format", choices=logs.FORMATS)
+    parser.add_argument("--metrics-listen", dest="metrics_listen", metavar="HOST:PORT")
     parser.set_defaults(run=run)
 
 
@@ -40,32 +43,20 @@ def run(arguments: argparse.Namespace) -> int:
     """The command."""
     overrides = {
         name: getattr(arguments, name)
-        for name in ("binlog_directory", "listen", "upstream", "server_id", "log_level")
+        for name in (
+            "binlog_directory",
+            "listen",
+            "upstream",
+            "server_id",
+            "log_level",
+            "log_format",
+            "metrics_listen",
+        )
     }
     config = configuration.load(arguments.config, overrides)
-    set_up_logging(config.log_level)
+    logs.set_up_logging(config.log_level, config.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config))
-
-
-class OneLineFormatter(logging.Formatter):
-    """A message quotes what clients send, user names before the login, too: none of it can look like another line."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        text = super().formatMessage(record)
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def set_up_logging(level: str) -> None:
-    """One line a fact, on standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(OneLineFormatter())
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 async def _serve(config: Config) -> int:

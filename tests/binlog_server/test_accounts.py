@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.login import FailedLogins
+from binlog_server.logs import JsonFormatter
 from binlog_server.secrets_in_sql import hide_strings
 from binlog_server.users import Account
 from protocol.connection.commands import BinlogDump, Query, RegisterSlave
@@ -321,6 +322,7 @@ async def test_no_secret_in_logs(
     for text in (sql, sql.upper().replace(SECRET.upper(), SECRET)):
         await client.ask(Query(text).build())
     assert SECRET not in caplog.text
+    assert SECRET not in "".join(map(JsonFormatter().format, caplog.records))
     assert SECRET not in str(list(lab.server.connections))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from binlog_server.channel import WRITE_BUFFER_BYTES
 from binlog_server.cli.serve import OneLineFormatter
+from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
 from binlog_server.host import new_salt
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import (
@@ -399,10 +400,14 @@ async def test_reset_forgets_the_position(lab: Lab) -> None:
     assert (await client.error())[0] == 4246
 
 
-async def test_a_line_of_the_log_is_one_line(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("log_format", FORMATS)
+async def test_a_line_of_the_log_is_one_line(
+    lab: Lab, caplog: pytest.LogCaptureFixture, log_format: str
+) -> None:
     client = await lab.connect()
     await client.log_in("x\n2026-01-01 ERROR forged\x1b[31m", "wrong")
     assert await client.closed()
-    texts = [OneLineFormatter().format(record) for record in caplog.records]
+    formatter = TextFormatter() if log_format == "text" else JsonFormatter()
+    texts = [formatter.format(record) for record in caplog.records]
     assert any("forged" in text for text in texts)
     assert all(text.isprintable() for text in texts), texts

@@ -1,0 +1,126 @@
+"""The log: one line a fact, on standard error, as text for people or as JSON for collectors.
+
+What clients send is quoted in messages, user names before the login, too: nothing of it can look like another line.
+
+A call names its facts, so that JSON has them as fields; text has them in the message only:
+
+    log.info("dump starts: %(peer)s, server_id %(server_id)d", {"peer": peer, "server_id": 7})
+
+A `Peer`, and an error with MariaDB's number, become fields of their own; they may also be plain arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from protocol.errors import RemoteError, ServerError
+
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A client, as messages tell of it. `address`: with the port; `user`: as the client gave it, or empty."""
+
+    connection: int
+    address: str
+    user: str = ""
+
+    def __str__(self) -> str:
+        user = f" ({self.user})" if self.user else ""
+        return f"connection {self.connection} from {self.address}{user}"
+
+    def log_fields(self) -> Mapping[str, Any]:
+        """For JSON."""
+        fields = {"connection": self.connection, "address": self.address}
+        return {**fields, "user": self.user} if self.user else fields
+
+
+def set_up_logging(level: str, log_format: str = TEXT) -> None:
+    """`log_format`: one of `FORMATS`."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == JSON else TextFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, message. The lines of a traceback are indented: no other line begins so."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return _printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:
+        return _indented(stack_info)
+
+
+class JsonFormatter(logging.Formatter):
+    """An object a line: `ts` (UTC, RFC 3339), `level`, `logger`, `message`, the facts, `exception` (a traceback)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": _utc(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name, value in _facts(record):
+            line.setdefault(name, value)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps({name: _plain(value) for name, value in line.items()})
+
+
+def _facts(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    args = record.args
+    if isinstance(args, Mapping):
+        for name, value in args.items():
+            if not isinstance(value, Peer):
+                yield name, value
+            yield from _known(value)
+    else:
+        for value in args or ():
+            yield from _known(value)
+
+
+def _known(value: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Peer):
+        yield from value.log_fields().items()
+    elif isinstance(value, ServerError | RemoteError):
+        yield "errno", value.errno
+
+
+def _plain(value: object) -> object:
+    """A value that JSON has, and text that every parser of it takes."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _utc(seconds: float) -> str:
+    when = datetime.fromtimestamp(seconds, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + _printable(line) for line in text.split("\n"))
