@@ -50,6 +50,16 @@ class NotSupportedYet(ServerError):
         super().__init__(f"This version of MariaDB doesn't yet support '{what}'")
 
 
+class UnknownSchemaTable(ServerError):
+    """ER_UNKNOWN_TABLE: a table of information_schema that there is not."""
+
+    errno = 1109
+    sqlstate = "42S02"
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"Unknown table '{table}' in information_schema")
+
+
 class UnknownCollation(ServerError):
     """ER_UNKNOWN_COLLATION."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_server.admin import events, explain, maintenance, shows
+from binlog_server.admin import events, explain, maintenance, no_tables, shows
 from binlog_server.admin.assignments import set_variables
 from binlog_server.admin.functions import call, waits_for
 from binlog_server.admin.parser import parse
@@ -21,17 +21,20 @@ from binlog_server.admin.statements import (
     Expression,
     FlushLogs,
     FlushNothing,
+    FlushTables,
     Function,
     Kill,
     Literal,
     Purge,
     ResetMaster,
     Select,
+    SelectSchema,
     SetVariables,
     Show,
     ShowBinlogEvents,
     ShowDatabases,
     ShowDiagnostics,
+    ShowTables,
     ShowVariables,
     Statement,
     SystemVariable,
@@ -87,6 +90,7 @@ PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
     Purge: ("SUPER", "BINLOG ADMIN"),
     FlushLogs: ("RELOAD",),
     FlushNothing: ("RELOAD",),
+    FlushTables: ("RELOAD",),
     ResetMaster: ("RELOAD",),
     CreateLease: ("SUPER", "BINLOG ADMIN"),
     DropLease: ("SUPER", "BINLOG ADMIN"),
@@ -194,6 +198,13 @@ class SqlSession:
                 return self._show(statement)
             case Kill():
                 self._kill(statement)
+                return None
+            case SelectSchema():
+                return no_tables.select(statement)
+            case ShowTables():
+                return no_tables.show()
+            case FlushTables():
+                no_tables.flush(statement, self.diagnostics)
                 return None
         return self._maintain(statement)
 

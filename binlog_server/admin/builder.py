@@ -19,6 +19,7 @@ from binlog_server.admin.statements import (
     Expression,
     FlushLogs,
     FlushNothing,
+    FlushTables,
     Function,
     Kill,
     Limit,
@@ -31,11 +32,13 @@ from binlog_server.admin.statements import (
     Scope,
     Select,
     SelectItem,
+    SelectSchema,
     SetVariables,
     Show,
     ShowBinlogEvents,
     ShowDatabases,
     ShowDiagnostics,
+    ShowTables,
     ShowVariables,
     Statement,
     SystemVariable,
@@ -45,6 +48,8 @@ from protocol.errors import SqlSyntaxError
 
 NEAR_CHARS = 80  # as much as MariaDB quotes of the place of a syntax error
 _U64_DIGITS = 20
+# Behind the conditions of a SELECT: other rows than those of the table, or another place for them.
+_OTHER_RESULT = re.compile(r"\b(?:UNION|EXCEPT|INTERSECT|INTO)\b", re.IGNORECASE)
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400}
 _COMPARISONS = {
@@ -110,6 +115,13 @@ class Builder(Transformer[Token, Any]):
     def select(self, children: list[Any]) -> Select:
         *items, limit = children
         return Select(tuple(items), None if limit is None else _integer(limit))
+
+    def select_schema(self, children: list[Token]) -> SelectSchema:
+        conditions = children.pop() if children[-1].type == "CONDITIONS" else ""
+        if _OTHER_RESULT.search(conditions):
+            raise SqlSyntaxError(conditions[:NEAR_CHARS])
+        *columns, table = children
+        return SelectSchema(table.lower(), tuple(map(_as_written, columns)))
 
     @v_args(meta=True)
     def item(self, meta: Meta, children: list[Any]) -> SelectItem:
@@ -232,6 +244,9 @@ class Builder(Transformer[Token, Any]):
                 return ShowDatabases(row_filter, pattern)
         return ShowDatabases(row_filter)
 
+    def show_tables(self, _: list[Any]) -> ShowTables:
+        return ShowTables()
+
     def diagnostics(self, children: list[Token]) -> bool:
         return children[0].upper() == "ERRORS"
 
@@ -283,6 +298,19 @@ class Builder(Transformer[Token, Any]):
             _session("character_set_connection", Default()),
         ]
 
+    def set_transaction(self, children: list[Any]) -> SetVariables:
+        scope, *characteristics = children
+        assignments = []
+        for words in (token.upper().split() for token in characteristics):
+            if words[-1] in ("ONLY", "WRITE"):
+                names, value = ("tx_read_only", "transaction_read_only"), str(words[-1] == "ONLY")
+            else:
+                names, value = ("tx_isolation", "transaction_isolation"), "-".join(words)
+            assignments += [
+                Assignment(SystemVariable(_scope(scope), name), Literal(value)) for name in names
+            ]
+        return SetVariables(tuple(assignments))
+
     def kill(self, children: list[Any]) -> Kill:
         what, number = children
         return Kill(_integer(number), query_only=what == "QUERY")
@@ -322,6 +350,12 @@ class Builder(Transformer[Token, Any]):
 
     def flush_nothing(self, _: list[Any]) -> FlushNothing:
         return FlushNothing()
+
+    def flush_tables(self, children: list[bool | None]) -> FlushTables:
+        return FlushTables(read_lock=bool(children[0]))
+
+    def read_lock(self, _: list[Token]) -> bool:
+        return True
 
     def delete_domains(self, children: list[Token | None]) -> tuple[str, ...]:
         return tuple(str(token) for token in children if token is not None)

@@ -68,6 +68,14 @@ class Select:
     limit: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class SelectSchema:
+    """A SELECT of columns of an information_schema table, in lower case, under any conditions."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
 class Operator(Enum):
     """Of a condition in a WHERE."""
 
@@ -157,6 +165,11 @@ class ShowDatabases:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowDiagnostics:
     """SHOW WARNINGS, or SHOW ERRORS when `errors_only`; how many there are when `count`."""
 
@@ -218,6 +231,13 @@ class FlushNothing:
 
 
 @dataclass(frozen=True, slots=True)
+class FlushTables:
+    """FLUSH TABLES, or FLUSH TABLES WITH READ LOCK."""
+
+    read_lock: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ResetMaster:
     """RESET MASTER; `to` is refused."""
 
@@ -245,8 +265,10 @@ class DropLease:
 
 Statement = (
     Select
+    | SelectSchema
     | ShowVariables
     | ShowDatabases
+    | ShowTables
     | ShowDiagnostics
     | ShowBinlogEvents
     | Show
@@ -255,6 +277,7 @@ Statement = (
     | Purge
     | FlushLogs
     | FlushNothing
+    | FlushTables
     | ResetMaster
     | ExplainPurge
     | ExplainGtid

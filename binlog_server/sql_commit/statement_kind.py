@@ -38,6 +38,7 @@ class Kind(Enum):
     RELEASE_SAVEPOINT = auto()
     USE = auto()
     LOCK_TABLES = auto()
+    UNLOCK_TABLES = auto()
     OTHER = auto()
 
 
@@ -240,7 +241,7 @@ _CONTROL: Final[dict[tuple[str, str], Callable[[bytes, list[str]], Statement]]] 
     ("USE", ""): lambda text, _: _named(Kind.USE, text, 1),
     ("LOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
     ("LOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
-    ("UNLOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
-    ("UNLOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
+    ("UNLOCK", "TABLES"): lambda text, _: Statement(Kind.UNLOCK_TABLES, text),
+    ("UNLOCK", "TABLE"): lambda text, _: Statement(Kind.UNLOCK_TABLES, text),
     ("SET", "PASSWORD"): lambda text, _: Statement(Kind.DDL, text),
 }

@@ -99,8 +99,9 @@ class StatementRunner:
             yield from end.commit_and_answer(chain=statement.chain, leaves=statement.release)
         elif kind is Kind.BEGIN:
             yield from end.commit_and_answer(begin=True, read_only=statement.read_only)
-        elif kind is Kind.LOCK_TABLES:
-            state.sql.require(BINLOG_REPLAY)
+        elif kind in (Kind.LOCK_TABLES, Kind.UNLOCK_TABLES):
+            if kind is Kind.LOCK_TABLES:
+                state.sql.require(BINLOG_REPLAY)
             yield from end.commit_and_answer()
         elif kind is Kind.ROLLBACK:
             state.rollback(begin=statement.chain)

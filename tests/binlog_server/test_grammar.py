@@ -328,7 +328,7 @@ NOT_SERVED = [
     "SELECT * FROM mysql.user",
     "SELECT 1 + 1",
     "INSERT INTO t VALUES (1)",
-    "FLUSH TABLES",
+    "FLUSH TABLES FOR EXPORT",
     "SET STATEMENT max_statement_time=1 FOR SELECT 1",
 ]
 
