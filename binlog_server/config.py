@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from binlog_server.logs import FORMATS, TEXT
-from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
 from protocol.events.format_description import SERVER_VERSION_SIZE
@@ -124,12 +123,12 @@ class Config:
     tls_version: str = ",".join(TLS_VERSIONS)
     require_secure_transport: bool = False
     log_level: str = "INFO"
+    log_format: str = TEXT
+    metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name, low, high in (
-    log_format: str = TEXT
-    metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
             ("server_id", 1, _U32_MAX),
             ("gtid_domain_id", 0, _U32_MAX),
             ("listen_port", 0, _PORT_MAX),
@@ -167,6 +166,10 @@ class Config:
                 raise ConfigError(f"{name}: {text!r} is not printable text of up to {limit} bytes")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level: {self.log_level!r} is none of {', '.join(LOG_LEVELS)}")
+        if self.log_format not in FORMATS:
+            raise ConfigError(f"log_format: {self.log_format!r} is none of {', '.join(FORMATS)}")
+        if self.metrics_listen:
+            parse_listen(self.metrics_listen, "metrics_listen")
         for version in self.tls_versions:
             if version not in TLS_VERSIONS:
                 known = ", ".join(TLS_VERSIONS)
@@ -175,10 +178,6 @@ class Config:
             raise ConfigError(
                 "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
             )
-        if self.log_format not in FORMATS:
-            raise ConfigError(f"log_format: {self.log_format!r} is none of {', '.join(FORMATS)}")
-        if self.metrics_listen:
-            parse_listen(self.metrics_listen, "metrics_listen")
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
         if self.binlog_error_action not in ERROR_ACTIONS:
@@ -221,7 +220,7 @@ class Config:
         )
 
 
-def parse_listen(text: str) -> tuple[str, int]:
+def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
     """HOST:PORT; the host may be empty (all addresses) or in brackets. Raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():

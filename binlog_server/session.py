@@ -12,9 +12,8 @@ from binlog_server.channel import Channel
 from binlog_server.connections import Connection
 from binlog_server.conversation import Conversation
 from binlog_server.host import Host, new_salt
-from binlog_server.logs import Peer
-from binlog_server.tcp_options import keep_alive
 from binlog_server.login import Login
+from binlog_server.logs import Peer
 from binlog_server.tls import TlsLayer
 from protocol.connection.auth import certificate_proof
 from protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest

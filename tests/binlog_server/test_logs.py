@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -95,25 +94,19 @@ def test_a_traceback_is_no_other_line(words: str) -> None:
     assert json.loads(line)["exception"].startswith("Traceback")
 
 
-@pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """Standard error, with a root logger of its own."""
+@pytest.mark.parametrize("log_format", [TEXT, JSON])
+def test_set_up(monkeypatch: pytest.MonkeyPatch, log_format: str) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
     root = logging.getLogger()
-    before, root.handlers = root.handlers, []
-    yield written
-    root.handlers = before
-
-
-@pytest.mark.parametrize("log_format", [TEXT, JSON])
-def test_set_up(stream: io.StringIO, log_format: str) -> None:
-    set_up_logging("INFO", log_format)
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
     try:
+        set_up_logging("INFO", log_format)
         log.info("%(a)s", {"a": "b"})
         log.debug("not this")
     finally:
-        logging.getLogger().setLevel(logging.WARNING)
-    (line,) = stream.getvalue().splitlines()
+        root.setLevel(level)
+    (line,) = written.getvalue().splitlines()
     assert ('"a": "b"' in line) == (log_format == JSON)
     assert line.endswith(" INFO b") == (log_format == TEXT)

@@ -7,9 +7,8 @@ import logging
 import pytest
 
 from binlog_server.channel import WRITE_BUFFER_BYTES
-from binlog_server.cli.serve import OneLineFormatter
-from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
 from binlog_server.host import new_salt
+from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import (
     BinlogDump,
