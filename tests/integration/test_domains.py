@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.load import assert_equal, make_table
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
@@ -24,6 +26,7 @@ def write(upstream: MariaDB, rows: int) -> None:
         )
 
 
+@pytest.mark.proves("several domains", "domain filters")
 def test_three_domains(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -75,6 +78,7 @@ def replica_start(log: str) -> str:
     return next(start for start in starts if start.count(",") == 2)
 
 
+@pytest.mark.proves("several domains", "holes")
 def test_one_domain_known_another_from_its_beginning(
     backend: object,
     make_upstream: MakeMariaDB,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, load, make_table
 from tests.integration.raw_client import start_markers
@@ -10,6 +12,7 @@ from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
 
+@pytest.mark.proves("fresh", "other version", "engine style", "checksum NONE")
 def test_fresh_replicas_and_live_tail(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -31,6 +34,7 @@ def test_fresh_replicas_and_live_tail(
     server.stop()
 
 
+@pytest.mark.proves("position")
 def test_replica_with_a_position(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -65,6 +69,7 @@ def test_replica_with_a_position(
     assert f"position '{middle}'" in server.log()
 
 
+@pytest.mark.proves("strict mode")
 def test_stop_and_start_again_and_again(
     backend: object,
     make_upstream: MakeMariaDB,

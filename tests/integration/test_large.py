@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
@@ -10,6 +12,7 @@ MIB = 1 << 20
 WIRE_PACKET = 0xFFFFFF
 
 
+@pytest.mark.proves("large events")
 def test_row_of_20_mb(
     backend: object,
     make_upstream: MakeMariaDB,

@@ -24,6 +24,7 @@ CUTS = [10, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1800)
 
 
 @pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.proves("reconnect")
 def test_cuts(
     backend: object,
     cuts: int,

@@ -104,6 +104,7 @@ def test_nothing_but_groups_and_start_markers(
     assert start_markers(payloads[:1]) == payloads[:1]
 
 
+@pytest.mark.proves("position", "several domains", "NON_BLOCK", client="any client")
 def test_any_position(
     backend: object,
     make_upstream: MakeMariaDB,

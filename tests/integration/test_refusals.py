@@ -33,6 +33,7 @@ def wait_stored(server: BinlogServer, upstream: MariaDB) -> None:
     until(lambda: server.q("SELECT @@gtid_binlog_pos AS p") == wanted, "all is in our store")
 
 
+@pytest.mark.proves("refusals", "holes")
 def test_positions_that_are_not_there(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -76,6 +77,7 @@ def test_positions_that_are_not_there(
     assert "Traceback" not in log
 
 
+@pytest.mark.proves("purged")
 def test_purged_position(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -115,6 +117,7 @@ def test_purged_position(
         assert sum(e[4] == 162 for e in client.dump(recent)) == 3
 
 
+@pytest.mark.proves("refusals", "logins refused", client="any client")
 def test_raw_clients_are_told(make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer) -> None:
     upstream = make_upstream(version="11.8")
     server = binlog_server(upstream=upstream)
@@ -141,6 +144,8 @@ def test_raw_clients_are_told(make_upstream: MakeMariaDB, binlog_server: MakeBin
     assert "Traceback" not in server.log()
 
 
+@pytest.mark.proves("duplicate server_id")
+@pytest.mark.proves("duplicate server_id", client="any client")
 def test_a_second_dump_with_the_same_server_id(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -174,6 +179,7 @@ def test_a_second_dump_with_the_same_server_id(
     assert server.log().count(f"server_id {replica.server_id}, position") == 3
 
 
+@pytest.mark.proves("logins refused")
 def test_without_gtid_and_with_a_wrong_password(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -206,6 +212,7 @@ def test_without_gtid_and_with_a_wrong_password(
     assert_equal(upstream, healthy, by_file)
 
 
+@pytest.mark.proves("logins refused")
 def test_server_id_of_ours(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

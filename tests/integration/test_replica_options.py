@@ -22,6 +22,8 @@ def wait_until_reached(replica: MariaDB) -> None:
     assert (status["Last_SQL_Errno"], status["Last_IO_Errno"]) == (0, 0)
 
 
+@pytest.mark.proves("UNTIL")
+@pytest.mark.proves("SQL_BEFORE_GTIDS", versions=("11.8",))
 def test_until(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -61,6 +63,7 @@ def test_until(
     assert_equal(upstream, replica, newest)
 
 
+@pytest.mark.proves("heartbeats")
 def test_heartbeats(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -88,6 +91,7 @@ def test_heartbeats(
     assert server.log().count("dump starts") == 1
 
 
+@pytest.mark.proves("FILTER_ON_MASTER", "semi-sync")
 def test_filter_on_master_and_semi_sync(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -129,6 +133,7 @@ def test_filter_on_master_and_semi_sync(
     filtered.wait_gtid(upstream.gtid_binlog_pos)
 
 
+@pytest.mark.proves("compressed")
 def test_compression_asked_for(
     backend: object,
     make_upstream: MakeMariaDB,

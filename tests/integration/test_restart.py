@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.integration.load import assert_equal, insert, load, make_table, until
 from tests.integration.raw_client import RawClient, all_events, start_markers
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
@@ -12,6 +14,7 @@ NO_GTID_INDEX = "--loose-binlog-gtid-index=OFF"
 """11.8 starts a dump by its index behind the format description, and so never says that it began."""
 
 
+@pytest.mark.proves("reconnect")
 def test_clean_shutdown(
     backend: object,
     make_upstream: MakeMariaDB,

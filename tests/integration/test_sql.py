@@ -28,6 +28,8 @@ def login(server: BinlogServer) -> list[str]:
     ]
 
 
+@pytest.mark.proves("KILL")
+@pytest.mark.proves("monitoring statements", client="pymysql")
 def test_show_and_kill(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -85,6 +87,8 @@ def test_show_and_kill(
     assert again["Id"] > dump["Id"]
 
 
+@pytest.mark.proves("batch", client="mariadb")
+@pytest.mark.proves("-R, --start-position=GTID", client="mariadb-binlog")
 def test_command_line_clients(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

@@ -189,6 +189,7 @@ def test_xa(
     assert sum(event[4] == XA_PREPARE for event in all_events(server)) == 3
 
 
+@pytest.mark.proves("two-phase ALTER")
 def test_two_phase_alter(
     backend: Backend,
     make_upstream: MakeMariaDB,

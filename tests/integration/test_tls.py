@@ -34,6 +34,7 @@ def listening(server: BinlogServer) -> BinlogServer:
 
 
 @pytest.mark.each_version
+@pytest.mark.proves("TLS")
 def test_replicas_follow_by_tls(
     backend: Backend,
     make_upstream: MakeMariaDB,
@@ -73,6 +74,7 @@ def mariadb(version: str, server: BinlogServer, *options: str) -> subprocess.Com
 
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize("tls_version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.proves("TLS", client="mariadb")
 def test_command_line_client(
     version: str, tls_version: str, binlog_server: MakeBinlogServer
 ) -> None:
@@ -118,6 +120,7 @@ def test_an_old_tls_version_is_refused(binlog_server: MakeBinlogServer) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.proves("TLS")
 def test_ed25519(
     backend: Backend, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
@@ -132,6 +135,7 @@ def test_ed25519(
     replica.wait_running()
 
 
+@pytest.mark.proves("TLS, client certificate", client="pymysql")
 def test_pymysql_and_a_client_certificate(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
     key, certificate = self_signed()
     (tmp_path / "key.pem").write_bytes(key)

@@ -1,0 +1,146 @@
+"""Links that are not the ordinary one: heartbeats at the ends of their range, parallel appliers, two masters for one
+replica, a cut in the middle of a group."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.test_crash import STRICT
+from tests.integration.test_replica_options import HEARTBEATS
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.mariadb import MariaDB
+
+pytestmark = pytest.mark.each_version
+
+
+def heartbeats(replica: MariaDB) -> int:
+    return int(replica.q(HEARTBEATS)[0]["Value"])
+
+
+@pytest.mark.proves("heartbeats", "no heartbeats")
+def test_shortest_heartbeat_period_and_none(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream)
+    make_table(upstream)
+    often = make_replica().follow(server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.1")
+    never = make_replica().follow(server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0")
+    for replica in (often, never):
+        replica.wait_gtid(insert(upstream))
+    before = heartbeats(often)
+    until(lambda: heartbeats(often) >= before + 10, "ten heartbeats")
+    assert heartbeats(never) == 0
+    insert(upstream)
+    assert_equal(upstream, often, never)
+    assert server.log().count("dump starts") == 2
+
+
+@pytest.mark.proves("parallel")
+def test_parallel_modes(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Groups that were committed together upstream: their commit ids have to arrive."""
+    upstream = make_upstream("--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=2000")
+    server = binlog_server(upstream=upstream)
+    tables = ("d.t", "d.t2")
+    for table in tables:
+        make_table(upstream, table)
+    replica = make_replica("--slave-parallel-threads=4", *STRICT).follow(server)
+    for mode in ("conservative", "optimistic", "aggressive", "minimal", "none"):
+        replica.script("STOP SLAVE", f"SET GLOBAL slave_parallel_mode='{mode}'", "START SLAVE")
+        with load(upstream, tables[0]) as one, load(upstream, tables[1]) as other:
+            one.wait_more(20)
+            other.wait_more(20)
+        assert_equal(upstream, replica)
+    assert replica.gtid_binlog_state == upstream.gtid_binlog_state
+    together = upstream.q("SHOW GLOBAL STATUS LIKE 'Binlog_group_commits'")[0]["Value"]
+    commits = upstream.q("SHOW GLOBAL STATUS LIKE 'Binlog_commits'")[0]["Value"]
+    assert int(together) < int(commits)
+
+
+@pytest.mark.proves("ignore duplicates", "several domains")
+def test_the_same_groups_from_two_servers(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """With gtid_ignore_duplicates a replica takes each group from whichever of its masters is first."""
+    upstream = make_upstream()
+    servers = [binlog_server(upstream=upstream, server_id=n) for n in (101, 102)]
+    make_table(upstream)
+    replica = make_replica("--gtid-ignore-duplicates=1", *STRICT)
+    for name, server in zip("ab", servers, strict=True):
+        account = server.account
+        replica.q(
+            f"CHANGE MASTER '{name}' TO MASTER_HOST='{server.host}', MASTER_PORT={server.port}, "
+            f"MASTER_USER='{account.user}', MASTER_PASSWORD='{account.password}', "
+            "MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, MASTER_SSL=0"
+        )
+    replica.q("START ALL SLAVES")
+    insert(upstream, 20)
+    assert_equal(upstream, replica)
+    # One of them goes, the other serves what comes then; back again, it has nothing new.
+    servers[0].stop()
+    upstream.script("SET SESSION gtid_domain_id=5", "INSERT INTO d.t (a) VALUES ('domain 5')")
+    insert(upstream, 20)
+    assert_equal(upstream, replica)
+    servers[0].start()
+    replica.wait(
+        "SHOW ALL SLAVES STATUS", lambda rows: all(r["Slave_IO_Running"] == "Yes" for r in rows)
+    )
+    insert(upstream, 20)
+    assert_equal(upstream, replica)
+    assert replica.gtid_binlog_state == upstream.gtid_binlog_state
+    for status in replica.q("SHOW ALL SLAVES STATUS"):
+        assert (status["Last_IO_Errno"], status["Last_SQL_Errno"]) == (0, 0)
+
+
+@pytest.mark.proves("cut in a group", "reconnect")
+def test_cuts_inside_a_group(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    chaos_proxy: MakeProxy,
+    rng: random.Random,
+) -> None:
+    """The replica skips what it has of the group when it is sent again: nothing is lost, nothing comes twice."""
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream)
+    make_table(upstream)
+    proxy = chaos_proxy(server)
+    replicas = [
+        make_replica(*STRICT, *flags).follow(server, port=proxy.port)
+        for flags in ((), ("--slave-parallel-threads=2",))
+    ]
+    assert_equal(upstream, *replicas)
+    for replica in replicas:
+        replica.q("STOP SLAVE")
+        upstream.q("INSERT INTO d.t (a) SELECT REPEAT(seq, 30) FROM d.seq_1_to_10000")
+        position = upstream.gtid_binlog_pos
+        until(lambda: server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"] == position, "it is here")  # noqa: B023
+        dumps = server.log().count("dump starts")
+        # All of the stream but its first thousands of bytes is one group.
+        proxy.down.cut_after = rng.randrange(20_000, 200_000)
+        replica.q("START SLAVE")
+        until(lambda: proxy.down.cut_after is None, "a cut")
+        proxy.down.cut_after = rng.randrange(20_000, 200_000)
+        until(lambda: proxy.down.cut_after is None, "another one")
+        replica.wait_gtid(position)
+        assert server.log().count("dump starts") == dumps + 3
+    for replica in replicas:
+        replica.wait_gtid(upstream.gtid_binlog_pos)
+    assert_equal(upstream, *replicas)
+    for replica in replicas:
+        assert replica.gtid_binlog_state == upstream.gtid_binlog_state
