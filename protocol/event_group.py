@@ -74,7 +74,7 @@ class GroupTooLarge(ProtocolError):
     """A group exceeds the limit of bytes in memory."""
 
 
-class _Role(Enum):
+class Role(Enum):
     """What an event means for the groups, by its type."""
 
     GTID = auto()
@@ -87,36 +87,36 @@ class _Role(Enum):
     OTHER = auto()
 
 
-_ROLES: Final = [_Role.OTHER] * 256
+ROLES: Final = [Role.OTHER] * 256
 for _type, _role in {
-    EventType.GTID: _Role.GTID,
-    EventType.FORMAT_DESCRIPTION: _Role.FORMAT,
-    EventType.ROTATE: _Role.DROPPED,
-    EventType.STOP: _Role.DROPPED,
-    EventType.GTID_LIST: _Role.DROPPED,
-    EventType.BINLOG_CHECKPOINT: _Role.DROPPED,
-    EventType.START_ENCRYPTION: _Role.DROPPED,
-    EventType.HEARTBEAT: _Role.DROPPED,
-    EventType.INCIDENT: _Role.REFUSED,
-    EventType.INTVAR: _Role.PREFIX,
-    EventType.RAND: _Role.PREFIX,
-    EventType.USER_VAR: _Role.PREFIX,
-    EventType.TABLE_MAP: _Role.PREFIX,
-    EventType.ANNOTATE_ROWS: _Role.PREFIX,
-    EventType.QUERY: _Role.QUERY,
-    EventType.XID: _Role.COMMIT,
-    EventType.XA_PREPARE_LOG: _Role.COMMIT,
+    EventType.GTID: Role.GTID,
+    EventType.FORMAT_DESCRIPTION: Role.FORMAT,
+    EventType.ROTATE: Role.DROPPED,
+    EventType.STOP: Role.DROPPED,
+    EventType.GTID_LIST: Role.DROPPED,
+    EventType.BINLOG_CHECKPOINT: Role.DROPPED,
+    EventType.START_ENCRYPTION: Role.DROPPED,
+    EventType.HEARTBEAT: Role.DROPPED,
+    EventType.INCIDENT: Role.REFUSED,
+    EventType.INTVAR: Role.PREFIX,
+    EventType.RAND: Role.PREFIX,
+    EventType.USER_VAR: Role.PREFIX,
+    EventType.TABLE_MAP: Role.PREFIX,
+    EventType.ANNOTATE_ROWS: Role.PREFIX,
+    EventType.QUERY: Role.QUERY,
+    EventType.XID: Role.COMMIT,
+    EventType.XA_PREPARE_LOG: Role.COMMIT,
 }.items():
-    _ROLES[_type] = _role
+    ROLES[_type] = _role
 
 # Looked up once: a member of an enum costs a lookup in its class, for each event.
-_GTID: Final = _Role.GTID
-_FORMAT: Final = _Role.FORMAT
-_DROPPED: Final = _Role.DROPPED
-_REFUSED: Final = _Role.REFUSED
-_PREFIX: Final = _Role.PREFIX
-_QUERY: Final = _Role.QUERY
-_COMMIT: Final = _Role.COMMIT
+_GTID: Final = Role.GTID
+_FORMAT: Final = Role.FORMAT
+_DROPPED: Final = Role.DROPPED
+_REFUSED: Final = Role.REFUSED
+_PREFIX: Final = Role.PREFIX
+_QUERY: Final = Role.QUERY
+_COMMIT: Final = Role.COMMIT
 # An IntFlag would make a new flag object of every test.
 _STANDALONE: Final = int(GtidFlags.STANDALONE)
 
@@ -173,7 +173,7 @@ class EventGroupAssembler:
             raise ProtocolError(f"event of {len(event)} bytes") from None
         if length != len(event):
             raise ProtocolError(f"event of {len(event)} bytes says that it has {length}")
-        role = _ROLES[type_]
+        role = ROLES[type_]
         if role is _FORMAT:
             return self._format_description(event)
         if role is _DROPPED or flags & FLAG_ARTIFICIAL:
@@ -208,7 +208,7 @@ class EventGroupAssembler:
         self._events = [event]
         self._bytes = len(event)
 
-    def _continue(self, event: bytes, role: _Role) -> EventGroup | None:
+    def _continue(self, event: bytes, role: Role) -> EventGroup | None:
         gtid = self._gtid
         if gtid is None:
             raise ProtocolError(f"event of type {event[TYPE_OFFSET]} outside a group")
@@ -230,10 +230,10 @@ class EventGroupAssembler:
 
 def ends_group(event: bytes, *, standalone: bool) -> bool:
     """Whether an event of a group, behind its GTID event, is the last one."""
-    return _ends(event, _ROLES[event[TYPE_OFFSET]], standalone)
+    return _ends(event, ROLES[event[TYPE_OFFSET]], standalone)
 
 
-def _ends(event: bytes, role: _Role, standalone: bool) -> bool:
+def _ends(event: bytes, role: Role, standalone: bool) -> bool:
     if standalone:
         return role is not _PREFIX
     if role is _QUERY:

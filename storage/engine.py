@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.purge import FileFate, PurgePlan
 from storage.durations import Durations
@@ -121,6 +122,12 @@ class BinlogEngine(Protocol):
 
         Returns the end of the group: it is durable once `durable_end` has reached it. Raises `StoreFailed` after an
         earlier failure of the disk.
+        """
+
+    def append_run(self, run: GroupRun, index: int = 0) -> int:
+        """Add the groups of a run from that one on, as far as there is room. Returns the index of the next one.
+
+        Never waits. Groups that are larger than `cache_bytes` are left, too: they are for `append`. Raises as that.
         """
 
     def begin(self) -> GroupWriter:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.purge import FileFate, PurgePlan
 from storage.binlog.references import Hold, Reason, References
@@ -168,6 +169,13 @@ class MemoryEngine:
             self.refuse_after_failure()
             self._groups.append((bytes(payload), gtid))
             return self.written_end
+
+    def append_run(self, run: GroupRun, index: int = 0) -> int:
+        """See `BinlogEngine`."""
+        while index < len(run) and len(run.payload(index)) <= self.cache_bytes:
+            self.append(run.payload(index), run.gtid(index))
+            index += 1
+        return index
 
     def begin(self) -> MemoryGroup:
         """See `BinlogEngine`."""

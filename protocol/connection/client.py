@@ -26,6 +26,7 @@ from protocol.connection.handshake import (
 )
 from protocol.connection.machine import Machine
 from protocol.errors import ProtocolError, RemoteError
+from protocol.group_runs import GroupRun, take_run
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, RESULT_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
 from protocol.wire.packets import PacketReader, frame_packet
 from protocol.wire.results import (
@@ -279,6 +280,22 @@ class ClientConnection:
         except ProtocolError:
             self._fail()
             raise
+
+    def take_run(self, checksum_algorithm: int) -> GroupRun | None:
+        """The groups that lie whole at the front of what was received of a stream, if that is so plain.
+
+        Not in the middle of a group. None: `next_event` tells what there is.
+        """
+        window = self._reader.window()
+        if window is None or self._machine.state is not _S.STREAMING:
+            return None
+        buffer, offset = window
+        taken = take_run(buffer, offset, len(buffer), self._seq, checksum_algorithm)
+        if taken is None:
+            return None
+        self._reader.take_to(taken.at)
+        self._seq = taken.seq
+        return taken.run
 
     def _receive(self, payload: bytes) -> ClientEvent | None:
         """One packet by the state; None inside a result set."""

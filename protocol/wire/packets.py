@@ -104,6 +104,19 @@ class PacketReader:
             self._parts.append(payload)
             self._parts_bytes += length
 
+    def window(self) -> tuple[bytearray, int] | None:
+        """The buffer, and where the next packet begins in it, for who takes packets out by itself and tells `take_to`.
+
+        None in the middle of a payload that is continued.
+        """
+        return None if self._parts else (self._buffer, self._offset)
+
+    def take_to(self, offset: int) -> None:
+        """Packets were taken out of the `window` up to here."""
+        self._offset = offset
+        if offset == len(self._buffer) or offset >= _COMPACT_BYTES:
+            self._compact()
+
     def take_rest(self) -> bytes:
         """What lies behind the packets taken so far, raw; it is forgotten here."""
         rest = bytes(memoryview(self._buffer)[self._offset :])

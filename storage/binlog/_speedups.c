@@ -1,5 +1,5 @@
-/* The loop of `batch_reader.take_plain_commits` in C. Optional: that function is the plain twin, and
- * tests/storage/test_batch_reader.py holds the two equal.
+/* The loops of `batch_reader.take_plain_commits` and `fill_page.fill_page` in C. Optional: those are the plain twins,
+ * and tests/storage/test_batch_reader.py and test_fill_page.py hold them equal.
  *
  * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,62 @@ take_plain_commits(PyObject *Py_UNUSED(module), PyObject *args)
     return PyLong_FromSsize_t(at);
 }
 
+PyDoc_STRVAR(fill_doc,
+"fill_page(page, at, payloads, ends, index)\n--\n\n"
+"See `fill_page.fill_page_plainly`. IndexError unless `page` is a whole page, and the places lie in what was given.");
+
+static PyObject *
+fill_page(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *page_given;
+    Py_buffer page, payloads, ends;
+    Py_ssize_t at, index;
+
+    if (!PyArg_ParseTuple(args, "Ony*y*n:fill_page", &page_given, &at, &payloads, &ends, &index))
+        return NULL;
+    if (PyObject_GetBuffer(page_given, &page, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&payloads);
+        PyBuffer_Release(&ends);
+        return NULL;
+    }
+    Py_ssize_t count = ends.len / (Py_ssize_t)sizeof(uint64_t);
+    int sound = page.len == PAGE_SIZE && at >= 0 && index >= 0 && index <= count;
+    const unsigned char *places = ends.buf;
+    uint64_t begin = 0;
+    if (sound && index > 0)
+        memcpy(&begin, places + (index - 1) * (Py_ssize_t)sizeof(begin), sizeof(begin));
+    while (sound && index < count) {
+        uint64_t end;
+        memcpy(&end, places + index * (Py_ssize_t)sizeof(end), sizeof(end)); /* perhaps not aligned */
+        if (begin > end || end > (uint64_t)payloads.len) {
+            sound = 0;
+            break;
+        }
+        Py_ssize_t size = (Py_ssize_t)(end - begin);
+        if (size > PAGE_END || at + CHUNK_HEADER + 1 + size > PAGE_END)
+            break;
+        unsigned char *out = (unsigned char *)page.buf + at;
+        out[0] = PLAIN_COMMIT;
+        out[1] = (unsigned char)(size + 1);
+        out[2] = (unsigned char)((size + 1) >> 8);
+        out[CHUNK_HEADER] = NO_LIST;
+        memcpy(out + CHUNK_HEADER + 1, (const char *)payloads.buf + begin, (size_t)size);
+        at += CHUNK_HEADER + 1 + size;
+        begin = end;
+        index++;
+    }
+    PyBuffer_Release(&page);
+    PyBuffer_Release(&payloads);
+    PyBuffer_Release(&ends);
+    if (!sound) {
+        PyErr_SetString(PyExc_IndexError, "no whole page, or a place outside of what was given");
+        return NULL;
+    }
+    return Py_BuildValue("nn", at, index);
+}
+
 static PyMethodDef methods[] = {
+    {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -83,7 +139,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "storage.binlog._speedups",
-    .m_doc = "The loop of `batch_reader` in C.",
+    .m_doc = "The loops of `batch_reader` and `fill_page` in C.",
     .m_methods = methods,
     .m_slots = slots,
 };

@@ -1,1 +1,6 @@
+from array import array
+
+def fill_page(
+    page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
+) -> tuple[int, int]: ...
 def take_plain_commits(page: bytes, at: int, stop: int, groups: list[bytes]) -> int: ...

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable
 
 from protocol.event_group import split_events
+from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
@@ -84,6 +85,25 @@ class Appender:
         group = self.begin()
         group.spill(memoryview(payload)[len(gtid_event) :])
         return group.commit(gtid_event, gtid)
+
+    def append_run(self, run: GroupRun, index: int = 0) -> int:
+        """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
+        with self.lock:
+            self._durability.require_sound()
+            while index < len(run) and self._room.take(PAGE_SIZE):
+                done = self._writer.write_run(run, index)
+                if done > index:
+                    self.commits += done - index
+                    self.last_marker = None
+                    index = done
+                    continue
+                payload = run.payload(index)
+                if len(payload) > self.piece_bytes:
+                    break
+                self._writer.write(RecordType.COMMIT, commit.encode(payload), run.gtid(index))
+                self.ended(commits=1)
+                index += 1
+        return index
 
     def begin(self) -> OpenGroup:
         """See `BinlogEngine`."""

@@ -16,7 +16,9 @@ from __future__ import annotations
 import struct
 from typing import Protocol
 
+from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
+from storage.binlog.fill_page import fill_page
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.recovery import Recovered
@@ -201,6 +203,28 @@ class LogWriter:
         self._page[at:end] = body[WRITE_HEAD.size :]
         self._at = end
         return self._redo.append(body)
+
+    def write_run(self, run: GroupRun, index: int) -> int:
+        """The groups of a run from that one on which fit on the page, in one go; together a mini-transaction.
+
+        Returns the index of the first that was not written: `index` itself if it is not that simple, as `write_plain`.
+        """
+        if self._log_whole_page or self._mtr:
+            return index
+        last = self.state.get(run.domain_id, run.server_id)
+        if last is None or last >= run.seq_nos[index]:
+            return index
+        at = self._at
+        end, done = fill_page(self._page, at, run.payloads, run.ends, index)
+        if done == index:
+            return index
+        gtid = run.gtid(done - 1)  # all of one domain and server, in order: the last one tells
+        self.state.update(gtid)
+        self._since_page_one.update(gtid)
+        self._at = end
+        head = WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, end - at)
+        self._redo.append(head + self._page[at:end])
+        return done
 
     def flush(self) -> None:
         """Go on in a new file. The current one is filled up by a DUMMY record and cut behind that page.

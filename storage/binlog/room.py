@@ -81,6 +81,13 @@ class Room:
                 self._lock.acquire()
         self._credit = self._new_credit()
 
+    def take(self, size: int) -> bool:
+        """As `admit`, but by the softer bounds, and without waiting: False if there is no room."""
+        if not self.has_room:
+            return False
+        self._credit -= size
+        return True
+
     def _require_fits(self, size: int) -> None:
         needed = self._writer.redo_bytes(size)
         if needed > self._redo.room_when_empty:

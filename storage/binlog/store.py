@@ -135,6 +135,7 @@ class IbbEngine:
         )
         # What only hands over to its part:
         self.append = self._appender.append
+        self.append_run = self._appender.append_run
         self.begin = self._appender.begin
         self.prepared = self._appender.prepared
         self.commit_prepared = self._appender.commit_prepared

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.engine import BinlogEngine, Position
 from storage.ibb.page import PAGE_SIZE
@@ -116,6 +117,15 @@ def payloads(groups: Iterable[Group]) -> list[bytes]:
 def append_all(engine: BinlogEngine, groups: Iterable[Group]) -> None:
     for payload, gtid in groups:
         engine.append(payload, gtid)
+
+
+def append_run(engine: BinlogEngine, groups: Sequence[Group]) -> None:
+    """The same for groups of one domain and server, at once as far as there is room."""
+    run = GroupRun.of([group.payload for group in groups], [g.gtid for g in groups if g.gtid])
+    index = 0
+    while (index := engine.append_run(run, index)) < len(run):
+        append_all(engine, groups[index : index + 1])
+        index += 1
 
 
 def beginning(engine: BinlogEngine) -> Position:

@@ -18,6 +18,7 @@ import threading
 
 import pytest
 
+from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import Position
 from storage.errors import DiskError, StoreFailed
@@ -33,7 +34,9 @@ from tests.storage.contract.group_contract import GroupContract
 from tests.storage.contract.search_contract import SearchContract
 from tests.storage.groups import (
     GTID_EVENT_BYTES,
+    Group,
     append_all,
+    append_run,
     beginning,
     group,
     gtid_event,
@@ -73,6 +76,48 @@ class EngineContract(GroupContract, FileContract, SearchContract):
         engine = filled(bench, groups)
         assert read_all(engine) == payloads(groups)
         assert engine.binlog_state() == state_after(groups)
+        engine.close()
+
+    def test_runs_are_groups_in_order(self, bench: Bench) -> None:
+        engine = bench.open()
+        groups: list[Group] = []
+        # In pages and across them, larger than a file, of a server that is new, and once more.
+        for count, size, domain in (
+            (1, 100, 0),
+            (400, 90, 0),
+            (30, 9000, 0),
+            (3, 300, 7),
+            (5, 90, 0),
+        ):
+            made = simple(count, first=len(groups) + 1, domain=domain, size=size)
+            append_run(engine, made)
+            groups += made
+        large = simple(3, first=len(groups) + 1, size=2 * FILE_BYTES)
+        append_run(engine, large)
+        groups += large
+        engine.sync()
+        assert read_all(engine) == payloads(groups)
+        assert engine.binlog_state() == state_after(groups)
+        engine.close()
+        engine = bench.open()
+        assert read_all(engine) == payloads(groups)
+        engine.close()
+
+    def test_what_a_run_leaves_to_append(self, bench: Bench) -> None:
+        """A group larger than `cache_bytes`; groups behind it come when it was appended."""
+        engine = bench.open()
+        groups = [
+            *simple(2, size=200),
+            *simple(1, first=3, size=engine.cache_bytes + 1),
+            *simple(2, first=4, size=200),
+        ]
+        run = GroupRun.of([g.payload for g in groups], [g.gtid for g in groups if g.gtid])
+        assert engine.append_run(run) == 2
+        assert engine.append_run(run, 2) == 2
+        engine.append(*groups[2])
+        assert engine.append_run(run, 3) == 5
+        engine.sync()
+        assert read_all(engine) == payloads(groups)
         engine.close()
 
     def test_ends_of_groups_rise(self, bench: Bench) -> None:

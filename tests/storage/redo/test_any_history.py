@@ -13,7 +13,15 @@ from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
 from storage.redo.format import MTR_OVERHEAD
 from storage.redo.log import FIRST_LSN
-from tests.storage.groups import Group, append_all, payloads, read_all, simple, state_after
+from tests.storage.groups import (
+    Group,
+    append_all,
+    append_run,
+    payloads,
+    read_all,
+    simple,
+    state_after,
+)
 from tests.storage.redo.logs import body, new_log, opened
 from tests.storage.sizes import small
 
@@ -74,6 +82,7 @@ store_steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(60, 3000)),
         st.tuples(st.just("append"), st.integers(60, 40_000)),
+        st.tuples(st.just("run"), st.integers(1, 80)),
         st.tuples(
             st.sampled_from(["sync", "write", "step", "checkpoint", "flush", "close"]), st.just(0)
         ),
@@ -104,6 +113,10 @@ def test_any_history_of_a_store(steps: list[tuple[str, int]]) -> None:
             if what == "append":
                 groups += simple(1, first=len(groups) + 1, size=value)
                 append_all(engine, groups[-1:])
+            elif what == "run":
+                made = simple(value, first=len(groups) + 1, size=60 + 61 * value)
+                groups += made
+                append_run(engine, made)
             elif what == "sync":
                 engine.sync()
                 sure = len(groups)

@@ -1,0 +1,3 @@
+def take_run(
+    buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes
+) -> tuple[int, int, bytearray, bytes, bytes, int, int, int] | None: ...

@@ -1,0 +1,127 @@
+"""Runs of whole groups, taken out of the packets of a dump stream at once: the hot path of a relay.
+
+A run is what nearly all of a stream is: groups that are whole, of one domain and server, with increasing numbers, each
+event in one packet, in sequence, with a right checksum. Everything else ends a run in front of its group, and is left
+to those who take one event after the other (`ClientConnection.next_event`, `EventGroupAssembler`): groups that are not
+whole yet, large events, other events than those of groups, and whatever is wrong.
+
+There are runs only where the C part (`_group_runs.c`) was built. Without it everything goes the other way, with the
+same outcome; tests/protocol/test_group_runs.py holds the two equal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from protocol.event_group import ROLES, Role
+from protocol.gtid import Gtid
+
+_ROLE_CODES: Final = {
+    Role.OTHER: 0,
+    Role.PREFIX: 1,
+    Role.QUERY: 2,
+    Role.COMMIT: 3,
+    Role.GTID: 4,
+    Role.FORMAT: 5,
+    Role.DROPPED: 5,
+    Role.REFUSED: 5,
+}
+_ROLE_TABLE: Final = bytes(_ROLE_CODES[role] for role in ROLES)
+_CODE: Final = "Q"
+assert array(_CODE).itemsize == 8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """Groups one behind the other. At least one.
+
+    payloads: all of them in normal form.
+    ends: of each, in `payloads`.
+    seq_nos: increasing.
+    timestamp: of the last one, in seconds since 1970.
+    """
+
+    domain_id: int
+    server_id: int
+    payloads: bytearray
+    ends: array[int]
+    seq_nos: array[int]
+    timestamp: int
+
+    def __len__(self) -> int:
+        """The number of groups."""
+        return len(self.ends)
+
+    @property
+    def last(self) -> Gtid:
+        """Of the last group."""
+        return Gtid(self.domain_id, self.server_id, self.seq_nos[-1])
+
+    def payload(self, index: int) -> bytes:
+        """Of one group."""
+        begin = self.ends[index - 1] if index else 0
+        return bytes(memoryview(self.payloads)[begin : self.ends[index]])
+
+    def gtid(self, index: int) -> Gtid:
+        """Of one group."""
+        return Gtid(self.domain_id, self.server_id, self.seq_nos[index])
+
+    @classmethod
+    def of(cls, payloads: list[bytes], gtids: list[Gtid], timestamp: int = 0) -> GroupRun:
+        """From groups of which a run can be made; ValueError for others."""
+        domains = {(gtid.domain_id, gtid.server_id) for gtid in gtids}
+        seq_nos = array(_CODE, (gtid.seq_no for gtid in gtids))
+        if len(domains) != 1 or any(a >= b for a, b in pairwise(seq_nos)):
+            raise ValueError("these groups are not one run")
+        ends = array(_CODE)
+        end = 0
+        for payload in payloads:
+            end += len(payload)
+            ends.append(end)
+        return cls(*domains.pop(), bytearray().join(payloads), ends, seq_nos, timestamp)
+
+
+class Taken(NamedTuple):
+    """A run, and where the stream goes on: place in the buffer and sequence number."""
+
+    at: int
+    seq: int
+    run: GroupRun
+
+
+TakeRun = Callable[[bytearray, int, int, int, int], Taken | None]
+
+
+def take_none(
+    buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+) -> Taken | None:
+    """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none."""
+    return None
+
+
+take_run: TakeRun = take_none
+
+try:
+    from protocol import _group_runs
+except ImportError:
+    pass
+else:
+
+    def take_by_c(
+        buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+    ) -> Taken | None:
+        """As `take_none` says."""
+        found = _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE)
+        if found is None:
+            return None
+        at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp = found
+        run = GroupRun(
+            domain_id, server_id, payloads, array(_CODE, ends), array(_CODE, seq_nos), timestamp
+        )
+        return Taken(at, seq, run)
+
+    take_run = take_by_c
