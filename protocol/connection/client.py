@@ -2,9 +2,10 @@
 
 Theory of operation. Feed every received byte to `receive_data()` and take `next_event()` until it
 is None. First comes `GreetingReceived`; send `login()`, and `LoggedIn` follows (a switch of the
-authentication plugin in between yields `AuthSwitchReceived`: send its `answer`). Then send one
-request at a time: each is answered by `OkReceived`, `ErrorReceived` or `ResultReceived`. After
-`binlog_dump()` the events of the stream follow, until `StreamEnded` or `ErrorReceived`.
+authentication plugin in between yields `AuthSwitchReceived`: send its `answer`). For TLS send
+`tls_request()` first, do the handshake, and send the login inside. Then send one request at a time:
+each is answered by `OkReceived`, `ErrorReceived` or `ResultReceived`. After `binlog_dump()` the
+events of the stream follow, until `StreamEnded` or `ErrorReceived`.
 
 Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 """
@@ -12,17 +13,22 @@ Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
+from protocol.connection.client_auth import auth_answer, proves_certificate
+from protocol.connection.client_states import CLIENT_TRANSITIONS as CLIENT_TRANSITIONS
+from protocol.connection.client_states import ClientState as ClientState
+from protocol.connection.client_states import ClientStep
 from protocol.connection.commands import BinlogDump, Ping, Query, Quit, RegisterSlave
 from protocol.connection.handshake import (
     CHARSET_UTF8,
     REPLICA_CAPABILITIES,
     AuthSwitchRequest,
+    Capability,
     Greeting,
     LoginRequest,
+    TlsRequest,
 )
 from protocol.connection.machine import Machine
 from protocol.errors import ProtocolError, RemoteError
@@ -44,66 +50,7 @@ from protocol.wire.results import (
     parse_row,
 )
 
-
-class ClientState(Enum):
-    """Whose turn it is."""
-
-    CONNECTED = auto()  # the server greets
-    GREETED = auto()  # we log in
-    LOGGING_IN = auto()  # the server decides
-    READY = auto()  # we send a request
-    WAITING = auto()  # the server answers
-    COLUMNS = auto()  # inside a result set, before its rows
-    ROWS = auto()  # inside a result set
-    STREAMING = auto()  # the dump
-    CLOSED = auto()
-
-
-class ClientStep(Enum):
-    """What moves the machine on."""
-
-    GREETING_RECEIVED = auto()
-    LOGIN_SENT = auto()
-    SWITCH_ANSWERED = auto()
-    LOGIN_ACCEPTED = auto()
-    REQUEST_SENT = auto()
-    ANSWER_RECEIVED = auto()
-    RESULT_BEGUN = auto()
-    COLUMNS_ENDED = auto()
-    DUMP_SENT = auto()
-    QUIT_SENT = auto()
-    STREAM_ENDED = auto()
-    FAILED = auto()
-
-
 _S = ClientState
-_T = ClientStep
-
-CLIENT_TRANSITIONS: Final[dict[ClientState, dict[ClientStep, ClientState]]] = {
-    _S.CONNECTED: {_T.GREETING_RECEIVED: _S.GREETED, _T.FAILED: _S.CLOSED},
-    _S.GREETED: {_T.LOGIN_SENT: _S.LOGGING_IN, _T.FAILED: _S.CLOSED},
-    _S.LOGGING_IN: {
-        _T.SWITCH_ANSWERED: _S.LOGGING_IN,
-        _T.LOGIN_ACCEPTED: _S.READY,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.READY: {
-        _T.REQUEST_SENT: _S.WAITING,
-        _T.DUMP_SENT: _S.STREAMING,
-        _T.QUIT_SENT: _S.CLOSED,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.WAITING: {
-        _T.ANSWER_RECEIVED: _S.READY,
-        _T.RESULT_BEGUN: _S.COLUMNS,
-        _T.FAILED: _S.CLOSED,
-    },
-    _S.COLUMNS: {_T.COLUMNS_ENDED: _S.ROWS, _T.FAILED: _S.CLOSED},
-    _S.ROWS: {_T.ANSWER_RECEIVED: _S.READY, _T.FAILED: _S.CLOSED},
-    _S.STREAMING: {_T.STREAM_ENDED: _S.CLOSED, _T.FAILED: _S.CLOSED},
-    _S.CLOSED: {},
-}
-assert CLIENT_TRANSITIONS.keys() == set(ClientState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +62,7 @@ class GreetingReceived:
 
 @dataclass(frozen=True, slots=True)
 class AuthSwitchReceived:
-    """The upstream wants mysql_native_password with a new salt: send `answer`."""
+    """The upstream wants another plugin, or the same with a new salt: send `answer`."""
 
     answer: bytes
 
@@ -184,6 +131,8 @@ class ClientConnection:
         self._reader = PacketReader(COMMAND_PACKET_BYTES_MAX)
         self._seq = 0
         self._greeting: Greeting | None = None
+        self._plugin = NATIVE_PASSWORD
+        self._login_info = b""
         self._columns: list[Column] = []
         self._column_count = 0
         self._rows: list[list[str | None]] = []
@@ -202,19 +151,38 @@ class ClientConnection:
         """What the upstream greeted with, once it has."""
         return self._greeting
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have come that no event has told of."""
+        return self._reader.buffered > 0
+
+    def proves_certificate(self, fingerprint: bytes) -> bool:
+        """Whether the OK of the login speaks for the certificate with that SHA256; see `auth.certificate_proof`."""
+        assert self._greeting is not None
+        return proves_certificate(
+            self._login_info, self._plugin, self._password, self._greeting.salt, fingerprint
+        )
+
     # Requests
+
+    def tls_request(self) -> bytes:
+        """Ask for TLS; the handshake comes next, then the login. Only if the greeting offers it."""
+        self._machine.advance(ClientStep.TLS_REQUESTED)
+        data, self._seq = frame_packet(TlsRequest().build(), self._seq)
+        return data
 
     def login(self, attributes: dict[str, str] | None = None) -> bytes:
         """The login request, as a replica of 10.11 sends it."""
         self._machine.require(ClientStep.LOGIN_SENT)
         assert self._greeting is not None
+        secured = self._machine.state is ClientState.SECURED
         self._machine.advance(ClientStep.LOGIN_SENT)
         # A foreign plugin in the greeting is only the server's default: it will ask to switch.
         request = LoginRequest(
             self._user,
             native_password_scramble(self._password, self._greeting.salt),
             attributes=attributes or {},
-            capabilities=REPLICA_CAPABILITIES,
+            capabilities=REPLICA_CAPABILITIES | (Capability.SSL if secured else 0),
             charset=CHARSET_UTF8,
         )
         data, self._seq = frame_packet(request.build(), self._seq)
@@ -329,7 +297,7 @@ class ClientConnection:
     def _login_packet(self, payload: bytes) -> ClientEvent:
         mark = payload[0]
         if mark == OK_MARK:
-            parse_ok(payload)
+            self._login_info = parse_ok(payload).info
             self._machine.advance(ClientStep.LOGIN_ACCEPTED)
             return LoggedIn()
         if mark == ERROR_MARK:
@@ -340,13 +308,9 @@ class ClientConnection:
 
     def _auth_switch(self, payload: bytes) -> AuthSwitchReceived:
         request = AuthSwitchRequest.parse(payload)
-        if request.plugin != NATIVE_PASSWORD:
-            raise ProtocolError(
-                f"the upstream wants authentication plugin {request.plugin!r}; "
-                f"only {NATIVE_PASSWORD} is supported"
-            )
+        response = auth_answer(request.plugin, self._password, request.salt)
+        self._plugin = request.plugin
         self._machine.advance(ClientStep.SWITCH_ANSWERED)
-        response = native_password_scramble(self._password, request.salt)
         data, self._seq = frame_packet(response, self._seq)
         return AuthSwitchReceived(data)
 

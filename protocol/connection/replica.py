@@ -64,12 +64,17 @@ class ReplicaHandshake:
         position: SlavePosition,
         heartbeat_period_ns: int,
         strict_mode: bool = True,
+        ignore_duplicates: bool = False,
+        until: SlavePosition | None = None,
         report_host: str = "",
         report_port: int = 0,
         non_block: bool = False,
         dump_flags: int = DumpFlag.SEND_ANNOTATE_ROWS,
     ) -> None:
-        """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there."""
+        """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there.
+
+        `until`: groups beyond it, and those of domains that are not in it, are not sent.
+        """
         if not 0 < server_id <= U32_MAX:
             raise ValueError(f"server_id {server_id} is not between 1 and {U32_MAX}")
         self._connection = connection
@@ -77,6 +82,8 @@ class ReplicaHandshake:
         self._position = position
         self._heartbeat_period_ns = heartbeat_period_ns
         self._strict_mode = strict_mode
+        self._ignore_duplicates = ignore_duplicates
+        self._until = until
         self._report_host = report_host
         self._report_port = report_port
         self._dump_flags = int(dump_flags) | (DumpFlag.NON_BLOCK if non_block else 0)
@@ -132,7 +139,9 @@ class ReplicaHandshake:
         yield self._query("SELECT @@GLOBAL.gtid_domain_id", self._check_gtid)
         yield self._query(f"SET @slave_connect_state='{self._position}'", _ok)
         yield self._query(f"SET @slave_gtid_strict_mode={int(self._strict_mode)}", _ok)
-        yield self._query("SET @slave_gtid_ignore_duplicates=0", _ok)
+        yield self._query(f"SET @slave_gtid_ignore_duplicates={int(self._ignore_duplicates)}", _ok)
+        if self._until is not None:
+            yield self._query(f"SET @slave_until_gtid='{self._until}'", _ok)
         yield _Step(
             lambda: self._connection.register_slave(
                 self._server_id, self._report_host, self._report_port

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from protocol import errors
-from protocol.connection.auth import native_password_hash, native_password_verify
+from protocol.connection.auth import (
+    certificate_proof,
+    native_password_hash,
+    native_password_verify,
+)
 from protocol.connection.client import (
     CLIENT_TRANSITIONS,
     AuthSwitchReceived,
@@ -17,6 +22,7 @@ from protocol.connection.client import (
     ResultReceived,
     StreamEnded,
 )
+from protocol.connection.client_auth import proves_certificate
 from protocol.connection.commands import (
     BinlogDump,
     Ping,
@@ -27,7 +33,8 @@ from protocol.connection.commands import (
     Statistics,
     UnknownCommand,
 )
-from protocol.connection.handshake import Greeting, LoginRequest
+from protocol.connection.ed25519 import ed25519_public_key
+from protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
 from protocol.connection.machine import IllegalTransition, Machine
 from protocol.connection.server import AuthSwitchAnswered, LoginReceived, ServerConnection
 from protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
@@ -174,12 +181,76 @@ def test_client_follows_a_switch() -> None:
     assert pair.to_client(pair.server.accept_login()) == [LoggedIn()]
 
 
-def test_client_refuses_another_plugin() -> None:
+REFUSED_SWITCHES = {
+    "unknown": (b"\xfedialog\0" + bytes(20), "'dialog'"),
+    "native, short": (b"\xfemysql_native_password\0" + b"s" * 19 + b"\0", "challenge of 19 bytes"),
+    "ed25519, long": (b"\xfeclient_ed25519\0" + bytes(33), "challenge of 33 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_SWITCHES)
+def test_client_refuses_another_plugin(name: str) -> None:
+    payload, text = REFUSED_SWITCHES[name]
     client = greeted_client()
-    client.receive_data(frame_packet(b"\xfeclient_ed25519\0" + bytes(32), 2)[0])
-    with pytest.raises(ProtocolError, match="client_ed25519"):
+    client.receive_data(frame_packet(payload, 2)[0])
+    with pytest.raises(ProtocolError, match=text):
         client.next_event()
     assert client.is_closed
+
+
+def test_client_signs_for_ed25519() -> None:
+    """With a key that `cryptography` makes of nothing but the signature's public half."""
+    challenge = bytes(range(32))
+    client = greeted_client()
+    client.receive_data(frame_packet(b"\xfeclient_ed25519\0" + challenge, 2)[0])
+    switch = client.next_event()
+    assert isinstance(switch, AuthSwitchReceived)
+    assert switch.answer[:4] == b"\x40\0\0\x03"
+    key = Ed25519PublicKey.from_public_bytes(ed25519_public_key("p"))
+    key.verify(switch.answer[4:], challenge)
+    client.receive_data(frame_packet(b"\0\0\0\x02\0\0\0", 4)[0])
+    assert isinstance(client.next_event(), LoggedIn)
+
+
+FINGERPRINT = bytes(range(32, 64))
+STORED = {
+    "mysql_native_password": native_password_hash("p"),
+    "client_ed25519": ed25519_public_key("p"),
+}
+
+
+@pytest.mark.parametrize("plugin", STORED)
+def test_client_checks_the_proof_of_a_certificate(plugin: str) -> None:
+    """As a server makes it: for what it keeps of the password, the salt of the greeting, its certificate."""
+    proof = certificate_proof(STORED[plugin], SALT, FINGERPRINT)
+    assert proves_certificate(proof, plugin, "p", SALT, FINGERPRINT)
+    for wrong in (
+        proves_certificate(proof, plugin, "q", SALT, FINGERPRINT),
+        proves_certificate(proof, plugin, "", SALT, FINGERPRINT),
+        proves_certificate(proof, plugin, "p", SALT[::-1] + b"x", FINGERPRINT),
+        proves_certificate(proof, plugin, "p", SALT, bytes(32)),
+        proves_certificate(proof.lower(), plugin, "p", SALT, FINGERPRINT),
+        proves_certificate(proof[:-1], plugin, "p", SALT, FINGERPRINT),
+        proves_certificate(b"", plugin, "p", SALT, FINGERPRINT),
+    ):
+        assert not wrong
+
+
+def test_client_asks_for_tls_before_it_logs_in() -> None:
+    client = ClientConnection("u", "p")
+    client.receive_data(frame_packet(Greeting("11.8", 1, SALT).build(), 0)[0])
+    client.next_event()
+    asked = client.tls_request()
+    assert TlsRequest.is_one(asked[4:])
+    assert asked[3] == 1
+    login = client.login()
+    assert login[3] == 2
+    assert LoginRequest.parse(login[4:], secured=True).capabilities & Capability.SSL
+    proof = certificate_proof(STORED["mysql_native_password"], SALT, FINGERPRINT)
+    client.receive_data(frame_packet(ok_payload(info=proof), 3)[0])
+    assert isinstance(client.next_event(), LoggedIn)
+    assert client.proves_certificate(FINGERPRINT)
+    assert not client.proves_certificate(bytes(32))
 
 
 def greeted_client() -> ClientConnection:

@@ -204,3 +204,16 @@ def test_requests_and_answers_alternate() -> None:
     replica.next_request()
     with pytest.raises(RuntimeError):
         replica.next_request()
+
+
+def test_until_and_duplicates_are_asked_for() -> None:
+    changes: dict[str, Answer] = {
+        "SET @slave_gtid_ignore_duplicates=1": ok,
+        "SET @slave_until_gtid='0-1-9'": ok,
+    }
+    _, asked = handshake(
+        changes, ignore_duplicates=True, until=SlavePosition.parse("0-1-9"), heartbeat_period_ns=0
+    )
+    first = asked.index("SET @slave_gtid_ignore_duplicates=1")
+    assert asked[first + 1] == "SET @slave_until_gtid='0-1-9'"
+    assert "SET @slave_gtid_ignore_duplicates=0" not in asked
