@@ -88,7 +88,7 @@ def test_show_and_kill(
 
 
 @pytest.mark.proves("batch", client="mariadb")
-@pytest.mark.proves("-R, --start-position=GTID", client="mariadb-binlog")
+@pytest.mark.proves("-R --start-position=GTID", client="mariadb-binlog")
 def test_command_line_clients(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
