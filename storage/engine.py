@@ -33,6 +33,9 @@ __all__ = [
     "GroupMark",
     "GroupWriter",
     "Hold",
+    "Located",
+    "PlacedBatch",
+    "PlacedGroup",
     "Position",
     "StartPoint",
     "Xid",
@@ -63,6 +66,41 @@ class GroupBatch:
     start: Position
     end: Position
     groups: list[bytes]
+
+
+class PlacedGroup(NamedTuple):
+    """A group, or a start marker, and where it ends in the file in which its commit record begins.
+
+    `end` is the end of that file where the record goes on in the next one.
+    """
+
+    payload: bytes
+    end: Position
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBatch:
+    """Consecutive groups that begin in the file of `start`. The next batch begins at `end`.
+
+    Empty when `start` was the durable end, or when nothing more begins in that file; `end` is in the next one then.
+    """
+
+    start: Position
+    end: Position
+    groups: list[PlacedGroup]
+
+
+class Located(NamedTuple):
+    """What lies around a place in a file.
+
+    border: whether a record ends or begins just there, or the file does.
+    group: the first group of the file that ends behind it; None if there is none yet.
+    after: where to read on behind that group.
+    """
+
+    border: bool
+    group: PlacedGroup | None
+    after: Position
 
 
 class Hold(Protocol):
@@ -189,6 +227,12 @@ class BinlogEngine(Protocol):
         Batches from the same start are equal as long as neither ends at the durable end: they are cut at fixed places,
         so that readers which came by different ways meet.
         """
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        """As `read`, with the place of each group, for those who tell positions. Never beyond one file."""
+
+    def locate(self, place: Position) -> Located:
+        """What lies around a place that somebody was told, or made up. `PositionPurged` if its file is gone."""
 
     def state_at(self, place: Position) -> BinlogState:
         """The binlog state where a batch of `read` ended. `PositionPurged` if its file is gone."""

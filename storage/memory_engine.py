@@ -25,6 +25,9 @@ from storage.engine import (
     BinlogFile,
     GroupBatch,
     GroupMark,
+    Located,
+    PlacedBatch,
+    PlacedGroup,
     Position,
     StartPoint,
     Xid,
@@ -431,6 +434,24 @@ class MemoryEngine:
             if found and at % BATCH_GROUPS == 0:
                 break
         return GroupBatch(start, self._position(at), found)
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        """See `BinlogEngine`. Places are counted in entries, as positions are."""
+        end = self.read(start).end
+        first = start.offset - self._history.purged
+        entries = enumerate(self._groups[first : end.offset - self._history.purged], first + 1)
+        groups = [
+            PlacedGroup(payload, self._position(at)) for at, (payload, _) in entries if payload
+        ]
+        return PlacedBatch(start, end, groups)
+
+    def locate(self, place: Position) -> Located:
+        """See `BinlogEngine`."""
+        if place.file_no or place.offset < self._history.purged:
+            raise PositionPurged("the groups there were purged")
+        border = place <= self.durable_end
+        group = next(iter(self.read_placed(place).groups), None)
+        return Located(border, group, place if group is None else group.end)
 
     def state_at(self, place: Position) -> BinlogState:
         """See `BinlogEngine`."""

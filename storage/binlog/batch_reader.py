@@ -9,10 +9,11 @@ which knows everything, reads what is left. A test holds the ways equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from storage.binlog.group_reader import group_payload
-from storage.engine import GroupBatch
+from storage.binlog.search import first_record
+from storage.engine import GroupBatch, PlacedBatch, PlacedGroup
 from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
@@ -52,6 +53,40 @@ def read_batch(pages: PageSource, start: Position, limit: Position) -> GroupBatc
         if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
             break
     return GroupBatch(start, end, groups)
+
+
+def read_placed_batch(
+    pages: PageSource, start: Position, limit: Position, file_end: Position
+) -> PlacedBatch:
+    """See `BinlogEngine.read_placed`. `limit` is the durable end, `file_end` the physical end of the file."""
+    groups: list[bytes] = []
+    ends: list[Position] = []
+    end = start
+    window = _window(start)
+    size = 0
+    while end < limit:
+        if _window(end) == window:
+            end = _plain_commits(pages, end, limit, groups, ends)
+        if _window(end) == window or not groups:
+            reader = RecordReader(pages, end, limit)
+            record = reader.next()
+            if record is None:
+                break
+            if record.start.file_no != start.file_no:
+                end = first_record(pages, Position(record.start.file_no, PAGE_SIZE), limit)
+                break
+            end = record.end
+            if record.type == RecordType.COMMIT:
+                payload = group_payload(pages, record)
+                groups.append(payload)
+                ends.append(min(end, file_end))
+                size += len(payload)
+        if end.file_no != start.file_no or (
+            groups and (_window(end) != window or size > BATCH_BYTES_MAX)
+        ):
+            break
+    placed = [PlacedGroup(*found) for found in zip(groups, ends, strict=True)]
+    return PlacedBatch(start, end, placed)
 
 
 def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
@@ -96,9 +131,16 @@ def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, in
 
 
 def _plain_commits(
-    pages: PageSource, place: Position, limit: Position, groups: list[bytes]
+    pages: PageSource,
+    place: Position,
+    limit: Position,
+    groups: list[bytes],
+    ends: list[Position] | None = None,
 ) -> Position:
-    """Append the plain commits from `place` on, as far as its window goes; the place behind them, normalized."""
+    """Append the plain commits from `place` on, as far as its window goes; the place behind them, normalized.
+
+    Their ends are appended to `ends`.
+    """
     file_no, offset = place
     stop = (offset // WINDOW_BYTES + 1) * WINDOW_BYTES
     if limit.file_no == file_no:
@@ -106,7 +148,11 @@ def _plain_commits(
     page_no, at = divmod(offset, PAGE_SIZE)
     page = pages.page(file_no, page_no)
     while page is not None:
+        known, begin = len(groups), at
         at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
+        if ends is not None:
+            offset = page_no * PAGE_SIZE + begin
+            ends.extend(_plain_ends(Position(file_no, offset), groups[known:]))
         if at > LAST_CHUNK_START:
             page_no, at = page_no + 1, 0
             page = pages.page(file_no, page_no) if page_no * PAGE_SIZE < stop else None
@@ -120,7 +166,24 @@ def _plain_commits(
         payload, at = joined
         groups.append(payload)
         page_no, page = page_no + 1, following
+        if ends is not None:
+            ends.append(_normalized(file_no, page_no * PAGE_SIZE + at))
     return Position(file_no, page_no * PAGE_SIZE + at)
+
+
+def _plain_ends(begin: Position, payloads: list[bytes]) -> Iterator[Position]:
+    """The ends of plain commits, each one chunk, from `begin` on."""
+    file_no, offset = begin
+    for payload in payloads:
+        offset += CHUNK_HEADER + 1 + len(payload)
+        yield _normalized(file_no, offset)
+
+
+def _normalized(file_no: int, offset: int) -> Position:
+    """As `RecordReader.position`: the next page where this one has no room for a chunk."""
+    if offset % PAGE_SIZE > LAST_CHUNK_START:
+        offset = (offset // PAGE_SIZE + 1) * PAGE_SIZE
+    return Position(file_no, offset)
 
 
 def _window(position: Position) -> tuple[int, int]:

@@ -75,7 +75,7 @@ def find_start(
         if file_no is not None:
             state = _page_one(pages, file_no)
             page_no, state = _bisect(pages, file_no, shape_of(file_no), state, position, limit)
-            return _first_record(pages, Position(file_no, page_no * PAGE_SIZE), limit), state
+            return first_record(pages, Position(file_no, page_no * PAGE_SIZE), limit), state
     raise PositionPurged("no file reaches back to the position")
 
 
@@ -150,7 +150,7 @@ def _bisect(
     return best
 
 
-def _first_record(pages: PageSource, page_start: Position, limit: Position) -> Position:
+def first_record(pages: PageSource, page_start: Position, limit: Position) -> Position:
     """The first record behind the state record at `page_start`.
 
     Not the state record itself: it may stand between two chunks of another record, and a reader that begins with it

@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
 from storage.binlog.appender import RECORD_OVERHEAD, Appender
-from storage.binlog.batch_reader import read_batch
+from storage.binlog.batch_reader import read_batch, read_placed_batch
 from storage.binlog.durability import Durability
 from storage.binlog.durable_mark import DurableMark
 from storage.binlog.file_groups import groups_of_file
 from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
 from storage.binlog.flusher import Flusher
+from storage.binlog.locate import locate
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.opening import open_log
 from storage.binlog.options import PAGES_MIN, StoreOptions
@@ -43,7 +44,7 @@ from storage.binlog.state_at import state_at
 from storage.binlog.state_breaks import StateBreaks
 from storage.disk import Disk
 from storage.durations import Durations
-from storage.engine import BinlogFile, GroupBatch, StartPoint
+from storage.engine import BinlogFile, GroupBatch, Located, PlacedBatch, StartPoint
 from storage.errors import (
     DiskError,
     DiskFull,
@@ -368,6 +369,17 @@ class IbbEngine:
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
         return read_batch(self._pages, start, self.durable_end)
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        """See `BinlogEngine`."""
+        return read_placed_batch(self._pages, start, self.durable_end, self._file_end(start))
+
+    def locate(self, place: Position) -> Located:
+        """See `BinlogEngine`."""
+        return locate(self._pages, place, self.durable_end, self._file_end(place))
+
+    def _file_end(self, place: Position) -> Position:
+        return Position(place.file_no, self._shape(place.file_no).pages * PAGE_SIZE)
 
     def state_at(self, place: Position) -> BinlogState:
         """See `BinlogEngine`."""

@@ -147,7 +147,7 @@ def same_as_the_walk(rng: random.Random, rounds: int) -> tuple[int, int]:
                 found_count += 1
                 file_no, page_no = walked
                 # the first record behind the state record of that page, wherever that one ends
-                expected = search._first_record(
+                expected = search.first_record(
                     engine._pages, Position(file_no, page_no * PAGE_SIZE), engine.durable_end
                 )
                 assert known[0] == expected, f"{at}: breaks {breaks}, walked to {walked}"

@@ -1,0 +1,54 @@
+"""What lies around a place in a file: for positions that come from outside."""
+
+from __future__ import annotations
+
+from storage.binlog.group_reader import group_payload
+from storage.engine import Located, PlacedGroup
+from storage.errors import PositionPurged
+from storage.ibb.chunk import Position, RecordType
+from storage.ibb.page import PAGE_SIZE
+from storage.ibb.records import NESTABLE, PageSource, RecordReader
+
+
+def locate(pages: PageSource, place: Position, limit: Position, file_end: Position) -> Located:
+    """See `BinlogEngine.locate`. Reads the pages from the last record before `place` to the group behind it.
+
+    Args:
+        limit: the durable end; nothing behind it is looked at.
+        file_end: the physical end of the file.
+
+    Raises `PositionPurged`.
+    """
+    if not pages.has_data(place.file_no):
+        raise PositionPurged("the file of the position is gone")
+    border = place in (limit, file_end)
+    reader = _reader_before(pages, place, limit)
+    after = place
+    while (record := reader.next()) is not None and record.start.file_no == place.file_no:
+        if record.type not in NESTABLE:
+            reader.stop_skipping()
+        end = min(record.end, file_end)
+        border = border or place in (record.start, end)
+        if record.type == RecordType.COMMIT and end > place:
+            group = PlacedGroup(group_payload(pages, record), end)
+            return Located(border, group, record.end)
+        after = max(after, record.end)
+    return Located(border, None, after)
+
+
+def _reader_before(pages: PageSource, place: Position, limit: Position) -> RecordReader:
+    """At the beginning of the last page in which a record begins before `place`, or of the file.
+
+    A state record does not count: it may stand inside another record, which `place` may be inside of.
+    """
+    page_no = max(1, place.offset // PAGE_SIZE)
+    while page_no > 1:
+        begin = Position(place.file_no, page_no * PAGE_SIZE)
+        reader = RecordReader(pages, begin, limit, skip_partial=True)
+        while (record := reader.next()) is not None and record.type in NESTABLE:
+            pass
+        if record is not None and record.start < place:
+            break
+        page_no -= 1
+    begin = Position(place.file_no, page_no * PAGE_SIZE)
+    return RecordReader(pages, begin, limit, skip_partial=True)
