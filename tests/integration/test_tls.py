@@ -74,7 +74,7 @@ def mariadb(version: str, server: BinlogServer, *options: str) -> subprocess.Com
 
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize("tls_version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.proves("TLS", client="mariadb")
+@pytest.mark.proves("TLS", client="mariadb", versions=("10.11", "11.8"))
 def test_command_line_client(
     version: str, tls_version: str, binlog_server: MakeBinlogServer
 ) -> None:

@@ -9,7 +9,7 @@
 | `answers.py` | answers decoded; where ours differ from a master's on purpose, and why |
 | `peer.py` | the client: says recorded bytes, one at a time, to a session without a socket |
 | `stream.py` | what a replica makes of a stream: groups, heartbeats, how it ends |
-| `replay.py` | one conversation against our server; what differs |
+| `replay.py`, `perform.py` | one recording, one script against our server: their `outcome.py` |
 | `live.py` | tests with real servers and clients that are marked `proves`, found without running them |
-| `features.py`, `page.py` | what the page tells, and its text |
+| `features.py`, `results.py`, `page.py` | what the page tells about; all conversations held; its text |
 """

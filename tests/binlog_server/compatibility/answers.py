@@ -123,6 +123,7 @@ INTENDED = [
     Intended("SHOW GLOBAL STATUS LIKE 'binlog%'", own_rows, "we count no cache"),
     Intended("SHOW SESSION STATUS LIKE 'Ssl_version'", own_rows, "recorded without TLS"),
     Intended("SELECT @@gtid_binlog_pos", own_values, "other history"),
+    Intended("SELECT @@GLOBAL.gtid_binlog_pos", own_values, "other history"),
     Intended("SHOW BINLOG EVENTS IN", error(1220), "files have other names"),
     Intended("SHOW BINLOG EVENTS", own_rows, "other history"),
     Intended("SHOW SLAVE STATUS", error(1064), "later, with the administration of relays"),

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from binlog_server.replica_policy import StreamStyle
+from binlog_server.users import Account
 from storage.binlog.options import StoreOptions
-from tests.binlog_server.lab import DEADLINE_S
+from tests.binlog_server.lab import PASSWORD
 
 from .peer import Peer
 from .stream import Follower
@@ -16,6 +18,14 @@ STORE = StoreOptions(
     max_binlog_size=1 << 18, innodb_log_file_size=1 << 20
 )  # small ones are made quickly
 SERVER_ID = 1  # of the recorded masters
+_PATIENCE_S = 20.0
+STYLES = (StreamStyle.ENGINE,)
+
+
+def users(style: StreamStyle) -> dict[str, Account]:
+    """The accounts of the recordings; one of them may not replicate."""
+    grants = {"repl": "ALL PRIVILEGES", "norepl": "BINLOG MONITOR"}
+    return {name: Account(PASSWORD, frozenset({grant})) for name, grant in grants.items()}
 
 
 @dataclass
@@ -28,6 +38,7 @@ class Outcome:
     """
 
     name: str
+    style: StreamStyle = StreamStyle.ENGINE
     differences: list[str] = field(default_factory=list)
     refused: str | None = None
     intended: list[str] = field(default_factory=list)
@@ -37,14 +48,15 @@ class Outcome:
     types: list[int] = field(default_factory=list)
 
     @property
-    def works(self) -> bool:
-        return not self.differences and self.refused is None
+    def fault(self) -> str:
+        """Why the client is not served; empty if it is."""
+        return self.refused or "; ".join(self.differences)
 
 
 async def follow(peer: Peer, follower: Follower, enough: Callable[[], bool]) -> bool:
     """Let the stream come until `enough()`, or until it ends; False if neither happens in time."""
     try:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(_PATIENCE_S):
             while True:
                 for payload in peer.packets():
                     follower.take(payload)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from binlog_server.replica_policy import StreamStyle
 from protocol.connection.handshake import LoginRequest
-from tests.binlog_server.lab import PASSWORD, USER, Lab
+from tests.binlog_server.lab import USER, Lab
 
 from .answers import decoded
-from .outcome import SERVER_ID, STORE, Outcome, follow
+from .outcome import SERVER_ID, STORE, Outcome, follow, users
 from .peer import Peer
 from .recordings import Exchange
 from .scripts import HISTORY, Script
 from .stream import Follower
 
 
-async def perform(script: Script) -> Outcome:
+async def perform(script: Script, style: StreamStyle = StreamStyle.ENGINE) -> Outcome:
     """All of the script, up to the first answer that the client cannot go on with."""
-    found = Outcome(script.name)
-    async with Lab(store=STORE, server_id=SERVER_ID, users={USER: PASSWORD}) as lab:
+    found = Outcome(script.name, style)
+    async with Lab(store=STORE, server_id=SERVER_ID, users=users(style)) as lab:
         lab.publish(HISTORY)
         peer = Peer(lab.server)
         peer.log_in(LoginRequest(USER, bytes(range(1, 21))).build())

@@ -63,12 +63,13 @@ class Recording:
 
     @property
     def version(self) -> str:
-        return _VERSIONS.get(self.name.split("-")[0], self.name.split("-")[0])
+        """Of the client; the master's is the same but in "cross-1011master-118replica"."""
+        return _VERSIONS[re.findall(r"1011|118", self.name)[-1]]
 
     @property
     def scenario(self) -> str:
-        """Without version and connection."""
-        return self.name.partition("#")[0].partition("-")[2]
+        """The name without versions and connection."""
+        return re.sub(r"^(1011|118)-|-(1011|118)(master|replica)?|#.*", "", self.name)
 
     @cached_property
     def login_request(self) -> LoginRequest:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from binlog_server.users import Account
+from binlog_server.replica_policy import StreamStyle
 from protocol.event_group import EventGroup
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import BinlogEngine
 from storage.memory_engine import MemoryEngine, MemoryHistory
-from tests.binlog_server.lab import PASSWORD, Lab, transaction
+from tests.binlog_server.lab import Lab, transaction
 
 from .answers import Answer, decoded, intended
-from .outcome import SERVER_ID, STORE, Outcome, follow
+from .outcome import SERVER_ID, STORE, Outcome, follow, users
 from .peer import Peer
 from .recordings import Exchange, Recording
 from .stream import Follower
 
-USERS = {"repl": PASSWORD, "norepl": Account(PASSWORD, frozenset({"BINLOG MONITOR"}))}
 ACCESS_DENIED = 1045
 MASTER_FATAL_ERROR = 1236
 
@@ -74,9 +73,9 @@ def _engine(recording: Recording) -> BinlogEngine | None:
 
 
 @asynccontextmanager
-async def server_for(recording: Recording) -> AsyncIterator[Lab]:
+async def server_for(recording: Recording, style: StreamStyle) -> AsyncIterator[Lab]:
     engine = _engine(recording)
-    async with Lab(engine, store=STORE, server_id=SERVER_ID, users=USERS) as lab:
+    async with Lab(engine, store=STORE, server_id=SERVER_ID, users=users(style)) as lab:
         if engine is None:
             for payload, gtid in history(recording):
                 lab.engine.append(payload, gtid)
@@ -84,10 +83,10 @@ async def server_for(recording: Recording) -> AsyncIterator[Lab]:
         yield lab
 
 
-async def replay(recording: Recording) -> Outcome:
+async def replay(recording: Recording, style: StreamStyle = StreamStyle.ENGINE) -> Outcome:
     """Say all that the client said; an answer that differs is noted, and the conversation goes on."""
-    found = Outcome(recording.name)
-    async with server_for(recording) as lab:
+    found = Outcome(recording.name, style)
+    async with server_for(recording, style) as lab:
         peer = Peer(lab.server)
         wrong_password = decoded(recording.login.answer).errno == ACCESS_DENIED
         answer = peer.log_in(recording.login.request, wrong_password=wrong_password)
@@ -97,7 +96,7 @@ async def replay(recording: Recording) -> Outcome:
         found.compressed = peer.compressed
         for exchange in recording.commands if ours.kind == "ok" else ():
             if found.differences and recording.scenario.startswith(GIVES_UP):
-                found.refused, found.differences = found.differences[0], []
+                found.refused = found.differences.pop().partition(" instead of ")[0]
                 break
             if exchange.is_dump:
                 await _dump(recording, exchange, peer, found)

@@ -61,7 +61,7 @@ Step = tuple[str | bytes, Expected]
 class Script:
     """What a client says, and what has to come of it.
 
-    features: rows of the page. `variant` tells scripts of the same feature apart.
+    features: rows of the page, the first is its name. `variant` tells scripts of the same feature apart.
     during_dump: a command that it sends while the stream runs.
     gets: GTIDs that come; `commits` without GTIDs, for clients that do not understand these.
     heartbeats: so many at least.
@@ -86,7 +86,7 @@ class Script:
 
     @property
     def name(self) -> str:
-        return f"{self.client}: {', '.join(self.features)} {self.variant}".strip()
+        return f"{self.client}: {self.features[0]} {self.variant}".strip()
 
     def requests(self) -> Iterable[tuple[bytes, Expected]]:
         for said, expected in self.steps:
@@ -182,14 +182,14 @@ OF_12_3 = [
     replica(_R(semi_sync=True), "semi-sync"),
     replica(_R(POSITION, reconnects=True), "reconnect", gets=BEHIND_POSITION),
     replica(_R("0-1-99"), "refusals", gets=(), error=1236),
-    replica(_R(by_file=True), "file and position", may_fail=True),
+    replica(_R(by_file=True), "file and position", "classic by file", may_fail=True),
 ]
 
 # -- clients of any version, by the protocol's own rules -----------------------------------------------
 
 
-def _raw(feature: str, *steps: Step, **outcome: object) -> Script:
-    script = Script("any client", (feature,), steps, DUMP, gets=ALL, may_fail=True)
+def _raw(feature: str, *steps: Step, also: tuple[str, ...] = (), **outcome: object) -> Script:
+    script = Script("any client", (feature, *also), steps, DUMP, gets=ALL, may_fail=True)
     return replace(script, **outcome)  # type: ignore[arg-type]
 
 
@@ -218,7 +218,12 @@ OF_ANY = [
         )
         for n in (0, 1, 2, 3)
     ),
-    _raw("file and position", _CAPABLE, dump=BinlogDump(100, 0, "binlog.000001", 4)),
+    _raw(
+        "file and position",
+        _CAPABLE,
+        dump=BinlogDump(100, 0, "binlog.000001", 4),
+        also=("classic by file",),
+    ),
 ]
 
 # -- other programs ------------------------------------------------------------------------------------

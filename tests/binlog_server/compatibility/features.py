@@ -1,0 +1,156 @@
+"""What the page tells about: the features of replicas, the other clients, and which recordings are of which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from binlog_server.replica_policy import StreamStyle
+
+from .outcome import Outcome
+
+REPLICAS = ("10.11", "11.8", "12.3", "any client")
+
+
+def nothing(_: Outcome) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A row of the table of replicas.
+
+    scenarios: of recordings that are about it.
+    lacks: why it does not count as served although no answer was wrong.
+    remark: how it is served.
+    style: of the stream of the account.
+    not_in: a version that does not have it.
+    """
+
+    name: str
+    title: str
+    scenarios: tuple[str, ...] = ()
+    lacks: Callable[[Outcome], str] = nothing
+    remark: Callable[[Outcome], str] = nothing
+    style: StreamStyle = StreamStyle.ENGINE
+    not_in: str = ""
+
+
+def negotiates(algorithm: str) -> Callable[[Outcome], str]:
+    def lacks(outcome: Outcome) -> str:
+        same = outcome.checksum in (algorithm, None)
+        return "" if same else f"@master_binlog_checksum is {outcome.checksum}"
+
+    return lacks
+
+
+def uncompressed(outcome: Outcome) -> str:
+    return "" if outcome.compressed else "not offered, goes without"
+
+
+def no_semi_sync(outcome: Outcome) -> str:
+    return "" if outcome.semi_sync else "told that there is none"
+
+
+_CLASSIC = StreamStyle.CLASSIC
+
+FEATURES = [
+    Feature("fresh", "from the beginning", ("01-fresh",)),
+    Feature("position", "from a GTID position", ("02-pos", "03-uptodate")),
+    Feature("several domains", "several domains", ("05-multidomain",)),
+    Feature("strict mode", "`gtid_strict_mode`", ("06-strict",)),
+    Feature("ignore duplicates", "`gtid_ignore_duplicates`", ("07-ignoredup",)),
+    Feature("UNTIL", "`UNTIL master_gtid_pos`", ("12-until",)),
+    Feature("SQL_BEFORE_GTIDS", "`UNTIL SQL_BEFORE_GTIDS`", ("12b-until-before",), not_in="10.11"),
+    Feature("heartbeats", "heartbeats", ("04-heartbeat",)),
+    Feature("no heartbeats", "`MASTER_HEARTBEAT_PERIOD=0`", ("18-hb0",)),
+    Feature("parallel", "`slave_parallel_threads`, its modes", ("08-parallel",)),
+    Feature(
+        "domain filters",
+        "`DO_DOMAIN_IDS`, `IGNORE_DOMAIN_IDS`",
+        ("09-ignoredomains", "09b-dodomains"),
+    ),
+    Feature("FILTER_ON_MASTER", "`FILTER_ON_MASTER`", ("17-skiprepl",)),
+    Feature("compressed", "`slave_compressed_protocol`", ("11-compressed",), remark=uncompressed),
+    Feature("TLS", "TLS"),
+    Feature(
+        "semi-sync",
+        "semi-sync asked for",
+        ("10-semisync", "10b-semislave-only"),
+        remark=no_semi_sync,
+    ),
+    Feature("reconnect", "comes back after the master went away", ("24-master-restart",)),
+    Feature("cut in a group", "comes back after a cut inside a group"),
+    Feature("KILL", "KILL of its connection", ("13-kill",)),
+    Feature("duplicate server_id", "a second one with its server_id"),
+    Feature("refusals", "positions refused (1236)", ("19-err-future", "19b-err-diverged")),
+    Feature("purged", "purged positions refused", ("19d-err-purged", "19d2-err-purged-empty")),
+    Feature(
+        "holes",
+        "holes and unknown domains",
+        ("19c-err-unknown-domain", "19e-err-hole-strict", "19f-hole-nonstrict"),
+    ),
+    Feature(
+        "logins refused",
+        "wrong password, no privilege, server_id of the master",
+        ("20-err-badpass", "21-err-noprivs", "22-err-same-as-master"),
+    ),
+    Feature("large events", "events of many megabytes", ("23-maxpacket",)),
+    Feature("other version", "groups of another version", ("cross",)),
+    Feature("two-phase ALTER", "`binlog_alter_two_phase`", ("two-phase", "two-phase-parallel")),
+    Feature("weaker capability", "weaker `@mariadb_slave_capability`"),
+    Feature("checksum NONE", "checksum NONE", ("15-checksum-none",), negotiates("NONE")),
+    Feature("NON_BLOCK", "`BINLOG_DUMP_NON_BLOCK`"),
+    Feature("engine style", "engine-style stream", ("01-fresh",), negotiates("NONE")),
+    Feature("file and position", "engine style, `MASTER_USE_GTID=no`", ("16-filepos",)),
+    Feature("classic style", "classic-style stream", ("01-fresh", "02-pos"), style=_CLASSIC),
+    Feature(
+        "classic by file",
+        "classic style, `MASTER_USE_GTID=no`",
+        ("16-filepos",),
+        style=_CLASSIC,
+    ),
+    Feature(
+        "checksum CRC32",
+        "classic style, checksum CRC32",
+        ("01-fresh",),
+        negotiates("CRC32"),
+        style=_CLASSIC,
+    ),
+]
+
+# Scenario: client and what it does.
+CLIENT_SCENARIOS = {
+    "cl-mariadb-cli": ("mariadb", "batch"),
+    "cl-mariadb-cli-db": ("mariadb", "interactive"),
+    "show": ("mariadb", "monitoring statements"),
+    "cl-binlog-remote-gtidstart": ("mariadb-binlog", "-R --start-position=GTID"),
+    "cl-binlog-remote": ("mariadb-binlog", "-R FILE"),
+    "cl-binlog-remote-startpos": ("mariadb-binlog", "-R --start-position=OFFSET FILE"),
+    "cl-binlog-remote-stopnever": ("mariadb-binlog", "-R --stop-never FILE"),
+    "cl-binlog-remote-raw-tolast": ("mariadb-binlog", "-R --raw --to-last-log FILE"),
+    "cl-dump-master-data": ("mariadb-dump", "--master-data --gtid --single-transaction"),
+    "cl-dump-plain-nogtid": ("mariadb-dump", "--master-data --flush-logs"),
+    "cl-pymysql": ("pymysql", "queries"),
+    "cl-mysql-connector-pure": ("mysql-connector-python", "queries"),
+    "cl-py-replication-mariadb-gtid": ("python-mysql-replication", "GTID stream"),
+    "cl-py-replication-mariadb-annotate": ("python-mysql-replication", "GTID stream, annotated"),
+    "cl-py-replication-slaveuuid": ("python-mysql-replication", "file mode, slave_uuid"),
+    "cl-py-replication-default": ("python-mysql-replication", "file mode"),
+    "cl-py-replication-resume": ("python-mysql-replication", "file mode, from a position"),
+}
+CLIENTS = (
+    "mariadb",
+    "mariadb-binlog",
+    "mariadb-dump",
+    "pymysql",
+    "mysql-connector-python",
+    "MariaDB Connector/Python",
+    "python-mysql-replication",
+    "go-mysql",
+    "mysql-binlog-connector-java",
+    "Debezium",
+    "canal",
+    "MaxScale binlogrouter",
+    "MaxScale monitor",
+)

@@ -1,0 +1,74 @@
+"""docs/compatibility.md says what the lab found and what the live tests stand for, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .compatibility.features import CLIENT_SCENARIOS, CLIENTS, FEATURES, REPLICAS
+from .compatibility.live import proofs
+from .compatibility.page import COMMAND, PAGE, text
+from .compatibility.recordings import recordings
+from .compatibility.results import run
+from .compatibility.scripts import SCRIPTS
+
+MARKED = """
+import pytest
+
+@pytest.mark.proves({arguments})
+def {name}({parameters}) -> None: ...
+"""
+
+
+async def test_the_page_is_what_ran() -> None:
+    assert PAGE.read_text() == text(await run()), f"run {COMMAND}, and look at what has changed"
+
+
+def test_what_is_marked_is_known() -> None:
+    names = {feature.name for feature in FEATURES}
+    for proof in proofs():
+        place = f"{proof.path}::{proof.test}"
+        assert proof.client in ("replica", *REPLICAS, *CLIENTS), place
+        if proof.client not in CLIENTS:
+            assert set(proof.features) <= names, place
+        if proof.client == "replica":
+            assert set(proof.versions) <= set(REPLICAS), place
+
+
+def test_every_conversation_is_of_a_feature_or_a_client() -> None:
+    shown = {scenario for feature in FEATURES for scenario in feature.scenarios}
+    said = {recording.scenario for recording in recordings().values()}
+    assert said == shown | set(CLIENT_SCENARIOS)
+    names = {feature.name for feature in FEATURES}
+    for script in SCRIPTS.values():
+        assert script.client in CLIENTS or set(script.features) <= names, script.name
+
+
+def marked(folder: Path, arguments: str, name: str = "test_it", parameters: str = "") -> Path:
+    text = MARKED.format(arguments=arguments, name=name, parameters=parameters)
+    (folder / "test_marked.py").write_text(text)
+    return folder
+
+
+def test_marked_tests_are_found(tmp_path: Path) -> None:
+    (proof,) = proofs(marked(tmp_path, "'UNTIL', 'KILL'", parameters="backend: object"))
+    assert (proof.test, proof.features) == ("test_it", ("UNTIL", "KILL"))
+    assert (proof.client, proof.versions) == ("replica", ("10.11", "11.8"))
+    (proof,) = proofs(marked(tmp_path, "'--raw', client='mariadb-binlog'"))
+    assert (proof.client, proof.versions) == ("mariadb-binlog", ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "reason"),
+    [
+        ("'UNTIL'", "test_it", "for which versions"),
+        ("'UNTIL', versions=('11.8',)", "helper", "is no test"),
+        ("", "test_it", r"proves\(\*features"),
+        ("'UNTIL', on='11.8'", "test_it", r"proves\(\*features"),
+        ("FEATURE", "test_it", "as constants"),
+    ],
+)
+def test_what_cannot_be_claimed(tmp_path: Path, arguments: str, name: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        proofs(marked(tmp_path, arguments, name))
