@@ -141,13 +141,13 @@ class GlobalVariable(ServerError):
 
 
 class UnknownColumn(ServerError):
-    """ER_BAD_FIELD_ERROR: in the WHERE of a SHOW."""
+    """ER_BAD_FIELD_ERROR: `place` is the part of the statement, WHERE or SELECT."""
 
     errno = 1054
     sqlstate = "42S22"
 
-    def __init__(self, column: str) -> None:
-        super().__init__(f"Unknown column '{column}' in 'WHERE'")
+    def __init__(self, column: str, place: str = "WHERE") -> None:
+        super().__init__(f"Unknown column '{column}' in '{place}'")
 
 
 class CannotDeleteDomain(ServerError):
@@ -263,3 +263,85 @@ class BinlogHasTransactions(ServerError):
 
     errno = 4244
     sqlstate = "HY000"
+
+
+class SessionVariable(ServerError):
+    """ER_LOCAL_VARIABLE: SET GLOBAL of what only sessions have."""
+
+    errno = 1228
+    sqlstate = "HY000"
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(
+            f"Variable '{variable}' is a SESSION variable and can't be used with SET GLOBAL"
+        )
+
+
+class CollationMismatch(ServerError):
+    """ER_COLLATION_CHARSET_MISMATCH."""
+
+    errno = 1253
+    sqlstate = "42000"
+
+    def __init__(self, collation: str, charset: str) -> None:
+        super().__init__(f"COLLATION '{collation}' is not valid for CHARACTER SET '{charset}'")
+
+
+class UnknownTimeZone(ServerError):
+    """ER_UNKNOWN_TIME_ZONE."""
+
+    errno = 1298
+    sqlstate = "HY000"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown or incorrect time zone: '{name}'")
+
+
+class NoMasterConnection(ServerError):
+    """WARN_NO_MASTER_INFO: there is no upstream of that name."""
+
+    errno = 1617
+    sqlstate = "HY000"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no master connection '{name}'")
+
+
+class UnknownQueryId(ServerError):
+    """ER_NO_SUCH_QUERY."""
+
+    errno = 1957
+    sqlstate = "HY000"
+
+    def __init__(self, query_id: int) -> None:
+        super().__init__(f"Unknown query id: {query_id}")
+
+
+class NotInSetStatement(ServerError):
+    """ER_SET_STATEMENT_NOT_SUPPORTED."""
+
+    errno = 1971
+    sqlstate = "42000"
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(f"The system variable {variable} cannot be set in SET STATEMENT.")
+
+
+class EngineBinlogNotYet(ServerError):
+    """ER_NOT_YET_SUPPORTED_ENGINE_BINLOG."""
+
+    errno = 4248
+    sqlstate = "HY000"
+
+    def __init__(self, feature: str) -> None:
+        super().__init__(f"{feature} is not yet supported with --binlog-storage-engine")
+
+
+class BinlogStateUnreadable(ServerError):
+    """ER_BINLOG_CANNOT_READ_STATE."""
+
+    errno = 4250
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__("Error reading GTID state from the binlog")

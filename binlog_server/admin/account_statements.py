@@ -13,7 +13,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, VisitError
 
 from binlog_server.account import ANY_HOST, Require
-from binlog_server.admin.builder import unquote
+from binlog_server.admin.tokens import unquote, whole_words
 from protocol.errors import SqlSyntaxError
 
 STATEMENT_CHARS_MAX = 16 * 1024
@@ -106,7 +106,7 @@ def parse_account_statement(text: str) -> AccountStatement:
 @cache
 def _lark() -> Lark:
     grammar = Path(__file__).with_name("accounts.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", maybe_placeholders=True)
+    return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
 
 
 def _text(token: Token) -> str:

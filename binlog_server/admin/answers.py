@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_server.admin import events, explain, maintenance, no_tables, shows
-from binlog_server.admin.assignments import set_variables
-from binlog_server.admin.functions import call, waits_for
+from binlog_server.admin import (
+    events,
+    explain,
+    kills,
+    maintenance,
+    no_tables,
+    shows,
+    slave_status,
+)
+from binlog_server.admin.assignments import set_for_statement, set_variables
+from binlog_server.admin.functions import call
 from binlog_server.admin.parser import parse
+from binlog_server.admin.selects import select
 from binlog_server.admin.statements import (
+    ColumnName,
     CreateLease,
     Default,
     DropLease,
@@ -24,16 +34,20 @@ from binlog_server.admin.statements import (
     FlushTables,
     Function,
     Kill,
+    KillQueryId,
+    KillUser,
     Literal,
     Purge,
     ResetMaster,
     Select,
     SelectSchema,
+    SetStatement,
     SetVariables,
     Show,
     ShowBinlogEvents,
     ShowDatabases,
     ShowDiagnostics,
+    ShowSlaveStatus,
     ShowTables,
     ShowVariables,
     Statement,
@@ -43,6 +57,9 @@ from binlog_server.admin.statements import (
 from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.variables import (
     BOOLEANS,
+    SESSION_FIXED,
+    SESSION_ONLY,
+    SESSION_SETTABLE,
 )
 from binlog_server.admin.view import (
     Diagnostic,
@@ -57,25 +74,21 @@ from binlog_server.admin.view import (
 from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
-    PacketTooBig,
     PrivilegeRequired,
+    ReadOnlyVariable,
     ServerError,
     SqlSyntaxError,
     UnknownSystemVariable,
 )
-from protocol.sql_errors import (
-    KillDenied,
-    OptionPreventsStatement,
-)
-from protocol.wire.results import Column
+from protocol.sql_errors import OptionPreventsStatement, UnknownColumn, UnknownQueryId
 from storage.errors import StorageError
 
 __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 
 _U64_DIGITS = 20
-ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
 DIAGNOSTICS_MAX = 64  # as max_error_count
 _LOOK = ("SUPER", "BINLOG MONITOR", "BINLOG ADMIN")
+_LOOK_AT_UPSTREAM = ("SUPER", "REPLICA MONITOR", "BINLOG MONITOR")
 
 # What a statement needs, any of them; by its type, or by itself. Nothing for others.
 PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
@@ -84,6 +97,8 @@ PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
     Show.BINLOG_LEASES: _LOOK,
     Show.BINLOG_REPLICAS: (*_LOOK, "REPLICATION MASTER ADMIN"),
     Show.SLAVE_HOSTS: (*_LOOK, "REPLICATION MASTER ADMIN"),
+    Show.ALL_SLAVES_STATUS: _LOOK_AT_UPSTREAM,
+    ShowSlaveStatus: _LOOK_AT_UPSTREAM,
     ShowBinlogEvents: _LOOK,
     ExplainPurge: _LOOK,
     ExplainGtid: _LOOK,
@@ -189,16 +204,29 @@ class SqlSession:
     def _execute(self, statement: Statement) -> Result:
         match statement:
             case Select():
-                return self._select(statement)
+                return select(self, statement)
             case SetVariables():
                 return set_variables(self, statement)
+            case SetStatement(_, inner):
+                self.require_for(inner)
+                return set_for_statement(self, statement, lambda: self._execute(inner))
             case (
-                ShowVariables() | ShowDatabases() | ShowDiagnostics() | ShowBinlogEvents() | Show()
+                ShowVariables()
+                | ShowDatabases()
+                | ShowDiagnostics()
+                | ShowBinlogEvents()
+                | ShowSlaveStatus()
+                | Show()
             ):
                 return self._show(statement)
             case Kill():
-                self._kill(statement)
+                kills.kill(self, statement)
                 return None
+            case KillUser():
+                kills.kill_user(self, statement)
+                return None
+            case KillQueryId(query_id):
+                raise UnknownQueryId(query_id)
             case SelectSchema():
                 return no_tables.select(statement)
             case ShowTables():
@@ -245,39 +273,14 @@ class SqlSession:
         """Of the last statement, for its answer."""
         return 0 if self._is_about_diagnostics else len(self.diagnostics)
 
-    def _kill(self, statement: Kill) -> None:
-        owner = self.server.owner(statement.connection_id)
-        if owner != self.user and not self.may("SUPER", "CONNECTION ADMIN"):
-            raise KillDenied(statement.connection_id)
-        if not statement.query_only:  # nothing here runs long enough to be interrupted alone
-            self.server.kill(statement.connection_id)
-
     @property
     def user(self) -> str:
         """The user's name, without the host."""
         return self.account.rpartition("@")[0]
 
-    # SELECT
-
-    def _select(self, statement: Select) -> Result:
-        match statement.items:
-            case (item,) if isinstance(item.expression, Function):
-                waiting = waits_for(item.expression.name)
-                if waiting is not None:
-                    arguments = [self.value_of(argument) for argument in item.expression.arguments]
-                    return waiting(arguments, _printable(item.label))
-        values = [self.value_of(item.expression) for item in statement.items]
-        if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
-            raise PacketTooBig
-        labels = [_printable(item.label) for item in statement.items]
-        columns = [
-            Column.bigint(label) if isinstance(value, int) else Column.text(label)
-            for label, value in zip(labels, values, strict=True)
-        ]
-        return ResultSet(columns, [] if statement.limit == 0 else [values])
-
     def value_of(self, expression: Expression) -> str | int | None:
-        """Raises `UnknownSystemVariable` (1193), `SqlSyntaxError` for a function that there is not."""
+        """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
+        `SqlSyntaxError` for a function that there is not."""
         match expression:
             case Literal(value):
                 return value
@@ -287,6 +290,8 @@ class SqlSession:
                 return _as_number(self._system_value(scope, name), name)
             case Function(name, arguments):
                 return call(self, name, [self.value_of(argument) for argument in arguments])
+            case ColumnName(name):
+                raise UnknownColumn(name, "SELECT")
             case Default():
                 raise SqlSyntaxError("DEFAULT")
 
@@ -302,15 +307,27 @@ class SqlSession:
                 only = _DIAGNOSTIC_COUNTS[name]
                 return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
         try:
-            return self.server.global_variables()[name]
+            value = self.server.global_variables()[name]
         except KeyError:
             raise UnknownSystemVariable(name) from None
+        if scope is VariableScope.GLOBAL and name in SESSION_ONLY:
+            raise ReadOnlyVariable(name, "SESSION")
+        if scope is VariableScope.SESSION and not (
+            name in SESSION_SETTABLE or name in SESSION_FIXED
+        ):
+            raise ReadOnlyVariable(name, "GLOBAL")
+        return value
 
     # SHOW
 
     def _show(
         self,
-        statement: ShowVariables | ShowDatabases | ShowDiagnostics | ShowBinlogEvents | Show,
+        statement: ShowVariables
+        | ShowDatabases
+        | ShowDiagnostics
+        | ShowBinlogEvents
+        | ShowSlaveStatus
+        | Show,
     ) -> Result:
         match statement:
             case ShowVariables():
@@ -321,6 +338,10 @@ class SqlSession:
                 return shows.diagnostics(statement, self.diagnostics)
             case ShowBinlogEvents():
                 return events.show(self.server.engine, statement)
+            case ShowSlaveStatus(connection):
+                return slave_status.one(connection)
+            case Show.ALL_SLAVES_STATUS:
+                return slave_status.every()
         everybody = self.may("PROCESS") or not self.user
         return shows.show(self.server, statement, user=None if everybody else self.user)
 
@@ -349,13 +370,10 @@ def _asks_for_diagnostics(statement: Statement) -> bool:
     )
 
 
-def _as_number(value: str, name: str) -> str | int:
+def _as_number(value: str, name: str) -> str | int | None:
     """As SELECT @@name gives it: numbers and booleans are integers."""
     if name in BOOLEANS:
         return int(value == "ON")
+    if name == "character_set_results" and not value:
+        return None  # as SET character_set_results = NULL has left it
     return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value
-
-
-def _printable(label: str) -> str:
-    """A column name; bytes in the statement that were not UTF-8 become question marks."""
-    return label.encode("utf-8", "replace").decode()

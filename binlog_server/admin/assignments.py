@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from binlog_server.admin import global_variables, maintenance
@@ -11,17 +11,24 @@ from binlog_server.admin.statements import (
     Assignment,
     Default,
     Expression,
+    SetStatement,
     SetVariables,
     SystemVariable,
     UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.values import as_shown
-from binlog_server.admin.variables import NEED_RIGHT, NOT_IN_TRANSACTION, SESSION_SETTABLE
+from binlog_server.admin.variables import (
+    ALIASES,
+    NEED_RIGHT,
+    NOT_IN_SET_STATEMENT,
+    NOT_IN_TRANSACTION,
+    SESSION_ONLY,
+    SESSION_SETTABLE,
+)
 from binlog_server.admin.view import Result, Work
 from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import (
-    PrivilegeRequired,
     ReadOnlyVariable,
     UnknownSystemVariable,
     WrongVariableValue,
@@ -32,7 +39,13 @@ from protocol.events.collation_names import (
     collation_numbered,
     default_collation,
 )
-from protocol.sql_errors import GlobalVariable, GtidInsideTransaction, NotInTransaction
+from protocol.sql_errors import (
+    GlobalVariable,
+    GtidInsideTransaction,
+    NotInSetStatement,
+    NotInTransaction,
+    SessionVariable,
+)
 
 if TYPE_CHECKING:
     from binlog_server.admin.answers import SqlSession
@@ -53,6 +66,25 @@ def set_variables(session: SqlSession, statement: SetVariables) -> Result:
     return later
 
 
+def set_for_statement(
+    session: SqlSession, statement: SetStatement, execute: Callable[[], Result]
+) -> Result:
+    """SET STATEMENT ... FOR: afterwards the variables are as before. Raises `NotInSetStatement` (1971)."""
+    for assignment in statement.assignments:
+        name = assignment.target.name
+        if name in NOT_IN_SET_STATEMENT:
+            raise NotInSetStatement(name)
+        if name in GLOBALS and not GLOBALS[name].also_session:
+            raise GlobalVariable(name)
+    before = dict(session.variables)
+    try:
+        set_variables(session, SetVariables(statement.assignments))
+        return execute()
+    finally:
+        session.variables.clear()
+        session.variables.update(before)
+
+
 def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
     target, value = assignment.target, assignment.value
     if not isinstance(target, SystemVariable):
@@ -66,15 +98,18 @@ def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
         raise UnknownSystemVariable(name)
     if name in GLOBALS and (target.scope is VariableScope.GLOBAL or not GLOBALS[name].also_session):
         return _assigned_globally(session, target, value)
-    if name not in SESSION_SETTABLE:
+    if name in SESSION_ONLY and target.scope is VariableScope.GLOBAL:
+        raise SessionVariable(name)
+    # What MariaDB could change while it runs is for the configuration here.
+    if name not in SESSION_SETTABLE or target.scope is VariableScope.GLOBAL:
         raise ReadOnlyVariable(name)
-    if target.scope is VariableScope.GLOBAL:
-        raise PrivilegeRequired("SUPER")
     if name in NEED_RIGHT:
         session.require(BINLOG_REPLAY)
     if name in NOT_IN_TRANSACTION and session.in_transaction:
         raise GtidInsideTransaction
-    return None if isinstance(value, Default) else as_shown(session.value_of(value), name)
+    if isinstance(value, Default):
+        return None
+    return as_shown(session.value_of(value), name, session.diagnostics)
 
 
 def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expression) -> str:
@@ -122,8 +157,13 @@ def _assign_globally(session: SqlSession, name: str, value: str) -> Result:
 
 
 def _assign_along(session: SqlSession, name: str) -> None:
-    """The connection's character set and its collation go together."""
+    """The connection's character set and its collation go together, and the two names of one variable."""
     variables = session.variables
+    if name in ALIASES:
+        if name in variables:
+            variables[ALIASES[name]] = variables[name]
+        else:
+            variables.pop(ALIASES[name], None)
     if name == "collation_connection" and name in variables:
         number = collation_numbered(variables[name])
         charset = None if number is None else charset_of(number)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 from lark.tree import Meta
 
+from binlog_server.admin.filter_builder import FilterBuilder
+from binlog_server.admin.functions import BARE_FUNCTIONS
+from binlog_server.admin.moment_builder import MomentBuilder, shifted, span_of
+from binlog_server.admin.row_filter import EVERYTHING, Condition, Test
+from binlog_server.admin.set_builder import SetBuilder
 from binlog_server.admin.statements import (
-    Assignment,
-    Condition,
+    ColumnName,
     CreateLease,
     Default,
     DropLease,
@@ -22,86 +26,37 @@ from binlog_server.admin.statements import (
     FlushTables,
     Function,
     Kill,
+    KillQueryId,
+    KillUser,
     Limit,
     Literal,
     Moment,
-    Operator,
     Purge,
     ResetMaster,
-    RowFilter,
     Scope,
     Select,
     SelectItem,
     SelectSchema,
-    SetVariables,
     Show,
     ShowBinlogEvents,
     ShowDatabases,
     ShowDiagnostics,
+    ShowSlaveStatus,
     ShowTables,
     ShowVariables,
     Statement,
     SystemVariable,
     UserVariable,
 )
+from binlog_server.admin.tokens import NEAR_CHARS, U64_DIGITS, as_written, integer, name_of, unquote
 from protocol.errors import SqlSyntaxError
+from protocol.sql_errors import UnknownColumn
 
-NEAR_CHARS = 80  # as much as MariaDB quotes of the place of a syntax error
-_U64_DIGITS = 20
 # Behind the conditions of a SELECT: other rows than those of the table, or another place for them.
 _OTHER_RESULT = re.compile(r"\b(?:UNION|EXCEPT|INTERSECT|INTO)\b", re.IGNORECASE)
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
-_UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400}
-_COMPARISONS = {
-    "=": (Operator.EQUAL, False),
-    "!=": (Operator.EQUAL, True),
-    "<>": (Operator.EQUAL, True),
-    "<": (Operator.LESS, False),
-    ">": (Operator.GREATER, False),
-}
 
 
-def unquote(token: str) -> str:
-    """The text of a quoted string or name."""
-    quote, body = token[0], token[1:-1]
-    if quote == "`":
-        return body
-    body = body.replace(quote * 2, quote)
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), body, flags=re.DOTALL)
-
-
-def _integer(token: str) -> int:
-    """A number that takes no long time to convert."""
-    if len(token) > _U64_DIGITS:
-        raise SqlSyntaxError(token[:NEAR_CHARS])
-    return int(token)
-
-
-def _name(token: Token) -> str:
-    return (token if token.type == "NAME" else unquote(token)).lower()
-
-
-def _session(name: str, value: Expression) -> Assignment:
-    return Assignment(SystemVariable(Scope.SESSION, name), value)
-
-
-def _scope(scope: Scope | None) -> Scope:
-    return scope or Scope.DEFAULT
-
-
-def _as_written(token: Token) -> str:
-    return str(token) if token.type == "NAME" else unquote(token)
-
-
-def _text(token: Token) -> str:
-    return unquote(token) if token.type == "STRING" else str(token)
-
-
-def _seconds(number: Token, unit: Token) -> int:
-    return _integer(number) * _UNITS_S[unit.upper()]
-
-
-class Builder(Transformer[Token, Any]):
+class Builder(FilterBuilder, MomentBuilder, SetBuilder):
     """Tree to values; a method per rule or alias of the grammar."""
 
     def __init__(self, text: str) -> None:
@@ -114,19 +69,27 @@ class Builder(Transformer[Token, Any]):
 
     def select(self, children: list[Any]) -> Select:
         *items, limit = children
-        return Select(tuple(items), None if limit is None else _integer(limit))
+        return Select(tuple(map(_without_table, items)), None if limit is None else integer(limit))
 
-    def select_schema(self, children: list[Token]) -> SelectSchema:
+    def select_schema(self, children: list[Any]) -> SelectSchema:
         conditions = children.pop() if children[-1].type == "CONDITIONS" else ""
         if _OTHER_RESULT.search(conditions):
             raise SqlSyntaxError(conditions[:NEAR_CHARS])
-        *columns, table = children
-        return SelectSchema(table.lower(), tuple(map(_as_written, columns)))
+        *items, table = children
+        columns = []
+        for item in items:
+            if not isinstance(item.expression, ColumnName):
+                raise SqlSyntaxError(item.label[:NEAR_CHARS])
+            columns.append(item.label)
+        return SelectSchema(table.lower(), tuple(columns))
 
     @v_args(meta=True)
     def item(self, meta: Meta, children: list[Any]) -> SelectItem:
         expression, alias = children
         if alias is None:
+            match expression:
+                case Literal(str(text)) | ColumnName(text):  # a long number is a text, too
+                    return SelectItem(text, expression)
             return SelectItem(self._text[meta.start_pos : meta.end_pos], expression)
         return SelectItem(unquote(alias) if alias.type == "STRING" else str(alias), expression)
 
@@ -136,13 +99,16 @@ class Builder(Transformer[Token, Any]):
     def integer(self, children: list[Token]) -> Literal:
         token = children[0]
         # Beyond 64 bits it is a DECIMAL, whose value is kept as text.
-        return Literal(int(token) if len(token) <= _U64_DIGITS else str(token))
+        return Literal(int(token) if len(token) <= U64_DIGITS else str(token))
 
     def decimal(self, children: list[Token]) -> Literal:
         return Literal(str(children[0]))
 
     def null(self, _: list[Token]) -> Literal:
         return Literal(None)
+
+    def bare(self, children: list[Token]) -> ColumnName:
+        return ColumnName(as_written(children[0]))
 
     def word(self, children: list[Token]) -> Literal:
         return Literal(str(children[0]))
@@ -154,11 +120,11 @@ class Builder(Transformer[Token, Any]):
         return Default()
 
     def user_variable(self, children: list[Token]) -> UserVariable:
-        return UserVariable(_name(children[0]))
+        return UserVariable(name_of(children[0]))
 
     def system_variable(self, children: list[Any]) -> SystemVariable:
         scope, name = children
-        return SystemVariable(_scope(scope), _name(name))
+        return SystemVariable(scope or Scope.DEFAULT, name_of(name))
 
     def scope(self, children: list[Token]) -> Scope:
         return Scope.GLOBAL if children[0].upper() == "GLOBAL" else Scope.SESSION
@@ -168,50 +134,22 @@ class Builder(Transformer[Token, Any]):
         given: tuple[Expression, ...] = tuple(a for a in arguments if a is not None)
         return Function(name.upper(), given)
 
-    # Conditions
-
-    def like(self, children: list[Token]) -> RowFilter:
-        return RowFilter(((Condition("", Operator.LIKE, (unquote(children[0]),)),),))
-
-    def where(self, children: list[tuple[Condition, ...]]) -> RowFilter:
-        return RowFilter(tuple(children))
-
-    def all_of(self, children: list[Condition]) -> tuple[Condition, ...]:
-        return tuple(children)
-
-    def compares(self, children: list[Token]) -> Condition:
-        column, comparison, constant = children
-        operator, negated = _COMPARISONS[comparison]
-        return Condition(_name(column), operator, (_text(constant),), negated)
-
-    def is_like(self, children: list[Any]) -> Condition:
-        column, negated, pattern = children
-        return Condition(
-            _name(column), Operator.LIKE, (unquote(pattern),), negated=negated is not None
-        )
-
-    def is_in(self, children: list[Any]) -> Condition:
-        column, negated, *constants = children
-        return Condition(
-            _name(column), Operator.IN, tuple(map(_text, constants)), negated=negated is not None
-        )
-
     def limit_count(self, children: list[Token]) -> Limit:
-        return Limit(0, _integer(children[0]))
+        return Limit(0, integer(children[0]))
 
     def limit_from(self, children: list[Token]) -> Limit:
-        return Limit(_integer(children[0]), _integer(children[1]))
+        return Limit(integer(children[0]), integer(children[1]))
 
     def limit_offset(self, children: list[Token]) -> Limit:
-        return Limit(_integer(children[1]), _integer(children[0]))
+        return Limit(integer(children[1]), integer(children[0]))
 
     # SHOW
 
     def show_variables(self, children: list[Any]) -> ShowVariables:
-        return ShowVariables(False, children[1] or RowFilter(), _scope(children[0]))
+        return ShowVariables(False, children[1] or EVERYTHING, children[0] or Scope.DEFAULT)
 
     def show_status(self, children: list[Any]) -> ShowVariables:
-        return ShowVariables(True, children[1] or RowFilter(), _scope(children[0]))
+        return ShowVariables(True, children[1] or EVERYTHING, children[0] or Scope.DEFAULT)
 
     def show_master_status(self, _: list[Any]) -> Show:
         return Show.MASTER_STATUS
@@ -237,12 +175,22 @@ class Builder(Transformer[Token, Any]):
     def show_binlog_leases(self, _: list[Any]) -> Show:
         return Show.BINLOG_LEASES
 
-    def show_databases(self, children: list[RowFilter | None]) -> ShowDatabases:
-        row_filter = children[0] or RowFilter()
-        match row_filter.alternatives:
-            case ((Condition("", _, (pattern,)),),):
-                return ShowDatabases(row_filter, pattern)
-        return ShowDatabases(row_filter)
+    def show_databases(self, children: list[Test | None]) -> ShowDatabases:
+        test = children[0] or EVERYTHING
+        match test:
+            case Condition("", _, (pattern,)):
+                return ShowDatabases(test, str(pattern))
+        return ShowDatabases(test)
+
+    def show_slave_status(self, children: list[Token | None]) -> ShowSlaveStatus:
+        name = children[0]
+        return ShowSlaveStatus("" if name is None else unquote(name))
+
+    def show_all_slaves_status(self, _: list[Any]) -> Show:
+        return Show.ALL_SLAVES_STATUS
+
+    def show_privileges(self, _: list[Any]) -> Show:
+        return Show.PRIVILEGES
 
     def show_tables(self, _: list[Any]) -> ShowTables:
         return ShowTables()
@@ -261,62 +209,28 @@ class Builder(Transformer[Token, Any]):
         file, start, limit = children
         return ShowBinlogEvents(
             None if file is None else unquote(file),
-            0 if start is None else _integer(start),
+            0 if start is None else integer(start),
             limit or Limit(),
         )
 
-    # SET
+    # KILL
 
-    def set(self, children: list[Any]) -> SetVariables:
-        return SetVariables(
-            tuple(a for child in children for a in (child if isinstance(child, list) else [child]))
-        )
-
-    def assign_user(self, children: list[Any]) -> Assignment:
-        name, value = children
-        return Assignment(UserVariable(_name(name)), value)
-
-    def assign_system(self, children: list[Any]) -> Assignment:
-        scope, name, value = children
-        return Assignment(SystemVariable(_scope(scope), _name(name)), value)
-
-    def names(self, children: list[Any]) -> list[Assignment]:
-        charset, collation = children
-        value = Default() if charset.type == "DEFAULT" else Literal(_name(charset))
-        names = ["client", "connection", "results"]
-        found = [_session(f"character_set_{name}", value) for name in names]
-        if collation is not None:
-            found.append(_session("collation_connection", Literal(_name(collation))))
-        return found
-
-    def character_set(self, children: list[Any]) -> list[Assignment]:
-        # The connection then has that of the database, of which there is none: the default.
-        value = Literal(_name(children[0]))
-        return [
-            _session("character_set_client", value),
-            _session("character_set_results", value),
-            _session("character_set_connection", Default()),
-        ]
-
-    def set_transaction(self, children: list[Any]) -> SetVariables:
-        scope, *characteristics = children
-        assignments = []
-        for words in (token.upper().split() for token in characteristics):
-            if words[-1] in ("ONLY", "WRITE"):
-                names, value = ("tx_read_only", "transaction_read_only"), str(words[-1] == "ONLY")
-            else:
-                names, value = ("tx_isolation", "transaction_isolation"), "-".join(words)
-            assignments += [
-                Assignment(SystemVariable(_scope(scope), name), Literal(value)) for name in names
-            ]
-        return SetVariables(tuple(assignments))
+    def kill_what(self, children: list[Token]) -> bool:
+        return children[0].upper() == "QUERY"
 
     def kill(self, children: list[Any]) -> Kill:
-        what, number = children
-        return Kill(_integer(number), query_only=what == "QUERY")
+        query_only, number = children
+        return Kill(number, query_only=bool(query_only))
 
-    def kill_what(self, children: list[Token]) -> str:
-        return children[0].upper()
+    def user_name(self, children: list[Token]) -> str:
+        return as_written(children[0])
+
+    def kill_user(self, children: list[Any]) -> KillUser:
+        query_only, user, host = children
+        return KillUser(user, None if host is None else host.lower(), query_only=bool(query_only))
+
+    def kill_query_id(self, children: list[Token]) -> KillQueryId:
+        return KillQueryId(integer(children[0]))
 
     # Files
 
@@ -328,22 +242,6 @@ class Builder(Transformer[Token, Any]):
 
     def purge_before(self, children: list[Moment]) -> Purge:
         return Purge(before=children[0])
-
-    def moment_text(self, children: list[Token]) -> Moment:
-        return Moment(unquote(children[0]))
-
-    def moment_number(self, children: list[Token]) -> Moment:
-        return Moment(_integer(children[0]))
-
-    def moment_unix(self, children: list[Token]) -> Moment:
-        return Moment(_integer(children[0]), unix=True)
-
-    def moment_now(self, children: list[int | None]) -> Moment:
-        return Moment(plus_seconds=children[0] or 0)
-
-    def interval(self, children: list[Token]) -> int:
-        sign, number, unit = children
-        return _seconds(number, unit) * (-1 if sign == "-" else 1)
 
     def flush_logs(self, children: list[tuple[str, ...] | None]) -> FlushLogs:
         return FlushLogs((children[0] if children else None) or ())
@@ -362,7 +260,7 @@ class Builder(Transformer[Token, Any]):
 
     def reset(self, children: list[Token | None]) -> ResetMaster:
         number = children[0]
-        return ResetMaster(None if number is None else _integer(number))
+        return ResetMaster(None if number is None else integer(number))
 
     def explain_purge(self, children: list[Purge]) -> ExplainPurge:
         return ExplainPurge(children[0] if children else None)
@@ -381,19 +279,32 @@ class Builder(Transformer[Token, Any]):
     def until(self, children: list[Moment]) -> Moment:
         return children[0]
 
-    def for_seconds(self, children: list[Token]) -> Moment:
-        return Moment(plus_seconds=_seconds(*children))
+    def lease_for(self, children: list[Token]) -> Moment:
+        return shifted(Moment(), 1, span_of(*children))
 
     def create_lease(self, children: list[Any]) -> CreateLease:
         replace, name, gtid, until, max_bytes = children
         return CreateLease(
-            _as_written(name),
+            as_written(name),
             replace,
             None if gtid is None else unquote(gtid),
             until,
-            None if max_bytes is None else _integer(max_bytes),
+            None if max_bytes is None else integer(max_bytes),
         )
 
     def drop_lease(self, children: list[Any]) -> DropLease:
         if_exists, name = children
-        return DropLease(_as_written(name), if_exists)
+        return DropLease(as_written(name), if_exists)
+
+
+def _without_table(item: SelectItem) -> SelectItem:
+    """A name stands for a constant or a function. Raises `UnknownColumn` (1054)."""
+    if not isinstance(item.expression, ColumnName):
+        return item
+    name = item.expression.name
+    match name.upper():
+        case "TRUE" | "FALSE" as word:
+            return SelectItem(item.label, Literal(int(word == "TRUE")))
+        case word if word in BARE_FUNCTIONS:
+            return SelectItem(item.label, Function(word, ()))
+    raise UnknownColumn(name, "SELECT")

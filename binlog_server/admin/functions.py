@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from binlog_server.admin.view import ResultSet, Wait
 from protocol.errors import EngineBinlogUnavailable, SqlSyntaxError
@@ -14,6 +14,13 @@ from protocol.sql_errors import WrongParameterCount
 from protocol.wire.results import Column
 
 Argument = str | int | None
+
+# May stand without parentheses.
+BARE_FUNCTIONS: Final = frozenset(
+    {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
+)
+# Their values are times: no time zone but UTC is known here.
+TIMES: Final = frozenset({"CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE", "UTC_TIMESTAMP"})
 
 
 class Caller(Protocol):
@@ -32,14 +39,16 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
     match name, list(arguments):
         case "UNIX_TIMESTAMP", []:
             return int(time.time())
-        case "NOW" | "CURRENT_TIMESTAMP", []:
+        case _, [] if name in TIMES:
             return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         case "VERSION", []:
             return caller.global_value("version")
         case "CONNECTION_ID", []:
             return caller.connection_id
-        case "USER" | "CURRENT_USER" | "SESSION_USER", []:
+        case "USER" | "CURRENT_USER" | "SESSION_USER" | "SYSTEM_USER", []:
             return caller.account
+        case "CURRENT_ROLE", []:
+            return None  # there are no roles
         case "DATABASE" | "SCHEMA", []:
             return caller.database.decode("utf-8", "replace") or None
         case "UUID", []:

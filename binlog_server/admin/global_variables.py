@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from binlog_server.admin.view import Diagnostic, Level
-from protocol.errors import WrongVariableValue
+from binlog_server.admin.values import boolean, enum, number
+from binlog_server.admin.view import Diagnostic
 from protocol.sql_errors import WrongVariableType
 from storage.binlog.options import FILE_BYTES_MAX, PAGES_MIN
 from storage.ibb.page import PAGE_SIZE
 
-_TRUNCATED = 1292
 _U32_MAX = 2**32 - 1
-_WORDS = {"0": "OFF", "1": "ON", "OFF": "OFF", "ON": "ON", "FALSE": "OFF", "TRUE": "ON"}
-_DIGITS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalVariable:
-    """A number from `low` to `high`; a boolean without them; `decimals` behind the point.
+    """A number from `low` to `high`, `decimals` behind the point; or one of `words`; or any `text`; else a boolean.
 
     `also_session`: SET SESSION changes it for the session alone. `privileges`: any of them will do.
     """
@@ -29,12 +26,13 @@ class GlobalVariable:
     also_session: bool = False
     decimals: int = 0
     text: bool = False
+    words: tuple[str, ...] = ()
     privileges: tuple[str, ...] = ("SUPER", "BINLOG ADMIN")
 
     @property
     def boolean(self) -> bool:
         """ON or OFF."""
-        return not self.high and not self.text
+        return not (self.high or self.text or self.words)
 
 
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
@@ -58,9 +56,9 @@ GLOBALS: Mapping[str, GlobalVariable] = {
 
 
 def as_shown(
-    name: str, value: str | int | None, diagnostics: list[Diagnostic], low: int | None = None
+    name: str, value: str | int | None, told: list[Diagnostic], low: int | None = None
 ) -> str:
-    """The value as SHOW VARIABLES prints it; a number beyond the limits is cut, and a warning says so.
+    """The value as SHOW VARIABLES prints it; a number beyond the limits is cut, and a warning in `told` says so.
 
     `low`: another lower limit than that of the table. Raises `WrongVariableType` (1232), `WrongVariableValue` (1231).
     """
@@ -69,38 +67,9 @@ def as_shown(
         if not isinstance(value, str):
             raise WrongVariableType(name)
         return value
+    if variable.words:
+        return enum(name, value, variable.words)
     if variable.boolean:
-        word = str(value).upper()
-        if word not in _WORDS:
-            raise WrongVariableValue(name, "NULL" if value is None else str(value))
-        return _WORDS[word]
-    number = _number(name, value, variable.decimals)
-    cut = min(max(variable.low if low is None else low, number), variable.high)
-    if cut != number:
-        text = f"Truncated incorrect {_shortened(name)} value: '{value}'"
-        diagnostics.append(Diagnostic(Level.WARNING, _TRUNCATED, text))
-    return f"{cut:.{variable.decimals}f}" if variable.decimals else str(int(cut))
-
-
-def _number(name: str, value: str | int | None, decimals: int) -> float | int:
-    if isinstance(value, int):
-        return value
-    # A number with a point comes as text from the grammar, and so does a text in quotes.
-    text = "" if value is None else value
-    whole, point, fraction = text.removeprefix("-").partition(".")
-    digits = whole + fraction
-    if (
-        not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX)
-        or not whole
-        or (point and not decimals)
-    ):
-        raise WrongVariableType(name)
-    return float(text) if decimals else int(text)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _SHORT_CHARS else name[:_SHORT_CHARS_KEPT] + "..."
-
-
-# MariaDB 11.8 prints slave_connections_needed_for_purge so.
-_SHORT_CHARS, _SHORT_CHARS_KEPT = 32, 29
+        return boolean(name, value)
+    lowest = variable.low if low is None else low
+    return number(name, value, lowest, variable.high, variable.decimals, told)

@@ -33,6 +33,10 @@ from storage.errors import (
 PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
 TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9999
+_LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
+_DAY_S = 86400
+
 _TIME_TEXT = re.compile(
     r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]*)?)?)?\s*"
 )
@@ -55,8 +59,25 @@ def server_error(error: StorageError) -> ServerError:
 
 def seconds_of(moment: Moment, now: float) -> float | None:
     """Seconds since 1970; times are UTC. None if it is no time."""
+    base = _base_seconds(moment, now)
+    if base is None or base > _LAST_SECOND:
+        return None
+    if moment.plus_months:
+        year, month, day, *rest = time.gmtime(base)[:6]
+        year, month = divmod(year * 12 + month - 1 + moment.plus_months, 12)
+        if not _FIRST_YEAR <= year <= _LAST_YEAR:
+            return None
+        day = min(day, calendar.monthrange(year, month + 1)[1])  # the 31st becomes the last
+        base = calendar.timegm((year, month + 1, day, *rest))
+    seconds = base + moment.plus_seconds
+    return seconds if seconds <= _LAST_SECOND else None
+
+
+def _base_seconds(moment: Moment, now: float) -> float | None:
+    if moment.today:
+        return now - now % _DAY_S
     if moment.base is None:
-        return now + moment.plus_seconds
+        return now
     if moment.unix:
         return float(moment.base)
     text = str(moment.base)
@@ -65,7 +86,7 @@ def seconds_of(moment: Moment, now: float) -> float | None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
     if not (
-        year >= 1970
+        year >= _FIRST_YEAR
         and 1 <= month <= 12
         and 1 <= day <= calendar.monthrange(year, month)[1]
         and hour < 24
@@ -78,9 +99,10 @@ def seconds_of(moment: Moment, now: float) -> float | None:
 
 def not_a_time(moment: Moment) -> Diagnostic:
     """The warning about a moment that is none."""
-    return Diagnostic(
-        Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{str(moment.base)[:64]}'"
-    )
+    shown = "NOW()" if moment.base is None else str(moment.base)[:64]
+    if moment.plus_months or moment.plus_seconds:
+        shown += ", shifted"
+    return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
 
 
 def purge(view: ServerView, statement: Purge, diagnostics: list[Diagnostic]) -> None:

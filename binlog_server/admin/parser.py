@@ -9,8 +9,9 @@ from pathlib import Path
 from lark import Lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
-from binlog_server.admin.builder import NEAR_CHARS, Builder
+from binlog_server.admin.builder import Builder
 from binlog_server.admin.statements import Statement
+from binlog_server.admin.tokens import NEAR_CHARS, whole_words
 from protocol.errors import SqlSyntaxError
 
 STATEMENT_CHARS_MAX = 64 * 1024  # nothing a binlog server understands is longer
@@ -41,10 +42,18 @@ def parse(text: str) -> Statement:
         statement: Statement = Builder(text).transform(tree)
     except VisitError as error:  # lark wraps what a method of the builder raises
         raise error.orig_exc from None
+    except RecursionError:  # conditions within conditions
+        raise SqlSyntaxError(text[:NEAR_CHARS]) from None
     return statement
 
 
 @cache
 def _lark() -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+    return Lark(
+        grammar,
+        parser="lalr",
+        propagate_positions=True,
+        maybe_placeholders=True,
+        edit_terminals=whole_words,
+    )

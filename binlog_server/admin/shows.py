@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from binlog_server.admin.statements import (
-    Condition,
-    Operator,
-    RowFilter,
-    Show,
-    ShowDatabases,
-    ShowDiagnostics,
-)
-from binlog_server.admin.variables import like_matches
+from binlog_server.admin import places, privilege_list
+from binlog_server.admin.row_filter import Test, filtered
+from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics
 from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
-from protocol.sql_errors import UnknownColumn
 from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column
 
 _TYPE_DOUBLE = 5
-_NUMBER = re.compile(r"\s*([-+]?[0-9]{1,300}(?:\.[0-9]{0,300})?)")
 
 VARIABLE_COLUMNS = ("variable_name", "value")
-
-
-def filtered(rows: Iterable[Row], columns: Sequence[str], row_filter: RowFilter) -> list[Row]:
-    """The rows of a SHOW with LIKE or WHERE. Raises `UnknownColumn` (1054).
-
-    Args:
-        columns: their names, in lower case; LIKE is about the first.
-    """
-    alternatives = [
-        [(_index(c.column, columns), c) for c in conditions]
-        for conditions in row_filter.alternatives
-    ]
-    if not alternatives:
-        return list(rows)
-    return [
-        row
-        for row in rows
-        if any(
-            all(_holds(condition, row[at]) for at, condition in conditions)
-            for conditions in alternatives
-        )
-    ]
-
-
-def _index(column: str, columns: Sequence[str]) -> int:
-    if not column:
-        return 0
-    if column not in columns:
-        raise UnknownColumn(column)
-    return columns.index(column)
-
-
-def _holds(condition: Condition, value: object) -> bool:
-    text = "" if value is None else str(value)
-    match condition.operator:
-        case Operator.LIKE:
-            found = like_matches(condition.values[0], text)
-        case Operator.LESS:
-            found = _as_number(text) < _as_number(condition.values[0])
-        case Operator.GREATER:
-            found = _as_number(text) > _as_number(condition.values[0])
-        case _:
-            found = any(text.lower() == wanted.lower() for wanted in condition.values)
-    return found is not condition.negated
-
-
-def _as_number(text: str) -> float:
-    """As MariaDB compares text with a number: what it begins with, else 0."""
-    match = _NUMBER.match(text)
-    return float(match[1]) if match else 0.0
 
 
 def show(view: ServerView, what: Show, *, user: str | None) -> Result:
@@ -103,14 +44,14 @@ def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> Resul
     return ResultSet(columns, rows)
 
 
-def variables(shown: Mapping[str, str], row_filter: RowFilter) -> ResultSet:
+def variables(shown: Mapping[str, str], test: Test) -> ResultSet:
     """SHOW VARIABLES and SHOW STATUS."""
-    rows = filtered(sorted(shown.items()), VARIABLE_COLUMNS, row_filter)
+    rows = filtered(sorted(shown.items()), VARIABLE_COLUMNS, test)
     return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
 
 
 def _master_status(view: ServerView) -> ResultSet:
-    file, position = view.engine.status()
+    file, position = places.next_write(view)
     columns = [
         Column.text("File", 2048),
         Column.bigint("Position"),
@@ -124,7 +65,7 @@ def _master_status(view: ServerView) -> ResultSet:
 
 def _binary_logs(view: ServerView) -> ResultSet:
     columns = [Column.text("Log_name"), Column.bigint("File_size")]
-    return ResultSet(columns, list(view.engine.files()))
+    return ResultSet(columns, places.files(view))
 
 
 def _slave_hosts(view: ServerView) -> ResultSet:
@@ -217,7 +158,8 @@ _SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
     Show.BINARY_LOGS: _binary_logs,
     Show.SLAVE_HOSTS: _slave_hosts,
     Show.ENGINES: _engines,
+    Show.PRIVILEGES: lambda _: privilege_list.show(),
     Show.BINLOG_REPLICAS: _binlog_replicas,
     Show.BINLOG_LEASES: _binlog_leases,
 }
-assert {*_SHOWS, Show.PROCESSLIST, Show.FULL_PROCESSLIST} == set(Show)
+assert {*_SHOWS, Show.PROCESSLIST, Show.FULL_PROCESSLIST, Show.ALL_SLAVES_STATUS} == set(Show)

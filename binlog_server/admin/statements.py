@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from binlog_server.admin.row_filter import EVERYTHING, Test
+
 
 class Scope(Enum):
     """Of a system variable; DEFAULT where the statement names none."""
@@ -45,11 +47,18 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnName:
+    """A bare name in a SELECT."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Default:
     """The word DEFAULT on the right side of a SET."""
 
 
-Expression = Literal | UserVariable | SystemVariable | Function | Default
+Expression = Literal | UserVariable | SystemVariable | Function | ColumnName | Default
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +85,6 @@ class SelectSchema:
     columns: tuple[str, ...]
 
 
-class Operator(Enum):
-    """Of a condition in a WHERE."""
-
-    EQUAL = auto()
-    LIKE = auto()
-    IN = auto()
-    LESS = auto()
-    GREATER = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """`column operator values`, or the opposite when `negated`. The column in lower case, "" for the name (LIKE)."""
-
-    column: str
-    operator: Operator
-    values: tuple[str, ...]
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """Rows to show: those for which all conditions of one of the alternatives hold; all rows without any."""
-
-    alternatives: tuple[tuple[Condition, ...], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Limit:
     """LIMIT: rows to leave out first, then rows to give; `None` is all."""
@@ -116,7 +98,7 @@ class ShowVariables:
     """SHOW VARIABLES, or SHOW STATUS when `status`."""
 
     status: bool
-    filter: RowFilter
+    filter: Test = EVERYTHING
     scope: Scope = Scope.DEFAULT
 
 
@@ -124,11 +106,13 @@ class Show(Enum):
     """The SHOW statements without arguments."""
 
     MASTER_STATUS = auto()
+    ALL_SLAVES_STATUS = auto()
     BINARY_LOGS = auto()
     SLAVE_HOSTS = auto()
     PROCESSLIST = auto()
     FULL_PROCESSLIST = auto()
     ENGINES = auto()
+    PRIVILEGES = auto()
     BINLOG_REPLICAS = auto()
     BINLOG_LEASES = auto()
 
@@ -149,18 +133,49 @@ class SetVariables:
 
 
 @dataclass(frozen=True, slots=True)
+class SetStatement:
+    """SET STATEMENT ... FOR: the assignments hold for `statement` alone."""
+
+    assignments: tuple[Assignment, ...]
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """KILL of a connection, or of the query it runs."""
 
-    connection_id: int
-    query_only: bool
+    connection_id: Expression
+    query_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KillUser:
+    """KILL USER: all connections of a user, from one host or (None) from anywhere."""
+
+    user: str
+    host: str | None = None
+    query_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KillQueryId:
+    """KILL QUERY ID: refused, as no query here has a number."""
+
+    query_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSlaveStatus:
+    """SHOW SLAVE STATUS, of the connection with that name."""
+
+    connection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowDatabases:
     """SHOW DATABASES; `pattern` stands in the name of the column, as MariaDB has it."""
 
-    filter: RowFilter
+    filter: Test = EVERYTHING
     pattern: str | None = None
 
 
@@ -189,10 +204,15 @@ class ShowBinlogEvents:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time: `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now."""
+    """A time: `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now.
+
+    `today`: the midnight before. Months are added before seconds.
+    """
 
     base: str | int | None = None
     unix: bool = False
+    today: bool = False
+    plus_months: int = 0
     plus_seconds: int = 0
 
 
@@ -272,8 +292,12 @@ Statement = (
     | ShowDiagnostics
     | ShowBinlogEvents
     | Show
+    | ShowSlaveStatus
     | SetVariables
+    | SetStatement
     | Kill
+    | KillUser
+    | KillQueryId
     | Purge
     | FlushLogs
     | FlushNothing

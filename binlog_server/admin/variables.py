@@ -6,7 +6,6 @@ configuration and the store.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 _U32_MAX = 2**32 - 1
@@ -27,8 +26,10 @@ CONSTANTS: Mapping[str, str] = {
     "character_set_client": "utf8mb4",
     "character_set_connection": "utf8mb4",
     "character_set_database": "utf8mb4",
+    "character_set_filesystem": "binary",
     "character_set_results": "utf8mb4",
     "character_set_server": "utf8mb4",
+    "character_set_system": "utf8mb3",
     "collation_connection": "utf8mb4_general_ci",
     "collation_database": "utf8mb4_general_ci",
     "collation_server": "utf8mb4_general_ci",
@@ -36,6 +37,7 @@ CONSTANTS: Mapping[str, str] = {
     "explicit_defaults_for_timestamp": "ON",
     "foreign_key_checks": "ON",
     "gtid_seq_no": "0",
+    "init_connect": "",
     "insert_id": "0",
     "interactive_timeout": "28800",
     "last_insert_id": "0",
@@ -44,10 +46,13 @@ CONSTANTS: Mapping[str, str] = {
     "log_slave_updates": "ON",
     "lower_case_table_names": "0",
     "max_statement_time": "0.000000",
+    "net_buffer_length": "16384",
     "net_read_timeout": "30",
     "optimizer_switch": "",  # dump programs set it
     "performance_schema": "OFF",
     "pseudo_thread_id": "0",
+    "query_cache_size": "0",
+    "query_cache_type": "OFF",
     "rand_seed1": "0",
     "rand_seed2": "0",
     "skip_replication": "OFF",
@@ -110,12 +115,56 @@ SESSION_SETTABLE = frozenset(
     }
 )
 
+# Those of them that have no global value.
+SESSION_ONLY = frozenset(
+    {
+        "gtid_seq_no",
+        "insert_id",
+        "last_insert_id",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
+        "skip_replication",
+        "timestamp",
+    }
+)
+
+# These have a value for the session, too, which a client cannot change; all others are of the server alone.
+SESSION_FIXED = frozenset(
+    {
+        "binlog_annotate_row_events",
+        "binlog_format",
+        "binlog_row_image",
+        "character_set_database",
+        "character_set_filesystem",
+        "character_set_server",
+        "collation_database",
+        "collation_server",
+        "max_allowed_packet",
+        "net_buffer_length",
+        "query_cache_type",
+    }
+)
+
+# MariaDB takes no value for one statement alone.
+NOT_IN_SET_STATEMENT = frozenset(
+    {
+        "autocommit",
+        "character_set_client",
+        "character_set_connection",
+        "collation_connection",
+        "interactive_timeout",
+        "skip_replication",
+        "wait_timeout",
+    }
+)
+
 # Those of them that decide what a group is called: only with the right to commit.
 NEED_RIGHT = frozenset({"gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "server_id"})
 # Not between BEGIN and COMMIT.
 NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
 
-# Settable numbers, and what MariaDB cuts them to.
+# Settable numbers, and what MariaDB cuts them to, with a warning.
 RANGES: Mapping[str, tuple[int, int]] = {
     "auto_increment_increment": (1, 65535),
     "auto_increment_offset": (1, 65535),
@@ -124,6 +173,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "innodb_flush_log_at_trx_commit": (0, 3),
     "insert_id": (0, _U64_MAX),
     "last_insert_id": (0, _U64_MAX),
+    "max_statement_time": (0, 31536000),
     "pseudo_thread_id": (0, _U32_MAX),
     "rand_seed1": (0, _U64_MAX),
     "rand_seed2": (0, _U64_MAX),
@@ -133,6 +183,9 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "net_write_timeout": (1, 31536000),
     "wait_timeout": (1, 31536000),
 }
+
+# Numbers with decimals.
+DOUBLES = frozenset({"expire_logs_days", "max_statement_time"})
 
 # Shown as 1 and 0 by SELECT and as ON and OFF by SHOW.
 BOOLEANS = frozenset(
@@ -158,36 +211,16 @@ BOOLEANS = frozenset(
     }
 )
 
-_LIKE_PART = re.compile(r"\\(.)|.", re.DOTALL)
-# No character lowers to these: they are longer than one.
-_ANY_TEXT = "any text"
-_ANY_CHARACTER = "any character"
-_WILD = {"%": _ANY_TEXT, "_": _ANY_CHARACTER}
-
-
-def like_matches(pattern: str, name: str) -> bool:
-    """SQL LIKE without case: % any text, _ any character, backslash takes the next as it is.
-
-    In time pattern times name, whatever the pattern: after a mismatch only the last % takes one character more.
-    """
-    wanted = [
-        (match[1] or match[0]).lower() if match[1] or match[0] not in _WILD else _WILD[match[0]]
-        for match in _LIKE_PART.finditer(pattern)
-    ]
-    text = name.lower()
-    at = in_text = 0
-    last_any = resume = -1
-    while in_text < len(text):
-        part = wanted[at] if at < len(wanted) else None
-        if part is _ANY_TEXT:
-            last_any, resume = at, in_text
-            at += 1
-        elif part is not None and (part is _ANY_CHARACTER or part == text[in_text]):
-            at += 1
-            in_text += 1
-        elif last_any >= 0:
-            resume += 1
-            at, in_text = last_any + 1, resume
-        else:
-            return False
-    return all(part is _ANY_TEXT for part in wanted[at:])
+_ISOLATION_LEVELS = ("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE")
+# One of a few words, or its number.
+ENUMS: Mapping[str, tuple[str, ...]] = {
+    "transaction_isolation": _ISOLATION_LEVELS,
+    "tx_isolation": _ISOLATION_LEVELS,
+}
+# Two names of one variable: the old and the new.
+ALIASES: Mapping[str, str] = {
+    "transaction_isolation": "tx_isolation",
+    "transaction_read_only": "tx_read_only",
+    "tx_isolation": "transaction_isolation",
+    "tx_read_only": "transaction_read_only",
+}

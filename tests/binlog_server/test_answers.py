@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog_server.admin.answers import ROW_CHARS_MAX, SqlSession
+from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.assignments import USER_VARIABLES_MAX
-from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE, like_matches
+from binlog_server.admin.row_filter import like_matches
+from binlog_server.admin.selects import ROW_CHARS_MAX
+from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE
 from binlog_server.admin.view import ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server
 from binlog_server.config import Upstream
@@ -186,14 +188,34 @@ ERRORS = {
     "SET log_bin=0": 1238,
     "SET GLOBAL server_uid='x'": 1238,
     "SET GLOBAL net_write_timeout=5": 1227,
-    "SET @@global.sql_mode=''": 1227,
+    "SET @@global.sql_mode=''": 1238,
     "SET autocommit=2": 1231,
     "SET autocommit='maybe'": 1231,
     "SET skip_replication=NULL": 1231,
     "SET sql_mode=NULL": 1231,
-    "SET net_write_timeout='soon'": 1231,
-    "SET net_write_timeout=''": 1231,
-    "SET wait_timeout=@unset": 1231,
+    "SET net_write_timeout='soon'": 1232,
+    "SET net_write_timeout=''": 1232,
+    "SET wait_timeout=@unset": 1232,
+    "SET GLOBAL gtid_seq_no=5": 1228,
+    "SET GLOBAL timestamp=5": 1228,
+    "SET max_statement_time='x'": 1232,
+    "SET tx_isolation='x'": 1231,
+    "SET transaction_isolation=7": 1231,
+    "SET time_zone='+13:01'": 1298,
+    "SET time_zone='-13:00'": 1298,
+    "SET time_zone='+1'": 1298,
+    "SET NAMES utf8mb4 COLLATE latin1_swedish_ci": 1253,
+    "SELECT @@session.port": 1238,
+    "SELECT @@global.gtid_seq_no": 1238,
+    "SELECT nothing": 1054,
+    "SET STATEMENT autocommit=0 FOR SELECT 1": 1971,
+    "SET STATEMENT max_connections=5 FOR SELECT 1": 1229,
+    "SET STATEMENT no_such=1 FOR SELECT 1": 1193,
+    "SET STATEMENT max_statement_time='x' FOR SELECT 1": 1232,
+    "SHOW SLAVE 'x' STATUS": 1617,
+    "KILL 'x'": 1094,
+    "KILL NULL": 1094,
+    "KILL QUERY ID 5": 1957,
     "SET @a=DEFAULT": 1064,
     "SELECT no_such_function()": 1064,
     "SELECT UNIX_TIMESTAMP(1)": 1064,
@@ -238,7 +260,9 @@ def test_set_uuid(sql: SqlSession) -> None:
     assert len(found) == 36
 
 
-@pytest.mark.parametrize("text", [t for t in ERRORS if t.startswith("SET")])
+@pytest.mark.parametrize(
+    "text", [t for t in ERRORS if t.startswith("SET") and not t.startswith("SET STATEMENT")]
+)
 def test_failed_set_sets_nothing(sql: SqlSession, text: str) -> None:
     rest = text.removeprefix("SET ").removeprefix("GLOBAL ")
     failing = text.replace("SET ", "SET @x=1, autocommit=0, ", 1)
@@ -284,9 +308,52 @@ def test_booleans(sql: SqlSession) -> None:
 
 
 def test_text_that_looks_like_a_number(sql: SqlSession) -> None:
-    for text in ("9" * 5000, "٣"):
-        sql.execute(f"SET max_statement_time='{text}'")
-        assert str(value(sql, "SELECT @@max_statement_time")) in (text, "3")
+    for text in ("9" * 5000, "٣", "1e9", "0x5", "nan"):
+        assert errno(sql, f"SET max_statement_time='{text}'") == 1232
+
+
+def test_values_beyond_the_range_are_cut_with_a_warning(sql: SqlSession) -> None:
+    sql.execute("SET wait_timeout=0, auto_increment_increment=99999, max_statement_time=-1")
+    assert rows(sql, "SHOW WARNINGS") == [
+        ("Warning", 1292, f"Truncated incorrect {name} value: '{value}'")
+        for name, value in (
+            ("wait_timeout", 0),
+            ("auto_increment_increment", 99999),
+            ("max_statement_time", -1),
+        )
+    ]
+    assert rows(sql, "SELECT @@wait_timeout, @@max_statement_time") == [(1, "0.000000")]
+
+
+def test_two_names_of_one_variable(sql: SqlSession) -> None:
+    sql.execute("SET tx_isolation=1")
+    assert value(sql, "SELECT @@transaction_isolation") == "READ-COMMITTED"
+    sql.execute("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY")
+    assert rows(sql, "SELECT @@tx_isolation, @@tx_read_only") == [("SERIALIZABLE", 1)]
+    sql.execute("SET transaction_isolation=DEFAULT")
+    assert value(sql, "SELECT @@tx_isolation") == "REPEATABLE-READ"
+
+
+def test_results_need_no_character_set(sql: SqlSession) -> None:
+    sql.execute("SET character_set_results=NULL")
+    assert value(sql, "SELECT @@character_set_results") is None
+    assert rows(sql, "SHOW VARIABLES LIKE 'character_set_results'") == [
+        ("character_set_results", "")
+    ]
+
+
+def test_set_statement(sql: SqlSession) -> None:
+    sql.execute("SET sql_mode='ANSI'")
+    text = "SET STATEMENT sql_mode='', max_statement_time=5 FOR SELECT @@sql_mode"
+    assert value(sql, text) == ""
+    assert errno(sql, "SET STATEMENT sql_mode='' FOR SELECT @@no_such") == 1193
+    assert value(sql, "SELECT @@sql_mode") == "ANSI"
+
+
+def test_set_statement_needs_what_its_statement_needs(server: Server) -> None:
+    nobody = SqlSession(server, 42, "nobody@localhost", grants=frozenset())
+    assert errno(nobody, "SET STATEMENT sql_mode='' FOR SHOW MASTER STATUS") == 1227
+    assert errno(nobody, "SET STATEMENT sql_mode='' FOR SHOW ALL SLAVES STATUS") == 1227
 
 
 def test_reset(sql: SqlSession) -> None:
@@ -306,6 +373,34 @@ def test_show_variables_filters(sql: SqlSession) -> None:
     everything = [str(name) for name, _ in rows(sql, "SHOW VARIABLES")]
     assert everything == sorted(everything)
     assert set(CONSTANTS) <= set(everything)
+
+
+CONDITIONS = {
+    "Variable_name = 'NET_WRITE_TIMEOUT'": True,
+    "Variable_name='net_write_timeout' AND NOT (Value <> 60)": True,
+    "Variable_name='net_write_timeout' && Value >= 60 && Value <= 60": True,
+    "Variable_name='net_write_timeout' AND (Value < 60 OR Value > 60)": False,
+    "Variable_name='net_write_timeout' AND !(Value = '60')": False,
+    "Variable_name='net_write_timeout' AND Value < '9'": True,
+    "Variable_name='net_write_timeout' AND Value < 9": False,
+    "Variable_name <=> 'net_write_timeout'": True,
+    "Variable_name BETWEEN 'net_write' AND 'net_write_timeout'": True,
+    "Variable_name NOT BETWEEN 'net_write' AND 'net_write_timeout'": False,
+    "Variable_name='x' || `variable_name` IN ('net_write_timeout', 'y')": True,
+    "Variable_name='net_write_timeout' AND Value IS NOT NULL": True,
+    "Value IS NULL": False,
+}
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_conditions(sql: SqlSession, text: str) -> None:
+    """As 11.8 answers them."""
+    names = [name for name, _ in rows(sql, f"SHOW VARIABLES WHERE {text}")]
+    assert ("net_write_timeout" in names) is CONDITIONS[text]
+
+
+def test_unknown_column(sql: SqlSession) -> None:
+    assert errno(sql, "SHOW VARIABLES WHERE NOT (Value=1 OR nothing=2)") == 1054
 
 
 LIKE = [

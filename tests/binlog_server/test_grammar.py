@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from binlog_server.admin.parser import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, parse
+from binlog_server.admin.row_filter import EVERYTHING, AllOf, AnyOf, Condition, Not, Operator
 from binlog_server.admin.statements import (
     Assignment,
-    Condition,
     CreateLease,
     Default,
     DropLease,
@@ -22,21 +22,23 @@ from binlog_server.admin.statements import (
     FlushNothing,
     Function,
     Kill,
+    KillQueryId,
+    KillUser,
     Limit,
     Literal,
     Moment,
-    Operator,
     Purge,
     ResetMaster,
-    RowFilter,
     Scope,
     Select,
     SelectItem,
+    SetStatement,
     SetVariables,
     Show,
     ShowBinlogEvents,
     ShowDatabases,
     ShowDiagnostics,
+    ShowSlaveStatus,
     ShowVariables,
     Statement,
     SystemVariable,
@@ -73,16 +75,15 @@ def select(*items: tuple[str, Expression], limit: int | None = None) -> Select:
 
 
 def variables(*listed: str, scope: Scope = DEFAULT) -> ShowVariables:
-    return ShowVariables(False, where(("variable_name", Operator.IN, *listed)), scope)
+    return ShowVariables(False, where("variable_name", Operator.IN, *listed), scope)
 
 
-def where(*tests: tuple[str | Operator, ...]) -> RowFilter:
-    """All of them."""
-    return RowFilter((tuple(Condition(str(t[0]), t[1], t[2:]) for t in tests),))  # type: ignore[arg-type]
+def where(column: str, operator: Operator, *values: str | int) -> Condition:
+    return Condition(column, operator, values)
 
 
 def like(pattern: str | None, scope: Scope = DEFAULT, *, status: bool = False) -> ShowVariables:
-    shown = RowFilter() if pattern is None else where(("", Operator.LIKE, pattern))
+    shown = EVERYTHING if pattern is None else where("", Operator.LIKE, pattern)
     return ShowVariables(status, shown, scope)
 
 
@@ -123,7 +124,7 @@ REPLICA: dict[str, Statement] = {
             Function("BINLOG_GTID_POS", (Literal("m-bin.000001"), Literal(610))),
         )
     ),
-    "KILL 17": Kill(17, query_only=False),
+    "KILL 17": Kill(Literal(17)),
 }
 
 # What other clients send (spec section 3.3) and tools (section 9).
@@ -154,11 +155,11 @@ CLIENTS: dict[str, Statement] = {
         "rpl_semi_sync_master_enabled", "X"
     ),
     "SHOW VARIABLES WHERE Variable_name = 'sql_mode'": ShowVariables(
-        False, where(("variable_name", Operator.EQUAL, "sql_mode"))
+        False, where("variable_name", Operator.EQUAL, "sql_mode")
     ),
     "SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('a')": variables("a", scope=GLOBAL),
     "SHOW VARIABLES WHERE Variable_name LIKE 'gtid%'": ShowVariables(
-        False, where(("variable_name", Operator.LIKE, "gtid%"))
+        False, where("variable_name", Operator.LIKE, "gtid%")
     ),
     "select @@server_id": select(at("server_id")),
     "set net_write_timeout=7200": sets(system("net_write_timeout", 7200)),
@@ -187,8 +188,8 @@ CLIENTS: dict[str, Statement] = {
         ("-1", Literal(-1)),
         ("+2", Literal(2)),
         ("1.5", Literal("1.5")),
-        ("'it''s'", Literal("it's")),
-        ('"a\\nb"', Literal("a\nb")),
+        ("it's", Literal("it's")),
+        ("a\nb", Literal("a\nb")),
     ),
     "/*!40100 SET @@SQL_MODE='' */": sets(system("sql_mode", "")),
     "/*!40103 SET TIME_ZONE='+00:00' */": sets(system("time_zone", "+00:00")),
@@ -210,9 +211,9 @@ CLIENTS: dict[str, Statement] = {
     "SHOW PROCESSLIST": Show.PROCESSLIST,
     "SHOW FULL PROCESSLIST": Show.FULL_PROCESSLIST,
     "SHOW WARNINGS": ShowDiagnostics(),
-    "KILL CONNECTION 17": Kill(17, query_only=False),
-    "KILL QUERY 17": Kill(17, query_only=True),
-    "KILL SOFT CONNECTION 17": Kill(17, query_only=False),
+    "KILL CONNECTION 17": Kill(Literal(17)),
+    "KILL QUERY 17": Kill(Literal(17), query_only=True),
+    "KILL SOFT CONNECTION 17": Kill(Literal(17)),
 }
 
 HOUR_S, DAY_S = 3600, 86400
@@ -226,22 +227,77 @@ ADMIN: dict[str, Statement] = {
     "SHOW STORAGE ENGINES": Show.ENGINES,
     "SHOW BINLOG REPLICAS": Show.BINLOG_REPLICAS,
     "SHOW BINLOG LEASES": Show.BINLOG_LEASES,
-    "SHOW DATABASES LIKE 'my%'": ShowDatabases(where(("", Operator.LIKE, "my%")), "my%"),
-    "SHOW SCHEMAS": ShowDatabases(RowFilter()),
+    "SHOW DATABASES LIKE 'my%'": ShowDatabases(where("", Operator.LIKE, "my%"), "my%"),
+    "SHOW SCHEMAS": ShowDatabases(),
     "SHOW ERRORS LIMIT 1": ShowDiagnostics(errors_only=True, limit=Limit(0, 1)),
     "SHOW COUNT(*) WARNINGS": ShowDiagnostics(count=True),
     "SHOW VARIABLES WHERE a='x' AND b NOT LIKE 'y' OR c <> 5": ShowVariables(
         False,
-        RowFilter(
+        AnyOf(
             (
-                (
-                    Condition("a", Operator.EQUAL, ("x",)),
-                    Condition("b", Operator.LIKE, ("y",), negated=True),
+                AllOf(
+                    (
+                        where("a", Operator.EQUAL, "x"),
+                        Not(where("b", Operator.LIKE, "y")),
+                    )
                 ),
-                (Condition("c", Operator.EQUAL, ("5",), negated=True),),
+                Not(where("c", Operator.EQUAL, 5)),
             )
         ),
     ),
+    "SHOW VARIABLES WHERE (a='x' || `b`>=-5) && !(c IS NULL)": ShowVariables(
+        False,
+        AllOf(
+            (
+                AnyOf(
+                    (
+                        where("a", Operator.EQUAL, "x"),
+                        Not(where("b", Operator.LESS, -5)),
+                    )
+                ),
+                Not(where("c", Operator.IS_NULL)),
+            )
+        ),
+    ),
+    "SHOW VARIABLES WHERE NOT a BETWEEN 1 AND 'z'": ShowVariables(
+        False,
+        Not(
+            Not(
+                AnyOf(
+                    (
+                        where("a", Operator.LESS, 1),
+                        where("a", Operator.GREATER, "z"),
+                    )
+                )
+            )
+        ),
+    ),
+    "SHOW SLAVE STATUS": ShowSlaveStatus(),
+    "SHOW REPLICA 'c' STATUS": ShowSlaveStatus("c"),
+    "SHOW SLAVE STATUS FOR CHANNEL 'c'": ShowSlaveStatus("c"),
+    "SHOW ALL SLAVES STATUS": Show.ALL_SLAVES_STATUS,
+    "SHOW ALL REPLICAS STATUS": Show.ALL_SLAVES_STATUS,
+    "SHOW PRIVILEGES": Show.PRIVILEGES,
+    "KILL CONNECTION_ID()": Kill(Function("CONNECTION_ID", ())),
+    "KILL HARD QUERY @a": Kill(UserVariable("a"), query_only=True),
+    "KILL USER Repl": KillUser("Repl"),
+    "KILL QUERY USER 'a'@`H`": KillUser("a", "h", query_only=True),
+    "KILL QUERY ID 7": KillQueryId(7),
+    "SET STATEMENT max_statement_time=5, sql_mode='' FOR SHOW ALL SLAVES STATUS": SetStatement(
+        (system("max_statement_time", 5, SESSION), system("sql_mode", "", SESSION)),
+        Show.ALL_SLAVES_STATUS,
+    ),
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY": sets(
+        system("tx_isolation", "READ-COMMITTED", SESSION),
+        system("transaction_isolation", "READ-COMMITTED", SESSION),
+        system("tx_read_only", "True", SESSION),
+        system("transaction_read_only", "True", SESSION),
+    ),
+    "/*!999999 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
+    "/*!50701 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
+    "/*M!120000 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
+    "/*M!110800 SHOW */ BINARY LOGS": Show.BINARY_LOGS,
+    "/*!100100 SHOW */ BINARY LOGS": Show.BINARY_LOGS,
     "PURGE BINARY LOGS TO 'f'": Purge(to="f"),
     "PURGE MASTER LOGS BEFORE '2026-01-01'": Purge(before=Moment("2026-01-01")),
     "PURGE BINARY LOGS BEFORE 20260101000000": Purge(before=Moment(20260101000000)),
@@ -249,6 +305,14 @@ ADMIN: dict[str, Statement] = {
     "PURGE BINARY LOGS BEFORE NOW()": Purge(before=Moment()),
     "PURGE BINARY LOGS BEFORE NOW() - INTERVAL 3 DAY": Purge(
         before=Moment(plus_seconds=-3 * DAY_S)
+    ),
+    "PURGE BINARY LOGS BEFORE CURRENT_TIMESTAMP": Purge(before=Moment()),
+    "PURGE BINARY LOGS BEFORE CURDATE()": Purge(before=Moment(today=True)),
+    "PURGE BINARY LOGS BEFORE '2026-01-01' + INTERVAL '1' YEAR": Purge(
+        before=Moment("2026-01-01", plus_months=12)
+    ),
+    "PURGE BINARY LOGS BEFORE DATE_SUB(NOW(), INTERVAL 2 MONTH)": Purge(
+        before=Moment(plus_months=-2)
     ),
     "EXPLAIN PURGE": ExplainPurge(),
     "EXPLAIN PURGE TO 'f'": ExplainPurge(Purge(to="f")),
@@ -299,14 +363,16 @@ SYNTAX_ERRORS = [
     ("SELECT 1,", ""),
     ("SELEC 1", "SELEC 1"),
     ("SHOW BINARY LOG STATUS", "LOG STATUS"),
-    ("SHOW REPLICAS", "S"),
+    ("SHOW REPLICAS", "REPLICAS"),
+    ("SHOWMASTERSTATUS", "SHOWMASTERSTATUS"),
+    ("KILLQUERY5", "KILLQUERY5"),
     ("SET @a", ""),
     ("SET @a=", ""),
     ("SET @a=1,", ""),
     ("SET @a=1 @b=2", "@b=2"),
     ("SELECT 'unfinished", "'unfinished"),
     ("SELECT 1; SELECT 2", "SELECT 2"),
-    ("KILL x", "x"),
+    ("KILL x", ""),
     ("SELECT 1\0", "\0"),
 ]
 
@@ -329,7 +395,11 @@ NOT_SERVED = [
     "SELECT 1 + 1",
     "INSERT INTO t VALUES (1)",
     "FLUSH TABLES FOR EXPORT",
-    "SET STATEMENT max_statement_time=1 FOR SELECT 1",
+    "SET STATEMENT max_statement_time=1 FOR SET @a=1",
+    "SET STATEMENT @a=1 FOR SELECT 1",
+    "SHOW VARIABLES WHERE " + "NOT " * 900 + "a=1",
+    "KILL USER",
+    "SELECT 1, 2 FROM INFORMATION_SCHEMA.FILES",
 ]
 
 

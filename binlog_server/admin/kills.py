@@ -1,0 +1,60 @@
+"""KILL: of connections, by number or by user."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from binlog_server.admin.statements import Expression, Kill, KillUser
+from binlog_server.admin.view import ServerView
+from protocol.errors import UnknownThread
+from protocol.sql_errors import KillDenied
+
+_MAY_KILL_ALL = ("SUPER", "CONNECTION ADMIN")
+
+
+class Killer(Protocol):
+    """The session, as KILL sees it."""
+
+    server: ServerView
+
+    @property
+    def user(self) -> str:
+        """The user's name, without the host."""
+
+    def may(self, *privileges: str) -> bool:
+        """Whether the account has any of these."""
+
+    def value_of(self, expression: Expression) -> str | int | None:
+        """Raises `ServerError`."""
+
+
+def kill(killer: Killer, statement: Kill) -> None:
+    """Raises `UnknownThread` (1094), `KillDenied` (1095)."""
+    number = _thread_id(killer.value_of(statement.connection_id))
+    owner = killer.server.owner(number)
+    if owner != killer.user and not killer.may(*_MAY_KILL_ALL):
+        raise KillDenied(number)
+    if not statement.query_only:  # nothing here runs long enough to be interrupted alone
+        killer.server.kill(number)
+
+
+def kill_user(killer: Killer, statement: KillUser) -> None:
+    """All of a user's connections; none is no error. Raises `KillDenied` (1095)."""
+    found = [
+        int(str(number))
+        for number, _, address, *_ in killer.server.processlist(statement.user)
+        if statement.host in (None, "%", str(address).rpartition(":")[0])
+    ]
+    if found and statement.user != killer.user and not killer.may(*_MAY_KILL_ALL):
+        raise KillDenied(found[0])
+    if not statement.query_only:
+        for number in found:
+            killer.server.kill(number)
+
+
+def _thread_id(value: str | int | None) -> int:
+    """As MariaDB makes a number of it: 0 is nobody's."""
+    try:
+        return int(value or 0)
+    except ValueError:
+        raise UnknownThread(0) from None

@@ -1,0 +1,38 @@
+"""SHOW PRIVILEGES: what can be granted here, and what it is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from binlog_server.admin.view import ResultSet
+from binlog_server.privileges import SINGLE, USAGE
+from protocol.wire.results import Column
+
+_MEANINGS: Mapping[str, str] = {
+    "RELOAD": "To use FLUSH and RESET MASTER",
+    "PROCESS": "To see the connections of others in SHOW PROCESSLIST",
+    "SUPER": "To set variables of the server, to purge, and to kill connections of others",
+    "REPLICATION SLAVE": "To replicate from this server",
+    "BINLOG MONITOR": "To see the state of the binlog and its files",
+    "CREATE USER": "To make, change and drop accounts",
+    "BINLOG ADMIN": "To purge binary logs and to set variables of the binlog",
+    "BINLOG REPLAY": "To commit SQL under any GTID; and everything else",
+    "CONNECTION ADMIN": "To kill connections of others and to set their limits",
+    "READ_ONLY ADMIN": "To set read_only",
+    "REPLICATION SLAVE ADMIN": "Kept for MariaDB's programs; nothing needs it here",
+    "REPLICATION MASTER ADMIN": "To see the replicas",
+    "REPLICA MONITOR": "To use SHOW SLAVE STATUS",
+}
+assert set(_MEANINGS) == set(SINGLE)
+
+
+def show() -> ResultSet:
+    """One row a privilege."""
+    columns = [
+        Column.text("Privilege", 40),
+        Column.text("Context", 60),
+        Column.text("Comment", 256),
+    ]
+    meanings = {**_MEANINGS, USAGE: "To log in, and nothing else"}
+    rows = [(name.capitalize(), "Server Admin", what) for name, what in meanings.items()]
+    return ResultSet(columns, list(rows))

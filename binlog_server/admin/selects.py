@@ -1,0 +1,78 @@
+"""SELECT without a table: the row, and columns of the types that MariaDB gives them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from binlog_server.admin.functions import TIMES, waits_for
+from binlog_server.admin.statements import (
+    Expression,
+    Function,
+    Literal,
+    Select,
+    SelectItem,
+    SystemVariable,
+    UserVariable,
+)
+from binlog_server.admin.variables import DOUBLES
+from binlog_server.admin.view import Result, ResultSet, Row
+from protocol.errors import PacketTooBig
+from protocol.wire.results import (
+    CHARSET_BINARY,
+    CHARSET_UTF8,
+    FLAG_BINARY,
+    TYPE_MEDIUM_BLOB,
+    Column,
+)
+
+ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
+_TYPE_DOUBLE, _TYPE_NULL, _TYPE_DATETIME = 5, 6, 12
+_SMALL_DIGITS = 9  # a constant of more is a BIGINT
+_DECIMALS_SHOWN = 6
+_TEXT_BYTES = 2**24 - 1  # of a MEDIUMBLOB
+
+Value = str | int | None
+
+
+class Finder(Protocol):
+    """Who knows the values: the session."""
+
+    def value_of(self, expression: Expression) -> Value:
+        """Raises `ServerError`."""
+
+
+def select(finder: Finder, statement: Select) -> Result:
+    """One row; or a function by itself that waits. Raises `PacketTooBig` (1153)."""
+    match statement.items:
+        case (SelectItem(label, Function(name, arguments)),) if waiting := waits_for(name):
+            return waiting([finder.value_of(a) for a in arguments], _printable(label))
+    values = [finder.value_of(item.expression) for item in statement.items]
+    if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
+        raise PacketTooBig
+    columns = [_column(item, value) for item, value in zip(statement.items, values, strict=True)]
+    rows: list[Row] = [] if statement.limit == 0 else [values]
+    return ResultSet(columns, rows)
+
+
+def _column(item: SelectItem, value: Value) -> Column:
+    label = _printable(item.label)
+    match item.expression:
+        case Literal(None):
+            return Column(label, _TYPE_NULL, CHARSET_BINARY, 0, FLAG_BINARY)
+        case Literal(int(number)) if len(str(abs(number))) <= _SMALL_DIGITS:
+            return Column.integer(label)
+        case UserVariable() if not isinstance(value, int):
+            text = Column.text(label, _TEXT_BYTES)
+            return Column(
+                label, TYPE_MEDIUM_BLOB, CHARSET_UTF8, text.length, decimals=text.decimals
+            )
+        case SystemVariable(_, name) if name in DOUBLES:
+            return Column(label, _TYPE_DOUBLE, CHARSET_BINARY, 22, FLAG_BINARY, _DECIMALS_SHOWN)
+        case Function(name) if name in TIMES:
+            return Column(label, _TYPE_DATETIME, CHARSET_BINARY, 19, FLAG_BINARY)
+    return Column.bigint(label) if isinstance(value, int) else Column.text(label)
+
+
+def _printable(label: str) -> str:
+    """A column name; bytes in the statement that were not UTF-8 become question marks."""
+    return label.encode("utf-8", "replace").decode()
