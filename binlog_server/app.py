@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 
 from binlog_server.admin.answers import SqlSession
+from binlog_server.compression import Compressor
 from binlog_server.config import ABORT_SERVER, Config, ConfigError
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
@@ -50,6 +51,7 @@ class Server(ServerFacts):
         self.users = Users(self.state, config.users)
         self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls = _tls(config) if config.ssl else None
+        self.compressor = Compressor()
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
         self.publisher = Publisher(
             self.engine,
@@ -143,6 +145,7 @@ class Server(ServerFacts):
         self._room.close()
         self._tail.close()
         self._close_view()
+        self.compressor.close()
         try:
             self.directory.close()
         except StorageError as error:

@@ -6,6 +6,7 @@ import secrets
 from typing import Protocol
 
 from binlog_server.admin.answers import ServerView, SqlSession
+from binlog_server.compression import Compressor
 from binlog_server.config import Config
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
@@ -39,6 +40,9 @@ class Host(ServerView, Protocol):
     @property
     def tls(self) -> TlsServer | None:
         """None: TLS is not offered."""
+
+    @property
+    def compressor(self) -> Compressor: ...
 
     def statistics(self) -> str:
         """The answer to COM_STATISTICS."""

@@ -8,7 +8,8 @@ import socket
 from typing import cast
 
 from binlog_server.account import UserAccount, plain_address
-from binlog_server.channel import Channel
+from binlog_server.channel import WRITE_BUFFER_BYTES, Channel
+from binlog_server.compression import CompressionLayer
 from binlog_server.connections import Connection
 from binlog_server.conversation import Conversation
 from binlog_server.host import Host, new_salt
@@ -23,7 +24,9 @@ from protocol.connection.server import (
     ServerConnection,
     TlsRequested,
 )
+from protocol.connection.server_states import ServerState
 from protocol.errors import ProtocolError, ServerError, TooManyConnections
+from protocol.wire.packets import PACKET_HEADER_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +116,12 @@ class ClientSession(asyncio.Protocol):
         """See `tls.Secured`."""
         log.warning("closed %s: TLS: %s", self._channel.peer, reason)
         self._channel.mute = True
+
+    # --- session of a CompressionLayer ---
+
+    def compression_failed(self, error: ProtocolError) -> None:
+        """See `compression.Session`."""
+        self._give_up(error)
 
     # --- ending, from outside ---
 
@@ -216,6 +225,20 @@ class ClientSession(asyncio.Protocol):
         self._connection.user = self._user
         self._connection.now("Sleep", "")
         self._channel.write(self._machine.accept_login(self._certificate_proof(account)))
+        if self._request.capabilities & Capability.COMPRESS:
+            self._compress()
+
+    def _compress(self) -> None:
+        channel, machine = self._channel, self._machine
+        channel.transport = layer = CompressionLayer(
+            channel.transport,
+            self,
+            self._server.compressor,
+            lambda: machine.state is ServerState.READY,
+            payload_bytes_max=self._server.config.max_allowed_packet + PACKET_HEADER_SIZE,
+            write_buffer_bytes=WRITE_BUFFER_BYTES,
+        )
+        layer.start(machine.start_compression())
 
     def _refuse(self, error: ServerError) -> None:
         log.warning("refused %s: %s", self._channel.peer, error)

@@ -76,13 +76,17 @@ class Secured(Protocol):
         """The peer broke TLS; the layer has aborted the connection."""
 
 
-class Session(Secured, Protocol):
+class Above(Protocol):
     """What the layer calls of `asyncio.Protocol`."""
 
     def data_received(self, data: bytes) -> None: ...
     def connection_lost(self, exc: Exception | None) -> None: ...
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
+
+
+class Session(Above, Secured, Protocol):
+    """The session above a layer."""
 
 
 class TlsLayer(asyncio.Protocol, asyncio.Transport):
@@ -97,6 +101,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         asyncio.Transport.__init__(self)
         self._transport = transport
         self._session = session
+        self._above: Above = session  # until another layer takes its place
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -124,13 +129,13 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         """The transport closes itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._session.connection_lost(exc)
+        self._above.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._session.pause_writing()
+        self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        self._session.resume_writing()
+        self._above.resume_writing()
 
     def _feed(self) -> None:
         """Decrypt, and hand over while the session reads."""
@@ -148,7 +153,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
                 if not data:
                     self._transport.close()  # close_notify
                     return
-                self._session.data_received(data)
+                self._above.data_received(data)
         except ssl.SSLWantReadError:
             self._flush()
         except ssl.SSLZeroReturnError:
@@ -177,6 +182,9 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             if self._outgoing.pending >= _WRITE_BYTES:
                 self._flush()
         self._flush()
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._above = protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._transport.set_write_buffer_limits(high, low)

@@ -140,8 +140,8 @@ class ServerConnection:
         self.status = STATUS_AUTOCOMMIT
         # What the next OK or result set tells; to be set before each that has some.
         self.warnings = 0
-        # The sequence number of the next packet of the stream.
-        self.dump_sequence = 1
+        self._compressed = False
+        self._dump_sequence = 1
 
     @property
     def state(self) -> ServerState:
@@ -150,6 +150,19 @@ class ServerConnection:
     @property
     def is_closed(self) -> bool:
         return self._machine.is_terminal
+
+    @property
+    def dump_sequence(self) -> int:
+        """The sequence number of the next packet of the stream.
+
+        Always 1 in the compressed protocol: nobody looks at it there, MariaDB begins anew with each compressed packet,
+        too, and so the same bytes serve all replicas.
+        """
+        return self._dump_sequence
+
+    @dump_sequence.setter
+    def dump_sequence(self, sequence: int) -> None:
+        self._dump_sequence = 1 if self._compressed else sequence
 
     @property
     def buffered(self) -> int:
@@ -257,6 +270,15 @@ class ServerConnection:
         self._machine.advance(ServerStep.LOGIN_ACCEPTED)
         self._reader.payload_bytes_max = self._max_allowed_packet
         return self._frame(ok_payload(info=proof))
+
+    def start_compression(self) -> bytes:
+        """Behind the OK of a login with COMPRESS: the caller compresses all from now on, and feeds what was in packets.
+
+        Returns what has come already, raw.
+        """
+        self._machine.require(ServerStep.COMMAND_RECEIVED)
+        self._compressed = True
+        return self._reader.take_rest()
 
     def reject_login(self, error: ServerError) -> bytes:
         """Also in place of the greeting (too many connections)."""

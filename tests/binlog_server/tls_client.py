@@ -79,18 +79,23 @@ class TlsClient(Client):
             if packet is not None:
                 self.seen.append(packet)
                 return packet.payload
-            try:
-                data = self._tls.read(1 << 16)
-            except ssl.SSLWantReadError:
-                received = await within(self.reader.read(1 << 16))
-                if not received:
-                    return None
-                self._in.write(received)
-                continue
+            data = await self._decrypted()
             if not data:
                 return None
             self.packets.feed(data)
         return await super().packet()
+
+    async def _decrypted(self) -> bytes:
+        """What came; nothing when the server has closed."""
+        assert self._tls is not None
+        while True:
+            try:
+                return self._tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                received = await within(self.reader.read(1 << 16))
+                if not received:
+                    return b""
+                self._in.write(received)
 
     async def log_in(
         self, user: str = USER, password: str = PASSWORD, plugin: str | None = None

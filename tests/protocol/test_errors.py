@@ -5,6 +5,7 @@ import pytest
 from protocol import errors
 from protocol.errors import MasterFatalError, ServerError
 from protocol.gtid import Gtid
+from protocol.wire.compressed import CannotUncompress
 
 GTID = Gtid(0, 1, 9999)
 
@@ -32,6 +33,7 @@ TEXTS: list[tuple[ServerError, int, str, str]] = [
         "Got a packet bigger than 'max_allowed_packet' bytes",
     ),
     (errors.PacketsOutOfOrder(), 1156, "08S01", "Got packets out of order"),
+    (CannotUncompress(), 1157, "08S01", "Couldn't uncompress communication packet"),
     (errors.UnknownSystemVariable("x"), 1193, "HY000", "Unknown system variable 'x'"),
     (
         MasterFatalError.unknown_position(GTID),
