@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from protocol.events import EventType
+from protocol.wire.packets import frame_packet
 
 from .compatibility.answers import INTENDED
 from .compatibility.perform import perform
-from .compatibility.recordings import recordings
+from .compatibility.recordings import PacketsFromServer, recordings
 from .compatibility.replay import GIVES_UP, replay
 from .compatibility.scripts import SCRIPTS
 from .compatibility.stream import Follower
@@ -51,6 +52,14 @@ def test_streams_of_masters_are_borne(name: str) -> None:
         follower.take(payload)
     assert follower.complaints == []
     assert follower.groups == recording.groups
+
+
+def test_sequence_numbers_are_looked_at() -> None:
+    server = PacketsFromServer()
+    server.expect(2)
+    packets = [frame_packet(b"answer", sequence)[0] for sequence in (2, 3, 3)]
+    assert server.feed(b"".join(packets)) == [b"answer"] * 3
+    assert server.out_of_order == [3]
 
 
 def test_a_stream_that_a_replica_would_not_bear() -> None:

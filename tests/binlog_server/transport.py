@@ -29,6 +29,9 @@ class HeldTransport(asyncio.Transport):
         self.closing = self.aborted = False
         self._paused = False
 
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or self.high
 

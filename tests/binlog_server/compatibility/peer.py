@@ -37,9 +37,15 @@ class Peer:
     def compressed(self) -> bool:
         return self._from_server.compressed
 
-    def send(self, data: bytes) -> None:
+    @property
+    def out_of_order(self) -> list[int]:
+        return self._from_server.out_of_order
+
+    def _send(self, data: bytes) -> None:
+        """One packet, byte by byte; the answer has the next sequence number."""
+        self._from_server.expect(data[3] + 1)
         for byte in data:
-            self._held.session.data_received(bytes((byte,)))
+            self._held.transport.protocol.data_received(bytes((byte,)))
 
     def packets(self) -> list[bytes]:
         """What came since the last call."""
@@ -61,7 +67,7 @@ class Peer:
         offered = self.greeting.capabilities & Capability.COMPRESS
         if login.capabilities & Capability.COMPRESS and not offered:
             request = bytes((request[0] & ~Capability.COMPRESS & 0xFF,)) + request[1:]
-        self.send(frame_packet(request, 1)[0])
+        self._send(frame_packet(request, 1)[0])
         (answer,) = self.packets()
         accepted = answer[:1] == b"\0"
         self._from_server.compressed = accepted and bool(
@@ -82,7 +88,13 @@ class Peer:
         return answer
 
     def command(self, exchange: Exchange) -> None:
-        self.send(exchange.wire if self.compressed else frame_packet(exchange.request, 0)[0])
+        """As `ask`; the answer is taken by `packets`."""
+        self._send(exchange.wire if self.compressed else frame_packet(exchange.request, 0)[0])
+
+    def interrupt(self, request: bytes) -> None:
+        """A command into the running dump, which goes on."""
+        for byte in frame_packet(request, 0)[0]:
+            self._held.transport.protocol.data_received(bytes((byte,)))
 
     def shut_down(self) -> None:
         self._held.session.shut_down()

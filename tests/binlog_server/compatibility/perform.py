@@ -27,6 +27,8 @@ async def perform(script: Script, style: StreamStyle = StreamStyle.ENGINE) -> Ou
         if not peer.closed:
             peer.shut_down()
         peer.end()
+        if fault is None and peer.out_of_order:
+            fault = f"sequence numbers out of order: {peer.out_of_order}"
     if fault is not None and script.may_fail:
         found.refused = fault
     elif fault is not None:
@@ -49,7 +51,7 @@ async def _streamed(script: Script, peer: Peer, found: Outcome) -> str | None:
     stream = Follower(checksums=found.checksum == "CRC32", knows_gtids=not script.commits)
     peer.command(Exchange(script.dump.build(), b""))
     if script.during_dump:
-        peer.command(Exchange(script.during_dump, b""))
+        peer.interrupt(script.during_dump)
 
     def enough() -> bool:
         come = len(stream.types) >= 2 and len(stream.groups) >= len(script.gets)

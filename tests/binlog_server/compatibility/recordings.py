@@ -145,12 +145,22 @@ def payloads(data: bytes) -> list[bytes]:
 
 
 class PacketsFromServer:
-    """The packets of the server, whatever the chunks are; `compressed` once the login is through."""
+    """The packets of the server, whatever the chunks are; `compressed` once the login is through.
+
+    out_of_order: sequence numbers of packets that are not one more than that of the packet before. In the compressed
+        protocol those of the compressed packets count, and nobody looks at the others.
+    """
 
     def __init__(self) -> None:
         self.compressed = False
+        self.out_of_order: list[int] = []
+        self._sequence = 0
         self._reader = PacketReader(EVENT_BYTES_MAX)
         self._rest = b""
+
+    def expect(self, sequence: int) -> None:
+        """Of the next packet: one more than that of the request."""
+        self._sequence = sequence
 
     def feed(self, data: bytes) -> list[bytes]:
         if self.compressed:
@@ -159,7 +169,14 @@ class PacketsFromServer:
         found = []
         while (packet := self._reader.next_packet()) is not None:
             found.append(packet.payload)
+            if not self.compressed:
+                self._check(packet.seq)
+                self._sequence = packet.next_seq
         return found
+
+    def _check(self, sequence: int) -> None:
+        if sequence != self._sequence:
+            self.out_of_order.append(sequence)
 
     def _unpack(self, data: bytes) -> bytes:
         size = 0
@@ -167,6 +184,8 @@ class PacketsFromServer:
             end = size + _COMPRESSED_HEADER + int.from_bytes(data[size : size + 3], "little")
             if end > len(data):
                 break
+            self._check(data[size + 3])
+            self._sequence = (data[size + 3] + 1) % 256
             size = end
         self._rest = data[size:]
         return b"".join(inner for inner, _ in unpacked(data[:size]))

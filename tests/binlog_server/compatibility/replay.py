@@ -108,6 +108,8 @@ async def replay(recording: Recording, style: StreamStyle = StreamStyle.ENGINE) 
             else:
                 peer.command(exchange)  # COM_QUIT, or the client left at once
         peer.end()
+        if peer.out_of_order:
+            found.differences.append(f"sequence numbers out of order: {peer.out_of_order}")
     return found
 
 
