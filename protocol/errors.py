@@ -248,36 +248,6 @@ class MasterFatalError(ServerError):
             "mode is enabled"
         )
 
-    @classmethod
-    def unknown_file(cls) -> MasterFatalError:
-        """Without GTID: there is no such file, or no more."""
-        return cls("Could not find first log file name in binary log index file")
-
-    @classmethod
-    def impossible_position(cls, file: str, position: int) -> MasterFatalError:
-        """Without GTID: nothing begins there."""
-        return cls(
-            "Client requested master to start replication from impossible position"
-            f"{cls._read(file, position)}"
-        )
-
-    @classmethod
-    def inside_overtaken(cls, file: str, position: int) -> MasterFatalError:
-        """Without GTID: inside a group whose events have no positions of their own. The text is ours."""
-        return cls(
-            "The connection broke inside a large transaction, whose events have no positions here: "
-            "let the slave apply what it has, then CHANGE MASTER TO its Relay_Master_Log_File and "
-            f"Exec_Master_Log_Pos, or use GTID{cls._read(file, position)}"
-        )
-
-    @staticmethod
-    def _read(file: str, position: int) -> str:
-        """What was read before it failed: nothing."""
-        return (
-            f"; the first event '{file}' at {position}, the last event read from '{file}' at 4, "
-            f"the last byte read from '{file}' at 4."
-        )
-
 
 class ReadOnlyVariable(ServerError):
     """ER_INCORRECT_GLOBAL_LOCAL_VAR: a variable that only the start of the server sets; or one `kind` of its values,
