@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from binlog_server.logs import Peer
 from binlog_server.secrets_in_sql import log_text
+from binlog_server.tcp_options import give_up_after
 from protocol.connection.server import ServerConnection
 from protocol.connection.server_states import ServerState
 from protocol.errors import ServerError
@@ -16,6 +18,14 @@ log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of one connection, inside TLS."""
+
+    received: int = 0
+    sent: int = 0
 
 
 class Channel:
@@ -42,6 +52,9 @@ class Channel:
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._held = False
         self._lost = False
+        self.traffic = Traffic()
+        self.timed_out = False
+        """It took nothing for net_write_timeout."""
         self.mute = False
         """No answer can be given any more."""
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -61,8 +74,20 @@ class Channel:
         """Whom log lines are about."""
         return self._describe()
 
+    @property
+    def untaken(self) -> int:
+        """Bytes that were written and that the socket has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    def give_up_after(self, seconds: float) -> None:
+        """Break the connection when the peer's machine acknowledges nothing for that long."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            give_up_after(sock, seconds)
+
     def write(self, data: bytes | bytearray) -> None:
         """Give bytes to the socket; never waits."""
+        self.traffic.sent += len(data)
         self.transport.write(data)
 
     def send_error(self, error: ServerError) -> None:
@@ -88,6 +113,7 @@ class Channel:
                 if left < before:
                     continue  # slowly, but it takes: one event may have a gigabyte
             log.warning("aborted %s: it took nothing for net_write_timeout", self.peer)
+            self.timed_out = True
             self.transport.abort()
             raise ConnectionAbortedError
 
@@ -123,9 +149,9 @@ class Channel:
         self._lost = self.mute = True
         self.resume_writing()
 
-    def close(self) -> None:
-        """Close when what was written is sent, but do not wait for a peer that does not read."""
+    def close(self, linger_s: float = _LINGER_S) -> None:
+        """Close when what was written is sent, but wait for a peer that does not read no longer than that."""
         self.mute = True
         if not self.transport.is_closing():
             self.transport.close()
-            self._loop.call_later(_LINGER_S, self.transport.abort)
+            self._loop.call_later(linger_s, self.transport.abort)

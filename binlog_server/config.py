@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from binlog_server.logs import FORMATS, TEXT
+from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
 from protocol.events.format_description import SERVER_VERSION_SIZE
@@ -113,6 +114,10 @@ class Config:
     max_connect_errors: int = 100
     connect_timeout: int = 10
     net_write_timeout: int = 60
+    tcp_keepalive_time: int = 30
+    tcp_keepalive_interval: int = 5
+    tcp_keepalive_probes: int = 6
+    replica_lag_grace_seconds: int = 60
     slave_net_timeout: int = 60
     max_event_group_size: int = GROUP_BYTES_MAX
     report_host: str = ""
@@ -138,6 +143,10 @@ class Config:
             ("max_connect_errors", 1, _U32_MAX),
             ("connect_timeout", 1, 3600),
             ("net_write_timeout", 1, 31536000),
+            ("tcp_keepalive_time", 0, 32767),
+            ("tcp_keepalive_interval", 0, 32767),
+            ("tcp_keepalive_probes", 0, 127),
+            ("replica_lag_grace_seconds", 1, 31536000),
             ("slave_net_timeout", 1, 31536000),
             ("max_event_group_size", 1 << 20, 1 << 40),
             ("binlog_page_cache_size", 1 << 20, 1 << 40),
@@ -284,7 +293,10 @@ def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
         raise ConfigError(_USERS + _place(path))
 
 
-_USERS = 'users: write a table of name = "password" or name = {password = "...", grants = ["BINLOG REPLAY"]}'
+_USERS = (
+    'users: write a table of name = "password" or '
+    'name = {password = "...", grants = ["BINLOG REPLAY"], max_lag_seconds = 600}'
+)
 
 
 def _account(name: str, value: Any, path: Path | None) -> str | Account:
@@ -293,10 +305,13 @@ def _account(name: str, value: Any, path: Path | None) -> str | Account:
     if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):
         raise ConfigError(_USERS + _place(path))
     grants = value.get("grants", [])
-    if value.keys() - {"password", "grants"} or not isinstance(grants, list):
+    if not isinstance(grants, list):
         raise ConfigError(_USERS + _place(path))
     try:
-        return Account(value["password"], privileges(map(str, grants)))
+        policy = ReplicaPolicy().changed(
+            {key: given for key, given in value.items() if key not in ("password", "grants")}
+        )
+        return Account(value["password"], privileges(map(str, grants)), policy)
     except ValueError as error:
         raise ConfigError(f"users: {name}: {error}{_place(path)}") from None
 

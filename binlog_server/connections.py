@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from binlog_server.channel import Traffic
+from binlog_server.replica_policy import ReplicaPolicy
 from protocol.connection.commands import RegisterSlave
 from protocol.errors import ServerError, UnknownThread
 from protocol.wire.results import Value
@@ -22,6 +24,13 @@ class Ending(Protocol):
 
     def shut_down(self) -> None:
         """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
+
+
+class Limits(Protocol):
+    """What holds a dump to the limits of its account."""
+
+    def change(self, policy: ReplicaPolicy) -> None:
+        """Other limits, from now on."""
 
 
 @dataclass(slots=True)
@@ -39,6 +48,17 @@ class Connection:
     registered: RegisterSlave | None = None
     dump_server_id: int = 0
     sent: Position | None = None  # how far a dump has got in the store
+    traffic: Traffic = field(default_factory=Traffic)
+    uses_tls: bool = False
+    # Of the account, for the dump that runs or may come.
+    policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
+    limits: Limits | None = None  # of the dump that runs
+    lag_state: str = ""  # what becomes of it because it lags; empty: nothing
+
+    @property
+    def shown_state(self) -> str:
+        """As SHOW PROCESSLIST and SHOW BINLOG REPLICAS tell it."""
+        return f"{self.state}; {self.lag_state}" if self.lag_state else self.state
 
     def now(self, command: str, state: str) -> None:
         """What it does from now on."""
@@ -53,6 +73,16 @@ class Connections:
         self._by_id: dict[int, Connection] = {}
         self._last_id = 0
         self.accepted = 0
+        self.most = 0  # at the same time
+        self.too_many = 0  # refused by max_connections
+        self.aborted_connects = 0  # that ended without a login
+        self.tls_accepts = 0
+        self.tls_finished = 0  # handshakes that succeeded
+        self.write_timeouts = 0  # connections that took nothing for net_write_timeout
+        self.duplicate_server_ids = 0  # dumps that ended because their server_id came again
+        self._gone = Traffic()  # of connections that have ended
+        self.replicas_dropped = 0  # for lagging too far
+        self.throttled_ms = 0.0  # that dumps have waited for their rate, all together
         self._none = asyncio.Event()
         self._none.set()
 
@@ -71,13 +101,24 @@ class Connections:
         """It is there from now on."""
         self.accepted += 1
         self._by_id[connection.id] = connection
+        self.most = max(self.most, len(self._by_id))
         self._none.clear()
 
     def remove(self, connection: Connection) -> None:
         """It has gone; twice is no error."""
-        self._by_id.pop(connection.id, None)
+        if self._by_id.pop(connection.id, None) is not None:
+            self._gone.received += connection.traffic.received
+            self._gone.sent += connection.traffic.sent
         if not self._by_id:
             self._none.set()
+
+    def traffic(self) -> Traffic:
+        """Of all connections since the start."""
+        open_now = [c.traffic for c in self._by_id.values()]
+        return Traffic(
+            self._gone.received + sum(t.received for t in open_now),
+            self._gone.sent + sum(t.sent for t in open_now),
+        )
 
     async def none_left(self) -> None:
         """Returns when the last one has gone."""
@@ -89,6 +130,14 @@ class Connections:
         if connection is None:
             raise UnknownThread(connection_id)
         connection.ending.end(None)
+
+    def set_policy(self, account: str, policy: ReplicaPolicy) -> None:
+        """An account has another one: its limits hold for dumps that run, its style for those to come."""
+        for connection in self:
+            if connection.account == account:
+                connection.policy = policy
+                if connection.limits is not None:
+                    connection.limits.change(policy)
 
     def count_of(self, account: str) -> int:
         """How many are logged in to an account."""
@@ -109,7 +158,17 @@ class Connections:
         """Rows of SHOW PROCESSLIST, of one user or of all."""
         now = time.monotonic()
         return [
-            (c.id, c.user, c.address, None, c.command, int(now - c.since), c.state, None, "0.000")
+            (
+                c.id,
+                c.user,
+                c.address,
+                None,
+                c.command,
+                int(now - c.since),
+                c.shown_state,
+                None,
+                "0.000",
+            )
             for c in self
             if user in (None, c.user)
         ]

@@ -63,7 +63,9 @@ class Conversation:
         self._connection = connection
         self._user = request.user
         self._address = address
-        self._accounts = AccountSql(server.users, account, server.failed_logins.clear)
+        self._accounts = AccountSql(
+            server.users, account, server.failed_logins.clear, server.connections.set_policy
+        )
         self.sql = SqlSession(
             server,
             connection.id,
@@ -74,7 +76,6 @@ class Conversation:
         self.committer = server.new_committer(self, self._machine, self.sql)
         if request.database:
             self.committer.use(_encoded(request.database))
-        self._policy = account.replica
         self._dump: DumpSession | None = None
         self._work: asyncio.Task[None] | None = None  # a statement that takes longer
         self._heard = True  # something came since the idle timer has looked
@@ -100,8 +101,10 @@ class Conversation:
         except ServerError as error:
             self._channel.send_error(error)
 
-    def lost(self) -> None:
-        """The connection has ended."""
+    def lost(self, reason: Exception | None) -> None:
+        """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished."""
+        if reason is not None and not isinstance(reason, ConnectionError):
+            log.warning("lost %s: %s", self._channel.peer, reason)
         self._idle.stop()
         if self._dump is not None:
             self._dump.cancel()
@@ -194,12 +197,12 @@ class Conversation:
             case BinlogDump():
                 self._dump = DumpSession.start(
                     command,
-                    self._policy,
                     self._server,
                     self._channel,
                     self._connection,
                     self.sql,
                     self,
+                    self._net_write_timeout,
                 )
             case Quit():
                 self._channel.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from binlog_server.admin.answers import SqlSession
 from binlog_server.channel import Channel
@@ -11,7 +12,7 @@ from binlog_server.connections import Connection
 from binlog_server.dump import Dump, DumpRequest, Sink
 from binlog_server.host import Host
 from binlog_server.privileges import REPLICATION_SLAVE
-from binlog_server.replica_policy import ReplicaPolicy
+from binlog_server.replica_limits import ReplicaLimits
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server_states import ServerState
 from protocol.errors import DuplicateServerId, PrivilegeRequired, ServerError
@@ -22,22 +23,46 @@ log = logging.getLogger(__name__)
 class DumpSession:
     """A dump that runs. Its connection ends with it."""
 
-    def __init__(self, dump: Dump, channel: Channel) -> None:
+    def __init__(
+        self,
+        request: DumpRequest,
+        server: Host,
+        channel: Channel,
+        connection: Connection,
+        sink: Sink,
+        net_write_timeout: Callable[[], float],
+    ) -> None:
         self._channel = channel
+        self._connection = connection
+        self._net_write_timeout = net_write_timeout
+        self._limits = ReplicaLimits(
+            sink,
+            connection,
+            server.connections,
+            server.engine,
+            untaken=lambda: channel.untaken,
+            grace_s=lambda: server.config.replica_lag_grace_seconds,
+            drop=self._drop,
+        )
+        connection.limits = self._limits
+        dump = server.new_dump(request, channel.machine, self._limits, connection)
         self._task = asyncio.get_running_loop().create_task(self._run(dump))
 
     @classmethod
     def start(
         cls,
         command: BinlogDump,
-        policy: ReplicaPolicy,
         server: Host,
         channel: Channel,
         connection: Connection,
         sql: SqlSession,
         sink: Sink,
+        net_write_timeout: Callable[[], float],
     ) -> DumpSession | None:
-        """Begin; None if it was refused: then the client has been told, and the connection ends."""
+        """Begin; None if it was refused: then the client has been told, and the connection ends.
+
+        `net_write_timeout`: that of the session, in seconds.
+        """
         skip_marked = sql.variables.get("skip_replication") == "ON"
         channel.machine.start_dump()
         try:
@@ -59,6 +84,7 @@ class DumpSession:
                     "newer": connection.id,
                 },
             )
+            server.connections.duplicate_server_ids += 1
             older.ending.end(DuplicateServerId())
         connection.dump_server_id = request.server_id
         connection.now("Binlog Dump", "starting")
@@ -70,23 +96,40 @@ class DumpSession:
                 "gtid": request.position,
             },
         )
-        return cls(server.new_dump(request, channel.machine, sink, connection), channel)
+        channel.give_up_after(net_write_timeout())
+        return cls(request, server, channel, connection, sink, net_write_timeout)
 
     def cancel(self) -> None:
         """Nothing more is sent."""
         self._task.cancel()
+        self._limits.close()
 
     def end(self, error: ServerError | None) -> None:
         """Ended from outside, with an error for the replica if there is one to tell."""
         self.cancel()
+        self._limits.flush()  # an error in the midst of an event would not be seen
         if error is not None and not self._channel.machine.is_closed:
             self._channel.write(self._channel.machine.dump_error(error))
 
     def shut_down(self) -> None:
         """The server stops."""
         self.cancel()
+        self._limits.flush()
         if self._channel.machine.state is ServerState.DUMPING:
             self._channel.write(self._channel.machine.dump_end_eof())
+
+    def _drop(self, error: ServerError) -> None:
+        """It lags too far. It gets the time to take what is on its way to it, or it would not hear why."""
+        log.warning(
+            "dropped %(peer)s, server_id %(server_id)d: %(reason)s",
+            {
+                "peer": self._channel.peer,
+                "server_id": self._connection.dump_server_id,
+                "reason": error,
+            },
+        )
+        self.end(error)
+        self._channel.close(linger_s=self._net_write_timeout())
 
     async def _run(self, dump: Dump) -> None:
         try:
@@ -98,4 +141,7 @@ class DumpSession:
             raise
         finally:
             log.info("dump ends: %s", self._channel.peer)
+            if not self._channel.is_closing:
+                self._limits.flush()
+            self._limits.close()
             self._channel.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import cast
 
 from binlog_server.account import UserAccount, plain_address
@@ -15,6 +14,7 @@ from binlog_server.conversation import Conversation
 from binlog_server.host import Host, new_salt
 from binlog_server.login import Login
 from binlog_server.logs import Peer
+from binlog_server.tcp_options import keep_alive
 from binlog_server.tls import TlsLayer
 from protocol.connection.auth import certificate_proof
 from protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
@@ -62,15 +62,21 @@ class ClientSession(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)
         self._channel = Channel(transport, self._machine, self._describe, self._go_on)
         peer = transport.get_extra_info("peername")
-        self._connection = Connection(self._id, f"{peer[0]}:{peer[1]}" if peer else "", self)
+        self._connection = Connection(
+            self._id,
+            f"{peer[0]}:{peer[1]}" if peer else "",
+            self,
+            traffic=self._channel.traffic,
+        )
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(sock, self._server.config)
         self._address = plain_address(peer[0]) if peer else ""
         config = self._server.config
         refusal = self._login.greets(self._address)
         if len(self._server.connections) >= config.max_connections:
             refusal = TooManyConnections()
+            self._server.connections.too_many += 1
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -82,6 +88,7 @@ class ClientSession(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         conversation = self._conversation
+        self._channel.traffic.received += len(data)
         if conversation is not None and conversation.quick(data):
             return
         try:
@@ -93,11 +100,14 @@ class ClientSession(asyncio.Protocol):
             self._give_up(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.remove(self._connection)
+        connections = self._server.connections
+        connections.remove(self._connection)
+        connections.aborted_connects += self._conversation is None
+        connections.write_timeouts += self._channel.timed_out
         if self._login_timer is not None:
             self._login_timer.cancel()
         if self._conversation is not None:
-            self._conversation.lost()
+            self._conversation.lost(exc)
         self._channel.lost()
 
     def pause_writing(self) -> None:
@@ -111,6 +121,8 @@ class ClientSession(asyncio.Protocol):
     def tls_started(self) -> None:
         """See `tls.Secured`."""
         self._machine.tls_started()
+        self._connection.uses_tls = True
+        self._server.connections.tls_finished += 1
 
     def tls_failed(self, reason: str) -> None:
         """See `tls.Secured`."""
@@ -170,6 +182,7 @@ class ClientSession(asyncio.Protocol):
                     return
                 case TlsRequested(handshake):
                     assert self._server.tls is not None
+                    self._server.connections.tls_accepts += 1
                     channel.transport = self._tls = TlsLayer(
                         channel.transport, self, self._server.tls.context
                     )
@@ -222,6 +235,7 @@ class ClientSession(asyncio.Protocol):
         if self._login_timer is not None:
             self._login_timer.cancel()
         self._connection.account = account.name
+        self._connection.policy = account.replica
         self._connection.user = self._user
         self._connection.now("Sleep", "")
         self._channel.write(self._machine.accept_login(self._certificate_proof(account)))

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlog_server.account import ANY_HOST, Credential, UserAccount
 from binlog_server.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
+from binlog_server.replica_policy import ReplicaPolicy
 from storage.state import StateStore
 
 __all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
@@ -31,10 +32,12 @@ _HASH_TEXT = re.compile(r"\*[0-9A-Fa-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account of the configuration: its password, or its hash as `*` and 40 hex digits, and its privileges."""
+    """One account of the configuration: its password, or its hash as `*` and 40 hex digits, its privileges, and how
+    its replicas are served."""
 
     password: str = field(repr=False)
     grants: frozenset[str] = frozenset()
+    replica: ReplicaPolicy = field(default_factory=ReplicaPolicy)
 
 
 class Users:
@@ -48,7 +51,11 @@ class Users:
         for name, given in (configured or {}).items():
             account = given if isinstance(given, Account) else Account(given)
             self._configured[name] = UserAccount(
-                name, ANY_HOST, _credential(account.password), without_grants(account.grants)
+                name,
+                ANY_HOST,
+                _credential(account.password),
+                without_grants(account.grants),
+                replica=account.replica,
             )
 
     def find(self, user: str, address: str) -> UserAccount | None:
@@ -115,10 +122,21 @@ class Users:
         credential = Credential.of(password, **plugin)
         self.save([UserAccount(user, credential=credential, granted=granted, **others)])
 
+    def set_replica(self, user: str, host: str, options: Mapping[str, Any]) -> None:
+        """Change how an account's replicas are served; `options` as of `ReplicaPolicy.changed`.
+
+        KeyError if there is no such account, ValueError for an impossible option.
+        """
+        account = self._stored_one(user, host)
+        self.save([replace(account, replica=account.replica.changed(options))])
+
     def drop(self, user: str, host: str = ANY_HOST) -> None:
         """Remove an account from the state. KeyError if there is none."""
+        self.save([], [self._stored_one(user, host)])
+
+    def _stored_one(self, user: str, host: str) -> UserAccount:
         stored = {account.name: account for account in self._stored(user)}
-        self.save([], [stored[f"{user}@{host}"]])
+        return stored[f"{user}@{host}"]
 
 
 def _forgotten(account: UserAccount) -> dict[str, None]:

@@ -1,8 +1,9 @@
-"""Does what SQL says about accounts. A change holds from the next login on, as in MariaDB."""
+"""Does what SQL says about accounts. A change holds from the next login on, as in MariaDB; the limits of replicas at
+once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from binlog_server.account import Credential, Require, UserAccount
@@ -25,11 +26,12 @@ from binlog_server.privileges import (
     as_shown,
     privileges,
 )
+from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.users import Users
 from protocol.account_errors import CannotUser, NonexistingGrant, PasswordFormat, PluginNotLoaded
 from protocol.connection.auth import HASH_SIZE, NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
-from protocol.errors import PrivilegeRequired, SqlSyntaxError
+from protocol.errors import PrivilegeRequired, SqlSyntaxError, UnknownServerError
 from protocol.sql_errors import OptionPreventsStatement
 from protocol.wire.results import Column
 
@@ -46,12 +48,24 @@ _OWN = frozenset({Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE})
 
 
 class AccountSql:
-    """For one session, whose account is `me`. `unblock`: addresses that failed too often may try again."""
+    """For one session, whose account is `me`.
 
-    def __init__(self, users: Users, me: UserAccount, unblock: Callable[[], None]) -> None:
+    Args:
+        unblock: addresses that failed too often may try again.
+        set_policy: an account, by name, has another one.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        me: UserAccount,
+        unblock: Callable[[], None],
+        set_policy: Callable[[str, ReplicaPolicy], None],
+    ) -> None:
         self._users = users
         self._me = me
         self._unblock = unblock
+        self._set_policy = set_policy
 
     def is_for_here(self, text: bytes) -> bool:
         """Whether a statement about accounts means those of this server.
@@ -63,7 +77,7 @@ class AccountSql:
         return text.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
 
     def execute(self, text: str) -> ResultSet | None:
-        """The result, or None for OK. Raises `ServerError`: 1064, 1141, 1227, 1290, 1372, 1396, 1524."""
+        """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1141, 1227, 1290, 1372, 1396, 1524."""
         statement = parse_account_statement(text)
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
         self._check_right(statement)
@@ -131,6 +145,8 @@ class AccountSql:
         if refused:
             raise _cannot(statement, refused)
         self._users.save(changed)
+        for account in changed:
+            self._set_policy(account.name, account.replica)
 
     def _new(self, who: Who) -> UserAccount:
         try:
@@ -147,6 +163,8 @@ class AccountSql:
             account = replace(account, require=statement.require)
         if statement.max_user_connections is not None:
             account = replace(account, max_user_connections=statement.max_user_connections)
+        if statement.replica:
+            account = replace(account, replica=_policy(account.replica, statement.replica))
         named = _privileges(statement)
         if statement.kind is Kind.GRANT:
             return replace(account, granted=(account.granted | named) - {USAGE})
@@ -173,6 +191,13 @@ def _privileges(statement: AccountStatement) -> frozenset[str]:
     except ValueError:
         raise SqlSyntaxError(", ".join(statement.privileges)) from None
     return named | {CREATE_USER} if statement.grant_option else named
+
+
+def _policy(policy: ReplicaPolicy, options: Mapping[str, str | int]) -> ReplicaPolicy:
+    try:
+        return policy.changed(options)
+    except ValueError as error:
+        raise UnknownServerError(str(error)) from None
 
 
 def _credential(proof: Identified, plugin: str) -> Credential:
@@ -202,8 +227,10 @@ def _identified(account: UserAccount) -> str:
 
 def _options(account: UserAccount) -> str:
     limit = account.max_user_connections
+    limits = [f"MAX_USER_CONNECTIONS {limit}"] if limit else []
+    limits += account.replica.words()
     require = f" REQUIRE {account.require.value}" if account.require is not Require.NONE else ""
-    return require + (f" WITH MAX_USER_CONNECTIONS {limit}" if limit else "")
+    return require + (f" WITH {' '.join(limits)}" if limits else "")
 
 
 def _grant_text(account: UserAccount) -> str:

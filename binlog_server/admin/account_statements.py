@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from binlog_server.admin.tokens import unquote, whole_words
 from protocol.errors import SqlSyntaxError
 
 STATEMENT_CHARS_MAX = 16 * 1024
+MAX_USER_CONNECTIONS_MAX = 2**31 - 1
+_MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
 _NEAR_CHARS = 80
 _STRINGS = re.compile(r"""'[^']*'?|"[^"]*"?""")
 
@@ -79,6 +82,7 @@ class AccountStatement:
     privileges: tuple[str, ...] = ()
     require: Require | None = None
     max_user_connections: int | None = None
+    replica: Mapping[str, str | int] = field(default_factory=dict)  # see `ReplicaPolicy.changed`
     grant_option: bool = False
     or_replace: bool = False
     tolerant: bool = False  # IF EXISTS, IF NOT EXISTS
@@ -160,19 +164,30 @@ class _Builder(Transformer[Token, Any]):
         word = children[1].upper()
         return Require.NONE if word == "NONE" else Require(word)
 
-    def max_user_connections(self, children: list[Token]) -> int:
-        return int(children[0])
+    def max_user_connections(self, children: list[Token]) -> tuple[str, int]:
+        count = int(children[0])
+        if count > MAX_USER_CONNECTIONS_MAX:
+            raise SqlSyntaxError(str(children[0]))
+        return _MAX_USER_CONNECTIONS, count
 
-    def grant_option(self, _: list[Any]) -> str:
-        return "GRANT OPTION"
+    def grant_option(self, _: list[Any]) -> tuple[str, bool]:
+        return _GRANT_OPTION, True
+
+    def stream_style(self, children: list[Token]) -> tuple[str, str]:
+        return "stream_style", str(children[0])
+
+    def replica_limit(self, children: list[Token]) -> tuple[str, int]:
+        name, value = children
+        return name.lower(), int(value)
 
     def options(self, children: list[Any]) -> dict[str, Any]:
         require, *limits = children
-        counts = [limit for limit in limits if isinstance(limit, int)]
+        given: dict[str, Any] = dict(limits)  # of one that is given twice the last, as in MariaDB
         return {
             "require": require,
-            "max_user_connections": counts[-1] if counts else None,
-            "grant_option": "GRANT OPTION" in limits,
+            "max_user_connections": given.pop(_MAX_USER_CONNECTIONS, None),
+            "grant_option": given.pop(_GRANT_OPTION, False),
+            "replica": given,
         }
 
     def privilege(self, children: list[Token]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from binlog_server.account import ANY_HOST, Require, UserAccount
 from binlog_server.config import ConfigError
 from binlog_server.privileges import PRIVILEGES, as_shown, privileges
+from binlog_server.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.store_directory import open_state
 from binlog_server.users import Users
 from protocol.connection.auth import NATIVE_PASSWORD
@@ -23,6 +24,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("add", "add an account or change its password (asked for, or read from standard input)"),
+        ("set", "change how the replicas of an account are served"),
         ("drop", "remove an account"),
         ("list", "list the accounts"),
     ):
@@ -46,8 +48,28 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
                 default="",
                 help="let it log in by TLS only, or with a certificate of ssl_ca only",
             )
+        if name in ("add", "set"):
+            _add_replica_options(action)
         action.add_argument("--directory", required=True, type=Path)
     parser.set_defaults(run=run)
+
+
+def _add_replica_options(action: argparse.ArgumentParser) -> None:
+    group = action.add_argument_group("how its replicas are served (docs/replicas.md)")
+    styles = [style.value for style in StreamStyle]
+    group.add_argument("--stream-style", choices=styles)
+    for option, text in (
+        ("--max-bytes-per-second", "rate of the stream of each replica; 0 for no limit"),
+        ("--max-lag-bytes", "drop a replica that is further behind and comes no nearer; 0: never"),
+        ("--max-lag-seconds", "the same in seconds"),
+    ):
+        group.add_argument(option, type=int, metavar="N", help=text)
+
+
+def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:
+    """Those that were given."""
+    given = {name: getattr(arguments, name) for name in ("stream_style", *LIMITS)}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,8 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
         host = host or ANY_HOST
         if arguments.action == "drop":
             users.drop(name, host)
+        elif arguments.action == "set":
+            options = _replica_options(arguments)
+            if not options:
+                raise ConfigError("nothing to set: give at least one option")
+            users.set_replica(name, host, options)
         else:
             privileges(arguments.grant)  # before the password is asked for
+            policy = ReplicaPolicy().changed(_replica_options(arguments))
             users.add(
                 name,
                 _password(),
@@ -73,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
                 host=host,
                 plugin=arguments.plugin,
                 require=Require(arguments.require),
+                replica=policy,
             )
     except ValueError as error:
         raise ConfigError(str(error)) from None
@@ -84,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _line(account: UserAccount) -> str:
-    return f"{account.name}  {as_shown(account.granted)}"
+    return "  ".join([account.name, as_shown(account.granted), *account.replica.words()])
 
 
 def _password() -> str:

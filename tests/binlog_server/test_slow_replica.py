@@ -10,10 +10,9 @@ import pytest
 
 from binlog_server.channel import WRITE_BUFFER_BYTES
 from binlog_server.conversation import Conversation
-from protocol.connection.commands import BinlogDump, Query
+from protocol.connection.commands import Query
 from protocol.events import FormatDescription
 from protocol.gtid import Gtid
-from protocol.wire.packets import frame_packet
 from storage.errors import CorruptBinlog
 from storage.memory_engine import MemoryEngine, MemoryHistory
 
@@ -35,9 +34,7 @@ def large_history(lab: Lab) -> None:
 def dumping(lab: Lab, server_id: int) -> Held:
     held = Held(lab.server)
     held.log_in()
-    held.ask(Query("SET @mariadb_slave_capability=4, @slave_connect_state=''").build())
-    held.transport.take()
-    held.session.data_received(frame_packet(BinlogDump(server_id, 2).build(), 0)[0])
+    held.dump(server_id)
     return held
 
 

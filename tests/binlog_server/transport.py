@@ -10,6 +10,7 @@ from binlog_server.conversation import Conversation
 from binlog_server.session import ClientSession
 from binlog_server.syncer import Syncer
 from protocol.connection.auth import native_password_scramble
+from protocol.connection.commands import BinlogDump, Query
 from protocol.connection.handshake import Greeting, LoginRequest
 from protocol.wire.packets import Packet, PacketReader, frame_packet
 
@@ -92,13 +93,19 @@ class Held:
             found.append(packet)
         return found
 
-    def log_in(self) -> None:
+    def log_in(self, user: str = USER) -> None:
         (greeting,) = self.packets()
         salt = Greeting.parse(greeting.payload).salt
-        login = LoginRequest(USER, native_password_scramble(PASSWORD, salt))
+        login = LoginRequest(user, native_password_scramble(PASSWORD, salt))
         self.session.data_received(frame_packet(login.build(), 1)[0])
         (answer,) = self.packets()
         assert answer.payload[:1] == b"\0"
+
+    def dump(self, server_id: int) -> None:
+        """Begin one from an empty position."""
+        self.ask(Query("SET @mariadb_slave_capability=4, @slave_connect_state=''").build())
+        self.transport.take()
+        self.session.data_received(frame_packet(BinlogDump(server_id, 2).build(), 0)[0])
 
     def ask(self, *payloads: bytes) -> list[bytes]:
         """Commands, sent together; all packets of their answers."""
