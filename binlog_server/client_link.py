@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Self
+import ssl
+from typing import Self, cast
 
+from binlog_server.client_tls import TlsFailed, TlsOptions
 from protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
@@ -15,10 +17,12 @@ from protocol.connection.client import (
     OkReceived,
     ResultReceived,
 )
+from protocol.connection.handshake import Capability
 from protocol.connection.replica import ReplicaHandshake
 from protocol.errors import ProtocolError
 
 READ_BYTES = 1 << 18
+NO_TLS = TlsOptions(enabled=False)
 
 
 class ClientLink:
@@ -33,35 +37,67 @@ class ClientLink:
         writer: asyncio.StreamWriter,
         machine: ClientConnection,
         timeout_s: float,
+        host: str,
+        tls: TlsOptions,
     ) -> None:
         self.machine = machine
+        self.protection = ""
+        """After the login: whether there is TLS, and how it was verified."""
         self._reader = reader
         self._writer = writer
         self._timeout_s = timeout_s
+        self._host = host
+        self._tls = tls
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, user: str, password: str, timeout_s: float
+        cls,
+        host: str,
+        port: int,
+        user: str,
+        password: str,
+        timeout_s: float,
+        tls: TlsOptions = NO_TLS,
     ) -> Self:
         """Open the socket; `log_in` comes next."""
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
-        return cls(reader, writer, ClientConnection(user, password), timeout_s)
+        return cls(reader, writer, ClientConnection(user, password), timeout_s, host, tls)
 
     async def log_in(self) -> str:
-        """Returns the version text of the greeting. Raises `RemoteError` when refused."""
+        """Returns the version text of the greeting. Raises `RemoteError` when refused, `TlsFailed`."""
         version = ""
         while True:
             match await self.next_event():
                 case GreetingReceived(greeting):
                     version = greeting.server_version
+                    if self._tls.enabled:
+                        await self._start_tls(offered=bool(greeting.capabilities & Capability.SSL))
                     self._writer.write(self.machine.login())
                 case AuthSwitchReceived(answer):
                     self._writer.write(answer)
                 case LoggedIn():
+                    session = self._writer.get_extra_info("ssl_object")
+                    self.protection = self._tls.check(self._host, self.machine, session)
                     return version
                 case ErrorReceived(error):
                     raise error
+
+    async def _start_tls(self, *, offered: bool) -> None:
+        if not offered:
+            if self._tls.verify:
+                raise TlsFailed("SSL is required, but the server does not support it")
+            return
+        context = await asyncio.to_thread(self._tls.context)
+        if self.machine.has_unread:
+            raise TlsFailed("the server has sent something in clear behind its greeting")
+        self._writer.write(self.machine.tls_request())
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._writer.start_tls(context, server_hostname=self._host)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+            raise TlsFailed(cast(str, reason)) from None
 
     async def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
@@ -86,23 +122,17 @@ class ClientLink:
     async def next_event(self) -> ClientEvent:
         """The next event; waits for bytes as needed."""
         while (event := self.machine.next_event()) is None:
-            await self._fill()
+            await self.receive()
         return event
 
-    async def events(self) -> list[ClientEvent]:
-        """At least one event, and all that came with it."""
-        events = [await self.next_event()]
-        while (event := self.machine.next_event()) is not None:
-            events.append(event)
-        return events
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._writer.close()
-
-    async def _fill(self) -> None:
+    async def receive(self) -> None:
+        """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
         async with asyncio.timeout(self._timeout_s):
             data = await self._reader.read(READ_BYTES)
         if not data:
             raise ConnectionError("the server has closed the connection")
         self.machine.receive_data(data)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._writer.close()

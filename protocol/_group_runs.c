@@ -285,7 +285,68 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(take_part_doc,
+"take_part(buffer, at, stop, seq, checksums, roles)\n--\n\n"
+"See `group_runs.take_part`: (new at, new seq, events, count), or None.");
+
+static PyObject *
+take_part(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *given, *events = NULL, *result = NULL;
+    Py_buffer buffer, roles;
+    Py_ssize_t at, stop, count = 0;
+    int checksums;
+    Run run = {0};
+
+    if (!PyArg_ParseTuple(args, "Onnbpy*:take_part", &given, &at, &stop, &run.seq, &checksums, &roles))
+        return NULL;
+    if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&roles);
+        return NULL;
+    }
+    if (roles.len != 256 || at < 0 || at > stop || stop > buffer.len) {
+        PyErr_SetString(PyExc_IndexError, "no such place in the buffer, or no 256 roles");
+        goto done;
+    }
+    events = PyByteArray_FromStringAndSize(NULL, stop - at);
+    if (events == NULL)
+        goto done;
+    const unsigned char *begin = buffer.buf;
+    run.at = begin + at;
+    run.stop = begin + stop;
+    run.checksums = checksums;
+    run.roles = roles.buf;
+    run.out = (unsigned char *)PyByteArray_AsString(events);
+    PyThreadState *unlocked = stop - at >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    for (;;) {
+        const unsigned char *next = run.at;
+        unsigned char seq = run.seq, *out = run.out + run.out_size;
+        Py_ssize_t size = 0;
+        enum role role = take_event(&run, &next, &seq, &out, &size);
+        if (role == QUERY ? query_ends_group(out, size) != 0 : role != OTHER && role != PREFIX)
+            break;
+        run.at = next;
+        run.seq = seq;
+        run.out_size += size;
+        count++;
+    }
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+    if (count == 0) {
+        result = Py_None;
+        Py_INCREF(result);
+    } else if (PyByteArray_Resize(events, run.out_size) == 0)
+        result = Py_BuildValue("nbOn", (Py_ssize_t)(run.at - begin), run.seq, events, count);
+
+done:
+    Py_XDECREF(events);
+    PyBuffer_Release(&buffer);
+    PyBuffer_Release(&roles);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"take_part", take_part, METH_VARARGS, take_part_doc},
     {"take_run", take_run, METH_VARARGS, take_run_doc},
     {NULL, NULL, 0, NULL},
 };

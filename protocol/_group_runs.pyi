@@ -1,3 +1,6 @@
+def take_part(
+    buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes
+) -> tuple[int, int, bytearray, int] | None: ...
 def take_run(
     buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes
 ) -> tuple[int, int, bytearray, bytes, bytes, int, int, int] | None: ...

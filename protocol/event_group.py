@@ -39,7 +39,10 @@ from protocol.limits import GROUP_BYTES_MAX
 
 
 class EventGroup(NamedTuple):
-    """One whole group; `payload` holds its events in normal form, the GTID event first."""
+    """One whole group; `payload` holds its events in normal form, the GTID event first.
+
+    Without those that were taken out by `EventGroupAssembler.spill`; `event_count` is the number of all.
+    """
 
     gtid: Gtid
     payload: bytes
@@ -144,7 +147,8 @@ class EventGroupAssembler:
         self._limit_option = limit_option
         self._gtid: Gtid | None = None
         self._standalone = False
-        self._events: list[bytes] = []
+        self._count = self._spilled = 0
+        self._events: list[bytes | bytearray] = []
         self._bytes = 0
 
     @property
@@ -157,9 +161,34 @@ class EventGroupAssembler:
         return self._gtid
 
     @property
+    def takes_parts(self) -> bool:
+        """Whether a group has begun that goes on until an event says that it ends: see `add_part`."""
+        return self._gtid is not None and not self._standalone
+
+    @property
     def buffered(self) -> int:
-        """Bytes of the unfinished group."""
+        """Bytes of the unfinished group in memory."""
         return self._bytes
+
+    def add_part(self, events: bytes | bytearray, count: int) -> None:
+        """Events of the unfinished group in normal form, one behind the other, none of which ends it.
+
+        Raises `GroupTooLarge`.
+        """
+        self._events.append(events)
+        self._count += count
+        self._count_bytes(len(events))
+
+    def spill(self) -> bytes:
+        """Take the events of the unfinished group behind its GTID event out of memory.
+
+        They are not in the payload of the group then, when it is whole: only what comes after them.
+        """
+        spilled = b"".join(self._events[1:])
+        del self._events[1:]
+        self._bytes -= len(spilled)
+        self._spilled += len(spilled)
+        return spilled
 
     def feed(self, event: bytes) -> EventGroup | StartMarker | None:
         """One event as received; returns what became whole with it.
@@ -190,7 +219,7 @@ class EventGroupAssembler:
         """The connection ended: the unfinished group will be sent again as a whole."""
         self._gtid = None
         self._events = []
-        self._bytes = 0
+        self._bytes = self._spilled = 0
 
     def _format_description(self, event: bytes) -> StartMarker | None:
         description = FormatDescription.parse(event)
@@ -206,7 +235,8 @@ class EventGroupAssembler:
         self._gtid = gtid_of(event)
         self._standalone = bool(event[FLAGS2_OFFSET] & _STANDALONE)
         self._events = [event]
-        self._bytes = len(event)
+        self._count = 1
+        self._bytes, self._spilled = len(event), 0
 
     def _continue(self, event: bytes, role: Role) -> EventGroup | None:
         gtid = self._gtid
@@ -215,17 +245,21 @@ class EventGroupAssembler:
         if role is _REFUSED:
             raise ProtocolError(f"incident event in group {gtid}: the upstream lost events")
         self._events.append(event)
-        self._bytes += len(event)
-        if self._bytes > self._group_bytes_max:
-            raise GroupTooLarge(
-                f"group {gtid} has more than {self._group_bytes_max} bytes; "
-                f"raise {self._limit_option}"
-            )
+        self._count += 1
+        self._count_bytes(len(event))
         if not _ends(event, role, self._standalone):
             return None
-        group = EventGroup(gtid, b"".join(self._events), len(self._events))
+        group = EventGroup(gtid, b"".join(self._events), self._count)
         self.discard_partial()
         return group
+
+    def _count_bytes(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes + self._spilled > self._group_bytes_max:
+            raise GroupTooLarge(
+                f"group {self._gtid} has more than {self._group_bytes_max} bytes; "
+                f"raise {self._limit_option}"
+            )
 
 
 def ends_group(event: bytes, *, standalone: bool) -> bool:

@@ -5,8 +5,10 @@ event in one packet, in sequence, with a right checksum. Everything else ends a 
 to those who take one event after the other (`ClientConnection.next_event`, `EventGroupAssembler`): groups that are not
 whole yet, large events, other events than those of groups, and whatever is wrong.
 
-There are runs only where the C part (`_group_runs.c`) was built. Without it everything goes the other way, with the
-same outcome; tests/protocol/test_group_runs.py holds the two equal.
+Of a group that is larger than what is received at once its events are taken, as many as there are (`take_part`).
+
+There are runs and parts only where the C part (`_group_runs.c`) was built. Without it everything goes the other way,
+with the same outcome; tests/protocol/test_group_runs.py holds the two equal.
 """
 
 from __future__ import annotations
@@ -93,17 +95,31 @@ class Taken(NamedTuple):
     run: GroupRun
 
 
-TakeRun = Callable[[bytearray, int, int, int, int], Taken | None]
+class TakenPart(NamedTuple):
+    """Events of a group that has begun, in normal form, so many of them, and where the stream goes on."""
+
+    at: int
+    seq: int
+    events: bytearray
+    event_count: int
 
 
-def take_none(
+def take_no_run(
     buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
 ) -> Taken | None:
     """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none."""
     return None
 
 
-take_run: TakeRun = take_none
+def take_no_part(
+    buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+) -> TakenPart | None:
+    """The events there of a group that has begun and is not standalone, in front of the one that ends it."""
+    return None
+
+
+take_run: Callable[[bytearray, int, int, int, int], Taken | None] = take_no_run
+take_part: Callable[[bytearray, int, int, int, int], TakenPart | None] = take_no_part
 
 try:
     from protocol import _group_runs
@@ -111,10 +127,10 @@ except ImportError:
     pass
 else:
 
-    def take_by_c(
+    def take_run_by_c(
         buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
     ) -> Taken | None:
-        """As `take_none` says."""
+        """As `take_no_run` says."""
         found = _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE)
         if found is None:
             return None
@@ -124,4 +140,12 @@ else:
         )
         return Taken(at, seq, run)
 
-    take_run = take_by_c
+    def take_part_by_c(
+        buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+    ) -> TakenPart | None:
+        """As `take_no_part` says."""
+        found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE)
+        return None if found is None else TakenPart(*found)
+
+    take_run = take_run_by_c
+    take_part = take_part_by_c

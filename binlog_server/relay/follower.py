@@ -17,7 +17,9 @@ from collections.abc import Callable
 from binlog_server.client_link import ClientLink
 from binlog_server.config import Config, Upstream
 from binlog_server.publisher import Publisher
-from binlog_server.relay.ingest import DomainTaken, Ingest
+from binlog_server.relay.gate import Domains, DomainTaken, Gate, GroupFilter
+from binlog_server.relay.ingest import Ingest
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
 from binlog_server.syncer import Syncer
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
@@ -56,9 +58,10 @@ class Follower:
         self._engine = engine
         self._syncer = syncer
         self._room = room
-        self._publisher = publisher
         self._upstream_is = upstream_is
+        self.status = UpstreamStatus(f"{upstream.host}:{upstream.port}")
         self._ingest: Ingest | None = None  # of this connection
+        self._gate = Gate(self._name, Domains(engine, publisher), GroupFilter())
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
@@ -69,19 +72,19 @@ class Follower:
             try:
                 await self._follow()
             except (UpstreamRefused, DomainTaken) as error:
-                log.error("stopped following %s: %s", self._name, error)
+                self._stopped(error)
                 return
             except StorageError as error:
-                log.error("stopped following %s: %s", self._name, error)
+                self._stopped(error)
                 self._syncer.fail(error)
                 return
             except RemoteError as error:
                 if error.errno == MasterFatalError.errno:
-                    log.error("stopped following %s: %s", self._name, error)
+                    self._stopped(error)
                     return
-                log.warning("lost %s: %s", self._name, error)
+                self._lost(error)
             except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
-                log.warning("lost %s: %s", self._name, str(error) or type(error).__name__)
+                self._lost(error)
             # A connection that brought us on, or worked for more than a moment, starts the count anew.
             came = self._ingest
             lasted = came is not None and came.received and time.monotonic() - began >= WORKED_S
@@ -92,9 +95,21 @@ class Follower:
                 log.info("connecting to %s again in %.0f s", self._name, delay)
             await asyncio.sleep(delay)
 
+    def _stopped(self, error: Exception) -> None:
+        self.status.stopped, self.status.last_error = True, str(error)
+        facts = {"upstream": self.status.name, "error": error}
+        log.error("stopped following upstream %(upstream)s: %(error)s", facts)
+
+    def _lost(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        self.status.losses += 1
+        self.status.last_error = text
+        facts = {"upstream": self.status.name, "error": text}
+        log.warning("lost upstream %(upstream)s: %(error)s", facts)
+
     @property
     def _name(self) -> str:
-        return f"upstream {self._upstream.host}:{self._upstream.port}"
+        return f"upstream {self.status.name}"
 
     async def _follow(self) -> None:
         """One connection, from its start to its loss."""
@@ -115,16 +130,23 @@ class Follower:
                 report_host=self._config.report_host,
             )
             await link.start_dump(handshake)
-            log.info("following %s (%s) from '%s'", self._name, version, position)
+            self.status.connected = True
+            self.status.connects += 1
+            log.info(
+                "following upstream %(upstream)s (%(version)s) from '%(gtid)s'",
+                {"upstream": self.status.name, "version": version, "gtid": position},
+            )
             self._ingest = Ingest(
                 self._name,
                 self._engine,
                 self._syncer,
                 self._room,
-                self._publisher,
+                self._gate,
                 handshake.checksum_algorithm,
+                status=self.status,
                 group_bytes_max=self._config.max_event_group_size,
             )
             await self._ingest.run(link)
         finally:
+            self.status.connected = False
             link.close()

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
 
 from binlog_server.client_link import ClientLink
-from binlog_server.publisher import Publisher
+from binlog_server.relay.gate import Gate
+from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
 from binlog_server.syncer import Syncer
-from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
+from protocol.connection.client import (
+    ClientConnection,
+    ErrorReceived,
+    EventReceived,
+    StreamEnded,
+)
 from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.group_runs import GroupRun
 from storage.engine import BinlogEngine
 
 log = logging.getLogger(__name__)
 
 UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
-LARGE_BYTES = 1 << 20
-
-
-class DomainTaken(Exception):
-    """The upstream sends groups of a domain in which this server commits."""
+SLOW_S = 1.0  # a wait for room that is worth a line in the log
 
 
 class Ingest:
@@ -29,6 +34,8 @@ class Ingest:
 
     Args:
         name: the upstream's, for log lines.
+        gate: says which groups are wanted.
+        status: is told how it goes.
         checksum_algorithm: that was negotiated.
         group_bytes_max: a larger group is an error.
     """
@@ -39,20 +46,25 @@ class Ingest:
         engine: BinlogEngine,
         syncer: Syncer,
         room: Room,
-        publisher: Publisher,
+        gate: Gate,
         checksum_algorithm: int,
         *,
+        status: UpstreamStatus,
         group_bytes_max: int,
     ) -> None:
         self._name = name
         self._engine = engine
         self._syncer = syncer
         self._room = room
-        self._publisher = publisher
+        self._gate = gate
+        self._status = status
         self._assembler = EventGroupAssembler(
             checksum_algorithm,
             group_bytes_max=group_bytes_max,
             limit_option="max_event_group_size",
+        )
+        self._large: LargeGroup | None = (
+            None  # that is coming, if its pieces are in the store already
         )
         self.received = False
         """An event has come."""
@@ -61,27 +73,22 @@ class Ingest:
 
     async def run(self, link: ClientLink) -> None:
         """Take what comes, for as long as it comes. Raises what ends it; what came whole is stored by then."""
-        assembler = self._assembler
+        try:
+            await self._run(link)
+        finally:
+            if self._large is not None:
+                await self._large.rollback()
+
+    async def _run(self, link: ClientLink) -> None:
         unsynced = 0
         while True:
+            await link.receive()
             appended = 0
             try:
-                for event in await link.events():
-                    match event:
-                        case EventReceived(data):
-                            self.received = True
-                            whole = assembler.feed(data)
-                            if whole is not None and not self._room.available:
-                                await self._wait_for_room()
-                            if isinstance(whole, EventGroup) and len(whole.payload) > LARGE_BYTES:
-                                appended += await self._store_large(whole)
-                            else:
-                                appended += self._store(whole)
-                        case ErrorReceived(error):
-                            raise error
-                        case StreamEnded():
-                            raise ConnectionError("the upstream has ended the stream")
+                async for size in self._take(link.machine):
+                    appended += size
             finally:
+                self._status.heard(appended)
                 # Also for what came together with the end: no later group may ever come.
                 if appended:
                     self.stored = True
@@ -91,38 +98,110 @@ class Ingest:
                 await self._syncer.synced()
                 unsynced = 0
 
+    async def _take(self, machine: ClientConnection) -> AsyncIterator[int]:
+        """Store what was received; yields the bytes of each step."""
+        assembler = self._assembler
+        while True:
+            if assembler.unfinished is None:
+                run = (
+                    machine.take_run(assembler.checksum_algorithm)
+                    if self._gate.takes_runs
+                    else None
+                )
+                if run is not None:
+                    self.received = True
+                    yield await self._store_run(run)
+                    continue
+            elif assembler.takes_parts:
+                part = machine.take_part(assembler.checksum_algorithm)
+                if part is not None:
+                    assembler.add_part(*part)
+                    yield await self._spill()
+                    continue
+            match machine.next_event():
+                case None:
+                    return
+                case EventReceived(data):
+                    self.received = True
+                    whole = assembler.feed(data)
+                    yield await self._spill() if whole is None else await self._store(whole)
+                case ErrorReceived(error):
+                    raise error
+                case StreamEnded():
+                    raise ConnectionError("the upstream has ended the stream")
+
+    async def _store_run(self, run: GroupRun) -> int:
+        """Bytes appended."""
+        if not self._gate.admits_run(run):
+            return 0
+        index = 0
+        while (index := self._engine.append_run(run, index)) < len(run):
+            if self._room.available:
+                self._engine.append(run.payload(index), run.gtid(index))
+                index += 1
+            else:
+                await self._wait_for_room()
+        return len(run.payloads)
+
+    async def _spill(self) -> int:
+        """In the middle of a group: what there is of it goes to the store, if that is much. Bytes spilled."""
+        if self._assembler.buffered < PIECE_BYTES:
+            return 0
+        events = self._assembler.spill()
+        gtid = self._assembler.unfinished
+        assert gtid is not None
+        if not self._gate.wants(gtid):
+            return 0
+        if self._large is None:
+            self._large = LargeGroup(self._room)
+        await self._large.spill(events)
+        return len(events)
+
+    async def _store(self, whole: EventGroup | StartMarker) -> int:
+        """Bytes appended."""
+        if not self._room.available:
+            await self._wait_for_room()
+        if isinstance(whole, StartMarker):
+            return self._store_marker(whole.payload)
+        if (
+            self._large is None
+            and len(whole.payload) > PIECE_BYTES
+            and self._gate.wants(whole.gtid)
+        ):
+            self._large = LargeGroup(self._room)
+        large = self._large
+        if large is not None:
+            await large.finish(whole.payload)
+            self._large = None
+        if not self._gate.admits(whole):
+            if large is not None:
+                await large.rollback()
+            return 0
+        if large is not None:
+            large.commit(whole.gtid)
+        else:
+            self._engine.append(whole.payload, whole.gtid)
+        return len(whole.payload)
+
+    def _store_marker(self, payload: bytes) -> int:
+        """Bytes appended."""
+        # At the same place the upstream sends it again whenever we connect, until a group follows it.
+        if payload in (self._engine.last_marker, self._gate.last_marker):
+            return 0
+        self._engine.append(payload, None)
+        self._gate.last_marker = payload
+        return len(payload)
+
     async def _wait_for_room(self) -> None:
         """What comes meanwhile waits in the socket, and then at the upstream."""
         self._syncer.request()
-        log.warning("reading from the %s pauses: the disk is full or slow", self._name)
         began = time.monotonic()
-        await self._room.wait()
-        log.info("reading goes on after %.1f s", time.monotonic() - began)
-
-    async def _store_large(self, group: EventGroup) -> int:
-        """In a thread: it goes in pieces, each of which may wait for the disk."""
-        storing = asyncio.ensure_future(asyncio.to_thread(self._store, group))
+        waiting = asyncio.ensure_future(self._room.wait())
         try:
-            return await asyncio.shield(storing)
-        except asyncio.CancelledError:
-            await storing  # it would go on while the store is closed
-            raise
-
-    def _store(self, whole: EventGroup | StartMarker | None) -> int:
-        """Bytes appended."""
-        match whole:
-            case EventGroup(gtid, payload):
-                if not self._publisher.follows_in(gtid.domain_id):
-                    raise DomainTaken(
-                        f"it sends {gtid}, but SQL that was sent to this server is committed in domain "
-                        f"{gtid.domain_id}; restart with read_only, or commit in a domain of its own"
-                    )
-                self._engine.append(payload, gtid)
-                return len(payload)
-            case StartMarker():
-                payload = whole.payload
-                # At the same place the upstream sends it again whenever we connect, until a group follows it.
-                if payload != self._engine.last_marker:
-                    self._engine.append(payload, None)
-                    return len(payload)
-        return 0
+            await asyncio.wait([waiting], timeout=SLOW_S)
+            if not waiting.done():
+                log.warning("reading from the %s pauses: the disk is full or slow", self._name)
+                await asyncio.shield(waiting)
+                log.info("reading goes on after %.1f s", time.monotonic() - began)
+        finally:
+            waiting.cancel()

@@ -32,7 +32,7 @@ from protocol.connection.handshake import (
 )
 from protocol.connection.machine import Machine
 from protocol.errors import ProtocolError, RemoteError
-from protocol.group_runs import GroupRun, take_run
+from protocol.group_runs import GroupRun, take_part, take_run
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, RESULT_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
 from protocol.wire.packets import PacketReader, frame_packet
 from protocol.wire.results import (
@@ -156,6 +156,11 @@ class ClientConnection:
         """Whether bytes have come that no event has told of."""
         return self._reader.buffered > 0
 
+    @property
+    def has_proof(self) -> bool:
+        """Whether the OK of the login holds what may be a proof of the certificate."""
+        return self._login_info[:1] == b"\x01"
+
     def proves_certificate(self, fingerprint: bytes) -> bool:
         """Whether the OK of the login speaks for the certificate with that SHA256; see `auth.certificate_proof`."""
         assert self._greeting is not None
@@ -264,6 +269,21 @@ class ClientConnection:
         self._reader.take_to(taken.at)
         self._seq = taken.seq
         return taken.run
+
+    def take_part(self, checksum_algorithm: int) -> tuple[bytearray, int] | None:
+        """In the middle of a group that is not standalone: its events at the front of what was received, none of which
+        ends it, in normal form, and their number. None: `next_event` tells what there is.
+        """
+        window = self._reader.window()
+        if window is None or self._machine.state is not _S.STREAMING:
+            return None
+        buffer, offset = window
+        taken = take_part(buffer, offset, len(buffer), self._seq, checksum_algorithm)
+        if taken is None:
+            return None
+        self._reader.take_to(taken.at)
+        self._seq = taken.seq
+        return taken.events, taken.event_count
 
     def _receive(self, payload: bytes) -> ClientEvent | None:
         """One packet by the state; None inside a result set."""

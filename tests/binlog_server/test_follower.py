@@ -268,8 +268,9 @@ async def test_failed_store_ends_the_following(
 
 
 async def test_reading_pauses_without_room(
-    delays: Delays, caplog: pytest.LogCaptureFixture
+    delays: Delays, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("binlog_server.relay.ingest.SLOW_S", 0)
     caplog.set_level("INFO")
     engine = FullEngine()
     async with (

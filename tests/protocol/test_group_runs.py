@@ -31,13 +31,13 @@ from protocol.events import (
     build_event,
 )
 from protocol.events.checksum import ChecksumAlgorithm
-from protocol.group_runs import GroupRun, take_none
+from protocol.group_runs import GroupRun, take_no_run
 from protocol.gtid import Gtid
 from protocol.wire.packets import frame_packet
 
 from .test_event_group import GROUPS
 
-HAS_C = group_runs.take_run is not take_none
+HAS_C = group_runs.take_run is not take_no_run
 needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
 CRC32 = int(ChecksumAlgorithm.CRC32)
 
@@ -86,6 +86,11 @@ def take_in(pieces: list[bytes], algorithm: int, *, runs: bool) -> tuple[Found, 
                     if run is not None:
                         found += groups_of(run)
                         in_runs += len(run)
+                        continue
+                if runs and assembler.takes_parts:
+                    part = connection.take_part(assembler.checksum_algorithm)
+                    if part is not None:
+                        assembler.add_part(*part)
                         continue
                 event = connection.next_event()
                 if event is None:

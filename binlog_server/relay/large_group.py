@@ -1,0 +1,58 @@
+"""A group from an upstream that is too large to lie in memory: its pieces go to the store while it still comes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from binlog_server.room import Room
+from protocol.event_group import split_events
+from protocol.gtid import Gtid
+
+PIECE_BYTES = 1 << 20  # events handed to the store at a time
+
+
+class LargeGroup:
+    """One such group. Each piece is stored in a thread while the next one comes.
+
+    At its end `finish`, and then `commit` or `rollback`; `rollback` alone whenever the rest does not come.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._writer = room.engine.begin()
+        self._storing: asyncio.Future[None] | None = None
+        self._gtid_event = b""
+
+    async def spill(self, events: bytes) -> None:
+        """Take the next events; waits for the ones before, and for room. Raises `StorageError`."""
+        await self._stored()
+        if not self._room.engine.has_room_to_spill:
+            await self._room.wait(to_spill=True)
+        self._storing = asyncio.ensure_future(asyncio.to_thread(self._writer.spill, events))
+
+    async def finish(self, payload: bytes) -> None:
+        """The group is whole; `payload` is its GTID event, and what was not spilled. Raises `StorageError`."""
+        self._gtid_event = next(split_events(payload))
+        await self.spill(payload[len(self._gtid_event) :])
+        await self._stored()
+
+    def commit(self, gtid: Gtid) -> None:
+        """It becomes part of the binlog. Raises `StorageError`."""
+        self._writer.commit(self._gtid_event, gtid)
+
+    async def rollback(self) -> None:
+        """It never was."""
+        if self._storing is not None:
+            # It would go on while the store is closed. Its error is told by the next who appends.
+            await asyncio.wait([self._storing])
+        self._writer.rollback()
+
+    async def _stored(self) -> None:
+        storing, self._storing = self._storing, None
+        if storing is None:
+            return
+        try:
+            await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            self._storing = storing
+            raise
