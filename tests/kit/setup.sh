@@ -1,7 +1,7 @@
 #!/bin/bash
 # Everything the replica tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this
-# machine, a docker engine, and an image of each. What is there already is left alone, so a second run
-# takes about a second. Without root it says what to install and goes on.
+# machine, a docker engine, an image of each, and MariaDB's connector for Python. What is there already is
+# left alone, so a second run takes about a second. Without root it says what to install and goes on.
 #
 #   BINLOG_TEST_HOME             where the trees go (/var/cache/binlog-test, or ~/.cache/binlog-test)
 #   BINLOG_TEST_BACKENDS         as in docs/testing.md; what is not wanted is not installed
@@ -89,6 +89,8 @@ packages() {   # the ones that are wanted and not there
     ! is_root || [ ! -e /dev/loop-control ] || want+=(mount e2fsprogs xfsprogs)
     # For the tree of the other version and for base images. Ubuntu needs Debian's keys.
     want+=(mmdebstrap debian-archive-keyring)
+    # MariaDB Connector/Python comes as source.
+    want+=(libmariadb-dev gcc libc6-dev python3-dev)
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
 }
 
@@ -209,6 +211,18 @@ containers() {
     ! wanted official || pull_official
 }
 
+connector() {   # a client under test (tests/integration/clients), in the project's own environment
+    local python=$root/.venv/bin/python
+    if "$python" -c 'import mariadb' 2>/dev/null; then
+        there "mariadb connector"
+    elif [ ! -x "$python" ] || ! command -v mariadb_config >/dev/null; then
+        missing "mariadb connector" "make venv, and libmariadb-dev"
+    else
+        part "mariadb connector" "$python" -m pip --disable-pip-version-check install 'mariadb>=1.1,<2'
+    fi
+}
+
+connector &
 if wanted local; then
     local_mariadb 10.11 bookworm &
     local_mariadb 11.8 trixie &

@@ -26,7 +26,7 @@ def relay(
     upstream = make_upstream("--binlog-row-metadata=FULL", version=version)
     server = binlog_server(
         upstream=upstream,
-        users={"dba": {"password": "it's secret", "grants": ["ALL PRIVILEGES"]}},
+        users={"dba": {"password": "a secret", "grants": ["ALL PRIVILEGES"]}},
         server_version=server_version(version),
     )
     return Relay(upstream, server, Programs(install_of(upstream), server, tmp_path))
