@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from binlog_server import engine_limits
 from binlog_server.logs import FORMATS, TEXT
 from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
@@ -131,6 +132,7 @@ class Config:
     log_format: str = TEXT
     metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
+    ignored_options: tuple[str, ...] = ()  # given, but without effect here
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -252,7 +254,11 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
         if not isinstance(values["upstream"], str):
             raise ConfigError(f"upstream: it is not str{_place(path)}")
         values["upstream"] = Upstream.parse(values["upstream"])
-    known = {f.name for f in fields(Config)}
+    try:
+        ignored = engine_limits.take_options(values)
+    except ValueError as error:
+        raise ConfigError(f"{error}{_place(path)}") from None
+    known = {f.name for f in fields(Config)} - {"ignored_options"}
     for name in values:
         if name not in known:
             raise ConfigError(f"unknown option {name!r}{_place(path)}")
@@ -266,7 +272,7 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     _check_types(values, path)
     users = values.get("users", {})
     values["users"] = {name: _account(name, value, path) for name, value in users.items()}
-    return Config(**values)
+    return Config(**values, ignored_options=ignored)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     }
     config = configuration.load(arguments.config, overrides)
     logs.set_up_logging(config.log_level, config.log_format)
+    for name in config.ignored_options:
+        log.warning("%s has no effect: the binlog is in an engine", name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config))
 

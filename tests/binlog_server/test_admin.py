@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from binlog_server.admin.maintenance import seconds_of
 from binlog_server.admin.statements import Moment
 from binlog_server.app import Server
 from binlog_server.config import Upstream
+from binlog_server.connections import Connection
 from binlog_server.users import Account
 from protocol.errors import RemoteError, ServerError
 from protocol.gtid import Gtid
@@ -84,6 +86,10 @@ def test_purge_by_time(sql: SqlSession) -> None:
     assert files(sql)[0] == SECOND, "all but the one in use"
 
 
+def seconds(text: str) -> float:
+    return datetime.strptime(text + "+0000", "%Y-%m-%d %H:%M:%S%z").timestamp()
+
+
 MOMENTS = {
     Moment("1970-01-02 00:00:01"): 86401,
     Moment("1970-01-02"): 86400,
@@ -92,6 +98,13 @@ MOMENTS = {
     Moment("19700102"): 86400,
     Moment(77, unix=True): 77,
     Moment(plus_seconds=-5): 995,
+    Moment(today=True, plus_seconds=7): 7,
+    Moment("2024-03-31 01:02:03", plus_months=-1): seconds("2024-02-29 01:02:03"),
+    Moment("2023-12-31", plus_months=2, plus_seconds=60): seconds("2024-02-29 00:01:00"),
+    Moment("2024-03-31", plus_months=-12 * 55): None,
+    Moment("2024-03-31", plus_months=12 * 10000): None,
+    Moment(10**20, unix=True): None,
+    Moment(plus_seconds=10**20): None,
     Moment("2026-02-29"): None,
     Moment("2026-13-01"): None,
     Moment("2026-01-01 25:00:00"): None,
@@ -178,6 +191,49 @@ def test_relay_keeps_the_history_of_its_upstream() -> None:
     assert errno(sql, "RESET MASTER") == 1290
     assert errno(sql, "SET GLOBAL gtid_binlog_state='0-1-5'") == 1290
     lab.directory.close()
+
+
+# KILL
+
+
+class Ended(list[ServerError | None]):
+    """Of one connection."""
+
+    def end(self, error: ServerError | None) -> None:
+        self.append(error)
+
+    def shut_down(self) -> None:
+        raise AssertionError
+
+
+def connected(lab: Lab, user: str, address: str) -> Ended:
+    ended = Ended()
+    connections = lab.server.connections
+    connection = Connection(connections.next_id(), f"{address}:5", ended, user=user)
+    connections.add(connection)
+    return ended
+
+
+def test_kill_of_a_user(sql: SqlSession, lab: Lab) -> None:
+    near, far = connected(lab, "repl", "10.0.0.1"), connected(lab, "repl", "10.0.0.2")
+    other = connected(lab, "other", "10.0.0.1")
+    run(sql, "KILL QUERY USER repl")
+    run(sql, "KILL USER nobody")
+    run(sql, "KILL USER Repl")
+    assert near == far == other == []
+    run(sql, "KILL USER repl@'10.0.0.2'")
+    assert (near, far) == ([], [None])
+    run(sql, "KILL SOFT CONNECTION USER repl@'%'")
+    assert (near, other) == ([None], [])
+
+
+def test_kill_of_others_needs_a_privilege(lab: Lab) -> None:
+    mine, other = connected(lab, "me", "10.0.0.1"), connected(lab, "other", "10.0.0.1")
+    me = SqlSession(lab.server, 1, "me@10.0.0.1", grants=frozenset())
+    assert errno(me, "KILL 2") == 1095
+    assert errno(me, "KILL USER other") == 1095
+    run(me, "KILL CONNECTION_ID()")
+    assert (mine, other) == ([None], [])
 
 
 # SHOW BINLOG EVENTS
@@ -311,11 +367,34 @@ def test_effect_on_others(sql: SqlSession, lab: Lab) -> None:
     assert not lab.server.publisher.strict
 
 
+def test_what_asks_for_no_semi_sync_is_accepted(sql: SqlSession) -> None:
+    for text in (
+        "SET GLOBAL rpl_semi_sync_master_enabled=OFF",
+        "SET GLOBAL rpl_semi_sync_master_wait_point=AFTER_COMMIT, @a=1",
+        "SET GLOBAL rpl_semi_sync_master_enabled=DEFAULT",
+    ):
+        assert run(sql, text) is None
+    # A replica that found it would expect other packets.
+    assert rows(sql, "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'") == []
+    with pytest.raises(ServerError) as caught:
+        run(sql, "SET GLOBAL rpl_semi_sync_master_enabled=1")
+    assert caught.value.message == (
+        "Semi-synchronous replication is not yet supported with --binlog-storage-engine"
+    )
+
+
 REFUSED = {
     "SET GLOBAL log_bin='x'": 1238,
     "SET GLOBAL encrypt_binlog=1": 1238,
     "SET GLOBAL binlog_storage_engine=''": 1238,
     "SET GLOBAL tc_heuristic_recover=1": 1193,
+    "SET GLOBAL rpl_semi_sync_master_enabled=1": 4248,
+    "SET GLOBAL rpl_semi_sync_master_enabled='x'": 1231,
+    "SET rpl_semi_sync_master_enabled=0": 1229,
+    "SET GLOBAL rpl_semi_sync_master_wait_point=AFTER_SYNC": 4247,
+    "SET GLOBAL rpl_semi_sync_master_wait_point=0": 4247,
+    "SET GLOBAL rpl_semi_sync_master_wait_point='x'": 1231,
+    "SELECT @@rpl_semi_sync_master_enabled": 1193,
     "SET GLOBAL init_rpl_role=1": 1193,
     "SET GLOBAL max_binlog_size='x'": 1232,
     "SET GLOBAL max_binlog_size=NULL": 1232,

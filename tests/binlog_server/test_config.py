@@ -53,7 +53,28 @@ def test_precedence(tmp_path: Path) -> None:
     )
 
 
+def test_options_of_a_mariadb_that_mean_nothing_here(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        'log_bin=true\nbinlog_storage_engine="innodb"\nencrypt_binlog=0\ntc_heuristic_recover="OFF"\n'
+        'init_rpl_role="MASTER"\nrpl_semi_sync_master_enabled=false\nwsrep_on="OFF"\n'
+        'rpl_semi_sync_master_wait_point="AFTER_COMMIT"\nsync_binlog=1',
+    )
+    assert load(path, DIRECTORY) == Config(Path("/d"), ignored_options=("sync_binlog",))
+    assert load(written(tmp_path, "sync_binlog=0"), DIRECTORY) == Config(Path("/d"))
+
+
 WRONG_IN_FILE = [
+    ('log_bin="mysql-bin"', "log_bin: log_bin=mysql-bin is not available when --binlog-storage"),
+    ("log_bin=false", "log_bin: log_bin=OFF is not available"),
+    ('binlog_storage_engine="rocksdb"', "binlog_storage_engine: binlog_storage_engine=rocksdb"),
+    ('tc_heuristic_recover="COMMIT"', "tc_heuristic_recover: tc_heuristic_recover=COMMIT"),
+    ("encrypt_binlog=true", "encrypt the disk under binlog_directory"),
+    ('init_rpl_role="SLAVE"', "init_rpl_role: init_rpl_role=SLAVE is not available"),
+    ("rpl_semi_sync_master_enabled=1", "Semi-synchronous replication is not yet supported"),
+    ('rpl_semi_sync_master_wait_point="AFTER_SYNC"', "or write AFTER_COMMIT"),
+    ("ignored_options=[]", "unknown option 'ignored_options'"),
+    ("wsrep_on=true", "follow one of its nodes as upstream"),
     ("server_id='x'", "server_id: 'x' is not int"),
     ("server_id=true", "server_id: True is not int"),
     ("server_id=0", "server_id: 0 is not between 1 and 4294967295"),

@@ -1,0 +1,111 @@
+"""Options of MariaDB that mean nothing, or are refused, where the binlog is in an engine, as it is here.
+
+They are taken from a configuration that was a MariaDB's, so that whoever moves one hears what each has become. Names,
+values and errors 4247 and 4248 are those of MariaDB 12.3 with `binlog_storage_engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Final
+
+from protocol.errors import EngineBinlogUnavailable, ServerError
+from protocol.sql_errors import EngineBinlogNotYet
+
+AFTER_SYNC, AFTER_COMMIT = "AFTER_SYNC", "AFTER_COMMIT"
+SEMI_SYNC_ENABLED: Final = "rpl_semi_sync_master_enabled"
+SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
+
+
+def refuse_semi_sync(name: str, value: str) -> None:
+    """`value` as SHOW VARIABLES prints it. Raises `EngineBinlogNotYet` (4248), `EngineBinlogUnavailable` (4247)."""
+    if name == SEMI_SYNC_ENABLED and value == "ON":
+        raise EngineBinlogNotYet("Semi-synchronous replication")
+    if name == SEMI_SYNC_WAIT_POINT and value == AFTER_SYNC:
+        raise EngineBinlogUnavailable(f"{name}={AFTER_SYNC}")
+
+
+def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
+    """Take the options out that are of no use here; returns those that somebody might count on.
+
+    Raises ValueError for one that is refused, with what to do.
+    """
+    without_effect = []
+    for name in [name for name in options if name in _OPTIONS]:
+        value = options.pop(name)
+        is_default, refusal, advice = _OPTIONS[name]
+        if is_default(value):
+            continue
+        if refusal is None:
+            without_effect.append(name)
+        else:
+            raise ValueError(f"{name}: {refusal(value).message}. {advice}")
+    return tuple(without_effect)
+
+
+def _unavailable(name: str) -> Callable[[Any], ServerError]:
+    return lambda value: EngineBinlogUnavailable(f"{name}={_shown(value)}")
+
+
+def _semi_sync(_: Any) -> ServerError:
+    return EngineBinlogNotYet("Semi-synchronous replication")
+
+
+def _shown(value: Any) -> str:
+    return ("OFF", "ON")[value] if isinstance(value, bool) else str(value)
+
+
+def _is_off(value: Any) -> bool:
+    return value is False or value == 0 or str(value).upper() == "OFF"
+
+
+def _is_on(value: Any) -> bool:
+    return value is True or value == 1 or str(value).upper() in ("", "ON")
+
+
+# What needs no answer; the error for everything else, None if it is only ignored; what to do.
+_OPTIONS: Final[
+    Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], ServerError] | None, str]]
+] = {
+    "log_bin": (
+        _is_on,
+        _unavailable("log_bin"),
+        "The binlog is always on and its files have fixed names: leave it out, and set binlog_directory",
+    ),
+    "binlog_storage_engine": (
+        lambda value: str(value).lower() == "innodb",
+        _unavailable("binlog_storage_engine"),
+        "There is no other than innodb: leave it out",
+    ),
+    "sync_binlog": (lambda value: value == 0, None, ""),
+    "tc_heuristic_recover": (
+        _is_off,
+        _unavailable("tc_heuristic_recover"),
+        "Transactions that were prepared are found in the binlog itself: leave it out",
+    ),
+    "encrypt_binlog": (
+        _is_off,
+        _unavailable("encrypt_binlog"),
+        "Leave it out, and encrypt the disk under binlog_directory",
+    ),
+    "init_rpl_role": (
+        lambda value: str(value).upper() == "MASTER",
+        _unavailable("init_rpl_role"),
+        "What this server had acknowledged is kept by its redo log: leave it out",
+    ),
+    SEMI_SYNC_ENABLED: (
+        _is_off,
+        _semi_sync,
+        "Leave it out: replicas that ask for it go on without",
+    ),
+    SEMI_SYNC_WAIT_POINT: (
+        lambda value: str(value).upper() == AFTER_COMMIT,
+        _unavailable(SEMI_SYNC_WAIT_POINT),
+        f"Leave it out, or write {AFTER_COMMIT}",
+    ),
+    "wsrep_on": (
+        _is_off,
+        _unavailable("wsrep_on"),
+        "A binlog server is no node of a Galera cluster: follow one of its nodes as upstream",
+    ),
+}
