@@ -1,0 +1,136 @@
+"""Large groups on their way from an upstream into the store: in pieces, and only if they come whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.events import EventType, GtidEvent, QueryEvent, XidEvent, append_checksum, build_event
+from protocol.gtid import Gtid
+from storage.binlog.store import IbbEngine
+from storage.memory_disk import MemoryDisk
+from tests.storage.groups import read_all
+from tests.storage.sizes import small
+
+from .lab import until
+from .test_follower import Delays, delays, following
+from .upstream import OPENING, FakeUpstream, Visit, groups
+
+__all__ = ["delays"]
+
+PIECE = 4000
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ingest", "large_group"):
+        monkeypatch.setattr(f"binlog_server.relay.{module}.PIECE_BYTES", PIECE)
+
+
+@pytest.fixture
+def engine() -> IbbEngine:
+    return IbbEngine(MemoryDisk(), small(6))
+
+
+def large(gtid: Gtid, sizes: list[int], *, standalone: bool = False) -> list[bytes]:
+    """Events in normal form."""
+    if standalone:
+        text = b"CREATE TABLE t (a INT) COMMENT '" + b"x" * sizes[0] + b"'"
+        ddl = QueryEvent(text, gtid.server_id, b"d").build()
+        return [GtidEvent(gtid, 0x29).build(), ddl]
+    rows = [
+        build_event(EventType.WRITE_ROWS_V1, bytes([n % 251 + 1]) * size, server_id=gtid.server_id)
+        for n, size in enumerate(sizes)
+    ]
+    return [GtidEvent(gtid, 0x0C).build(), *rows, XidEvent(7, gtid.server_id).build()]
+
+
+def sent(events: list[bytes]) -> list[bytes]:
+    return [append_checksum(event) for event in events]
+
+
+LARGE = {
+    "many events": [300] * 500,
+    "few events, larger than a piece": [9000] * 20,
+    "an event larger than a file": [200_000, 10, 200_000],
+    "just a piece": [PIECE - 200],
+    "an event of several packets": [1 << 24],
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+async def test_stored_whole(name: str, engine: IbbEngine, delays: Delays) -> None:
+    events = large(Gtid(0, 1, 2), LARGE[name])
+    around = groups("0-1-1"), groups("0-1-3")
+    async with (
+        FakeUpstream([Visit(OPENING + around[0] + sent(events) + around[1])]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    engine.sync()
+    found = read_all(engine)
+    assert len(found) == 3
+    assert found[1] == b"".join(events)
+    engine.close()
+
+
+async def test_a_large_standalone_group(engine: IbbEngine, delays: Delays) -> None:
+    events = large(Gtid(0, 1, 1), [50_000], standalone=True)
+    async with (
+        FakeUpstream([Visit(OPENING + sent(events) + groups("0-1-2"))]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-2")
+    engine.sync()
+    assert read_all(engine)[0] == b"".join(events)
+    engine.close()
+
+
+@pytest.mark.parametrize("end", ["cut", "eof"])
+@pytest.mark.parametrize("kept", [2, 50, 499, 500])
+async def test_cut_off_it_never_was(kept: int, end: str, engine: IbbEngine, delays: Delays) -> None:
+    """It comes again, whole, and once."""
+    events = large(Gtid(0, 1, 2), [300] * 500)
+    first = Visit(OPENING + groups("0-1-1") + sent(events)[:kept], end=end)
+    async with (
+        FakeUpstream([first, Visit(OPENING + sent(events) + groups("0-1-3"))]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    assert upstream.positions == ["", "0-1-1"]
+    engine.sync()
+    found = read_all(engine)
+    assert len(found) == 3
+    assert found[1] == b"".join(events)
+    engine.close()
+
+
+async def test_the_limit_is_kept(
+    engine: IbbEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of what lies in the store already."""
+    events = large(Gtid(0, 1, 2), [3000] * 500)
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1") + sent(events))]) as upstream,
+        following(upstream, engine, max_event_group_size=1 << 20),
+    ):
+        await until(lambda: upstream.visits == 2)
+    assert "group 0-1-2 has more than 1048576 bytes; raise max_event_group_size" in caplog.text
+    assert str(engine.binlog_state()) == "0-1-1"
+    engine.close()
+
+
+async def test_following_ends_in_the_middle(engine: IbbEngine, delays: Delays) -> None:
+    events = large(Gtid(0, 1, 2), [300] * 500)
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1") + sent(events)[:-1])]) as upstream,
+        following(upstream, engine),
+    ):
+        before = engine.written_end
+        await until(
+            lambda: (
+                engine.written_end.offset > before.offset + PIECE * 10
+                or engine.written_end.file_no > 0
+            )
+        )
+    engine.close()  # nothing is open any more
+    assert str(engine.binlog_state()) == "0-1-1"
