@@ -7,17 +7,19 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from binlog_server.admin.answers import SqlSession
 from binlog_server.compression import Compressor
-from binlog_server.config import ABORT_SERVER, Config, ConfigError
+from binlog_server.config import ABORT_SERVER, Config, ConfigError, parse_listen
 from binlog_server.connections import Connection, Connections
 from binlog_server.dump import Dump, DumpRequest, Sink
 from binlog_server.frame_cache import FrameCache
 from binlog_server.login import FailedLogins
+from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
 from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.session import ClientSession
@@ -65,15 +67,18 @@ class Server(ServerFacts):
             strict=config.gtid_strict_mode,
         )
         self._flush_log_at_trx_commit = config.innodb_flush_log_at_trx_commit
-        self._room = Room(self.engine)
+        self.room = Room(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
         self._started = time.monotonic()
         self._lease_rounds: asyncio.Task[None]
         self._tail: Tail
         self._listener: asyncio.Server
+        self.is_listening = False
         self.syncer: Syncer
         self._follower: asyncio.Task[None] | None = None
+        self._endpoint: MetricsEndpoint | None = None
+        self.upstreams: Sequence[UpstreamStatus] = ()
         if self.state.get(SERVER_UUID_KEY) is None:
             self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
         self._init_view()
@@ -91,6 +96,9 @@ class Server(ServerFacts):
             alone=lambda: len(self.connections) <= 1 and self._follower is None,
         )
         self.engine.when_failed(lambda error: _call_soon(loop, lambda: self.syncer.fail(error)))
+        if config.metrics_listen:
+            self._endpoint = MetricsEndpoint(self)
+            await self._endpoint.start(*parse_listen(config.metrics_listen, "metrics_listen"))
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
             config.listen_host or None,
@@ -98,6 +106,7 @@ class Server(ServerFacts):
             backlog=1024,
         )
         self.port = self._listener.sockets[0].getsockname()[1]
+        self.is_listening = True
         if not self.users.all():
             log.warning(
                 "there are no users, so nobody can log in: add one with `binlog-server user add NAME "
@@ -110,10 +119,11 @@ class Server(ServerFacts):
                 config.upstream,
                 self.engine,
                 self.syncer,
-                self._room,
+                self.room,
                 self.publisher,
                 self._upstream_is,
             )
+            self.upstreams = (follower.status,)
             self._follower = loop.create_task(follower.run())
         self._lease_rounds = loop.create_task(self._end_leases())
         log.info(
@@ -135,6 +145,7 @@ class Server(ServerFacts):
             await asyncio.gather(self._follower, return_exceptions=True)
         self._lease_rounds.cancel()
         self._listener.close()
+        self.is_listening = False
         self.publisher.stop()
         await self.syncer.close()
         for connection in self.connections:
@@ -142,7 +153,9 @@ class Server(ServerFacts):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self.connections.none_left()
-        self._room.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
+        self.room.close()
         self._tail.close()
         self._close_view()
         self.compressor.close()
@@ -153,6 +166,11 @@ class Server(ServerFacts):
                 raise
             log.error("the store was left as it is: %s", error)
         log.info("shutdown complete")
+
+    @property
+    def metrics_port(self) -> int:
+        """Of the metrics' listener; 0 without one."""
+        return self._endpoint.port if self._endpoint is not None else 0
 
     async def _end_leases(self) -> None:
         """The caretaker purges by itself; leases that are over must not hold it back."""
@@ -190,7 +208,7 @@ class Server(ServerFacts):
             sql,
             self.publisher,
             self.syncer,
-            self._room,
+            self.room,
             server_id=self.config.server_id,
             domain_id=self.config.gtid_domain_id,
         )

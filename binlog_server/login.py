@@ -30,6 +30,7 @@ class FailedLogins:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.total = 0  # since the start
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def is_blocked(self, address: str) -> bool:
@@ -38,6 +39,7 @@ class FailedLogins:
 
     def failed(self, address: str) -> int:
         """One more; returns how many."""
+        self.total += 1
         count = self._counts.pop(address, 0) + 1
         self._counts[address] = count
         if len(self._counts) > _ADDRESSES_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 
 from storage.engine import BinlogEngine
 
@@ -17,11 +18,17 @@ class Room:
         self.engine = engine
         self._watches: dict[bool, asyncio.Task[None]] = {}  # by whether it is for a large group
         self.waits = 0  # how often somebody had to
+        self._began: dict[bool, float] = {}  # the watches
 
     @property
     def available(self) -> bool:
         """Whether the store takes more without blocking."""
         return self.engine.has_room
+
+    @property
+    def waiting_s(self) -> float:
+        """For how long those who wait longest have waited; 0 if nobody does."""
+        return max((time.monotonic() - began for began in self._began.values()), default=0.0)
 
     async def wait(self, *, to_spill: bool = False) -> None:
         """Until there is room, or the store has failed, which the next call of it will tell."""
@@ -38,9 +45,10 @@ class Room:
             watch.cancel()
 
     async def _until_room(self, to_spill: bool) -> None:
+        self._began[to_spill] = time.monotonic()
         wait = functools.partial(self.engine.wait_for_room, WATCH_S, to_spill=to_spill)
         try:
             while not await asyncio.to_thread(wait):
                 pass
         finally:
-            del self._watches[to_spill]
+            del self._watches[to_spill], self._began[to_spill]

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from binlog_server.admin.runner import Runner
@@ -19,7 +19,9 @@ from binlog_server.config import Config
 from binlog_server.connections import Connections
 from binlog_server.frame_cache import FrameCache
 from binlog_server.leases import Leases
+from binlog_server.login import FailedLogins
 from binlog_server.publisher import Publisher
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.replica_rows import ReplicaRows
 from binlog_server.syncer import Syncer
 from protocol.connection.server import ServerConnection
@@ -50,10 +52,12 @@ class ServerFacts:
     engine: BinlogEngine
     state: StateStore
     connections: Connections
+    failed_logins: FailedLogins
     publisher: Publisher
     syncer: Syncer
     frames: FrameCache
     leases: Leases
+    upstreams: Sequence[UpstreamStatus]
     port: int
     _started: float
     _flush_log_at_trx_commit: int
@@ -171,15 +175,28 @@ class ServerFacts:
 
     def status_variables(self) -> Mapping[str, str]:
         """See `admin.view.ServerView`."""
-        return {
-            **{name: str(value) for name, value in self.engine.counters().items()},
-            "Connections": str(self.connections.accepted),
-            "Slaves_connected": str(sum(1 for c in self.connections if c.dump_server_id)),
-            "Slaves_dropped": str(self.connections.replicas_dropped),
-            "Slaves_throttled_ms": str(round(self.connections.throttled_ms)),
-            "Threads_connected": str(len(self.connections)),
-            "Uptime": str(self._uptime_s),
+        connections = self.connections
+        traffic = connections.traffic()
+        counters = {
+            **self.engine.counters(),
+            "Aborted_connects": connections.aborted_connects,
+            "Access_denied_errors": self.failed_logins.total,
+            "Bytes_received": traffic.received,
+            "Bytes_sent": traffic.sent,
+            "Connection_errors_max_connections": connections.too_many,
+            "Connections": connections.accepted,
+            "Max_used_connections": connections.most,
+            "Slaves_connected": sum(1 for c in connections if c.dump_server_id),
+            "Slaves_dropped": connections.replicas_dropped,
+            "Slaves_running": sum(status.connected for status in self.upstreams),
+            "Slaves_throttled_ms": round(connections.throttled_ms),
+            "Ssl_accepts": connections.tls_accepts,
+            "Ssl_finished_accepts": connections.tls_finished,
+            "Threads_connected": len(connections),
+            "Uptime": self._uptime_s,
+            "Uptime_since_flush_status": self._uptime_s,
         }
+        return {name: str(value) for name, value in counters.items()}
 
     def slave_hosts(self) -> Iterable[Row]:
         """See `admin.view.ServerView`."""

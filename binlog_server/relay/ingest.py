@@ -88,7 +88,7 @@ class Ingest:
                 async for size in self._take(link.machine):
                     appended += size
             finally:
-                self._status.heard(appended)
+                self._status.heard(appended, self._gate.last_timestamp)
                 # Also for what came together with the end: no later group may ever come.
                 if appended:
                     self.stored = True

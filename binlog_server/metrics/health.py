@@ -1,0 +1,43 @@
+"""Whether the server is alive, and whether it is ready: as text, one line for each thing that is wrong."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from binlog_server.metrics.http import Response
+from binlog_server.metrics.observed import Observed
+
+ROOM_WAIT_S = 10.0  # less is what back-pressure does all day
+
+
+def what_ails(server: Observed) -> list[str]:
+    """For /healthz: what only a restart, or a repair before it, puts right."""
+    failure = server.syncer.failure
+    return [] if failure is None else [f"store: it accepts nothing more: {failure}"]
+
+
+def what_is_missing(server: Observed) -> list[str]:
+    """For /readyz: why clients should be sent elsewhere."""
+    found = what_ails(server)
+    if not server.is_listening:
+        found.append("listener: it does not accept clients")
+    waiting_s = server.room.waiting_s
+    if waiting_s >= ROOM_WAIT_S:
+        found.append(
+            f"store: commits have waited {waiting_s:.0f} s for room: the disk is full or slow"
+        )
+    found += [
+        f"upstream {upstream.name}: not connected: {upstream.last_error}"
+        for upstream in server.upstreams
+        if not upstream.connected
+    ]
+    return found
+
+
+def response(found: list[str]) -> Response:
+    """`ok`, or 503 and the list."""
+    if found:
+        # What an upstream says is quoted: it may have lines of its own.
+        lines = (" ".join(line.split()) for line in found)
+        return Response.text("\n".join(lines), HTTPStatus.SERVICE_UNAVAILABLE)
+    return Response.text("ok")

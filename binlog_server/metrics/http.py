@@ -1,0 +1,157 @@
+"""A small HTTP/1.1 listener for scrapers and health checks: GET and HEAD, one request a connection, nothing else.
+
+What a client may cost is bounded: so many connections, so many bytes of a request, so many seconds for all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import NamedTuple
+
+REQUEST_BYTES_MAX = 8192
+CONNECTIONS_MAX = 32
+DEADLINE_S = 10.0  # from the first byte to the last one of the answer
+PLAIN = "text/plain; charset=utf-8"
+
+
+class BadRequest(Exception):
+    """A request that is answered with `status`."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class Request(NamedTuple):
+    """`path` without the query; names of `headers` in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """`headers`: beside those that every answer has."""
+
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = PLAIN
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def text(cls, text: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+        """Plain text, ended by a newline."""
+        return cls(f"{text}\n".encode("utf-8", "backslashreplace"), status)
+
+    def build(self, *, head_only: bool = False) -> bytes:
+        """As it is sent."""
+        headers = {
+            "Content-Type": self.content_type,
+            "Content-Length": str(len(self.body)),
+            "Cache-Control": "no-store",
+            "Connection": "close",
+            **self.headers,
+        }
+        lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+        return head if head_only else head + self.body
+
+
+def parse_request(head: bytes) -> Request:
+    """A request up to its empty line. Raises `BadRequest`."""
+    first, *rest = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    headers = {}
+    for line in filter(None, rest):
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequest(HTTPStatus.BAD_REQUEST)
+        headers[name.lower()] = value.strip()
+    return Request(words[0], words[1].partition("?")[0], headers)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class HttpListener:
+    """Answers what stands in `routes`, by path. For one event loop."""
+
+    def __init__(self, routes: Mapping[str, Handler], *, deadline_s: float = DEADLINE_S) -> None:
+        self._routes = routes
+        self._deadline_s = deadline_s
+        self._open: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises `OSError` if the address is taken."""
+        self._server = await asyncio.start_server(
+            self._accept, host or None, port, limit=REQUEST_BYTES_MAX
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Listen no more, and end what is under way."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        # A task of our own: asyncio's complains when it is cancelled.
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                await self._converse(reader, writer)
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            writer.transport.abort()
+        finally:
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head_only = False
+        try:
+            request = parse_request(await _head(reader))
+            head_only = request.method == "HEAD"
+            response = await self._answer(request)
+        except BadRequest as error:
+            response = Response.text(error.status.phrase, error.status)
+        writer.write(response.build(head_only=head_only))
+        await writer.drain()
+        # What the client still sends must not make the system throw away the answer.
+        writer.write_eof()
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(REQUEST_BYTES_MAX):
+                pass
+
+    async def _answer(self, request: Request) -> Response:
+        handler = self._routes.get(request.path)
+        if handler is None:
+            return Response.text(f"there are {', '.join(self._routes)}", HTTPStatus.NOT_FOUND)
+        if request.method not in ("GET", "HEAD"):
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+            return Response(b"", status, headers={"Allow": "GET, HEAD"})
+        return await handler(request)
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None

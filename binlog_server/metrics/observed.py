@@ -1,0 +1,107 @@
+"""The server, as metrics and health see it; and one look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from binlog_server.config import Config
+from binlog_server.connections import Connection, Connections
+from binlog_server.frame_cache import FrameCache
+from binlog_server.leases import Leases
+from binlog_server.login import FailedLogins
+from binlog_server.relay.status import UpstreamStatus
+from binlog_server.replica_rows import age_ms, bytes_between
+from binlog_server.room import Room
+from binlog_server.syncer import Syncer
+from storage.engine import BinlogEngine, BinlogFile, Position
+
+
+class Observed(Protocol):
+    """What there is to look at."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def engine(self) -> BinlogEngine: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def failed_logins(self) -> FailedLogins: ...
+    @property
+    def frames(self) -> FrameCache: ...
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def room(self) -> Room: ...
+    @property
+    def syncer(self) -> Syncer: ...
+    @property
+    def is_listening(self) -> bool:
+        """Whether clients can connect."""
+
+    @property
+    def upstreams(self) -> Sequence[UpstreamStatus]:
+        """Those that are followed."""
+
+
+class ReplicaKey(NamedTuple):
+    """What the series of a replica are told apart by."""
+
+    server_id: str
+    account: str
+
+
+class Replica(NamedTuple):
+    """A dump: how far it has got (None: it is still looking for its start), and what went to it since it connected."""
+
+    sent: Position | None
+    bytes_sent: int
+
+
+class Look:
+    """At one moment. Made on the loop; then read in a thread, because some of it asks the store."""
+
+    def __init__(self, server: Observed) -> None:
+        self.server = server
+        # First, so that no replica is ahead of it.
+        self._end = server.engine.durable_end
+        connections = list(server.connections)
+        self.threads = len(connections)
+        self.dumps = sum(c.command.startswith("Binlog Dump") for c in connections)
+        self.tls = sum(c.uses_tls for c in connections)
+        self.replicas = _replicas(connections)
+        self._ages: dict[Position, float | None] = {}
+
+    @cached_property
+    def counters(self) -> Mapping[str, int]:
+        """Of the store."""
+        return self.server.engine.counters()
+
+    @cached_property
+    def files(self) -> Sequence[BinlogFile]:
+        """Of the store, oldest first."""
+        return self.server.engine.files()
+
+    def lag_bytes(self, sent: Position) -> int:
+        """Of binlog that is durable and was not sent."""
+        return bytes_between(self.files, sent, self._end)
+
+    def lag_s(self, sent: Position) -> float | None:
+        """Age of the oldest group that was not sent, by its timestamp; None if it has gone."""
+        if sent >= self._end:
+            return 0.0
+        if sent not in self._ages:  # many stand at the same place
+            age = age_ms(self.server.engine, sent)
+            self._ages[sent] = None if age is None else age / 1000
+        return self._ages[sent]
+
+
+def _replicas(connections: Sequence[Connection]) -> Mapping[ReplicaKey, Replica]:
+    """By key: of two dumps with the same one, the newer counts. The older is just being ended."""
+    return {
+        ReplicaKey(str(c.dump_server_id), c.account): Replica(c.sent, c.traffic.sent)
+        for c in sorted(connections, key=lambda c: c.id)
+        if c.dump_server_id
+    }

@@ -1,0 +1,343 @@
+"""What /metrics, /healthz and /readyz say of a server whose state is known."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from binlog_server.config import Upstream
+from binlog_server.metrics import health
+from binlog_server.metrics.observed import Look
+from binlog_server.room import Room
+from protocol.connection.commands import Ping
+from protocol.errors import MasterFatalError
+from storage.errors import DiskError
+
+from ..engines import FullEngine
+from ..lab import USER, Lab, gtids, until, within
+from ..tls_client import TlsClient
+from ..upstream import OPENING, FakeUpstream, Visit, groups
+from ..upstream import PASSWORD as UPSTREAM_PASSWORD
+from .scrape import Scrape, answer_of, exchange, get, metrics
+
+LISTEN = "127.0.0.1:0"
+REPLICA = {"server_id": "100", "account": f"{USER}@%"}
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    async with Lab(metrics_listen=LISTEN) as running:
+        yield running
+
+
+async def scrape(lab: Lab) -> Scrape:
+    return await metrics(lab.server.metrics_port)
+
+
+async def test_off_by_default() -> None:
+    async with Lab() as lab:
+        assert lab.server.metrics_port == 0
+
+
+async def test_commits(lab: Lab) -> None:
+    before = await scrape(lab)
+    lab.publish("0-1-1,0-1-2,0-1-3")
+    after = await scrape(lab)
+    assert after.value("commits_total") - before.value("commits_total") == 3
+    assert after.value("group_commits_total") - before.value("group_commits_total") == 1
+    written = "binlog_written_bytes_total"
+    assert after.value(written) - before.value(written) > 300
+    assert after.value("durable_gap_bytes") == 0
+    syncs = "fsync_seconds_count"
+    assert after.value(syncs, file="redo") - before.value(syncs, file="redo") == 1
+    assert after.value("fsync_seconds_sum", file="redo") > 0
+    for text in gtids("0-1-4,0-1-5"):
+        lab.engine.append(b"x" * 100, text)
+    assert (await scrape(lab)).value("durable_gap_bytes") > 200
+    lab.engine.sync()
+
+
+async def test_a_replica_comes_and_goes(lab: Lab) -> None:
+    lab.publish("0-1-1,0-1-2")
+    assert (await scrape(lab)).labels("replica_lag_bytes") == []
+    replica = await lab.replica()
+    await replica.opening()
+    assert await replica.groups(2) == "0-1-1,0-1-2"
+    connection = lab.server.connections.dumps_of(100)[0]
+    await until(lambda: connection.sent == lab.engine.durable_end)
+    found = await scrape(lab)
+    assert found.labels("replica_lag_bytes") == [REPLICA]
+    assert found.value("replica_lag_bytes", **REPLICA) == 0
+    assert found.value("replica_lag_seconds", **REPLICA) == 0
+    assert found.value("replica_file_number", **REPLICA) == 0
+    assert found.value("replicas") == 1
+    sent = found.value("replica_sent_bytes_total", **REPLICA)
+    lab.publish("0-1-3")
+    await replica.group()
+    assert (await scrape(lab)).value("replica_sent_bytes_total", **REPLICA) > sent
+    replica.client.close()
+    await until(lambda: not lab.server.connections.dumps_of(100))
+    gone = await scrape(lab)
+    assert gone.labels("replica_lag_bytes") == gone.labels("replica_sent_bytes_total") == []
+    assert gone.value("replicas") == 0
+    assert gone.value("sent_bytes_total") > sent, "what the server has sent stays"
+
+
+async def test_a_replica_that_is_behind(lab: Lab) -> None:
+    lab.publish("0-1-1")
+    middle = lab.engine.durable_end
+    lab.publish("0-1-2,0-1-3")
+    await (await lab.replica()).opening()
+    connection = lab.server.connections.dumps_of(100)[0]
+    await until(lambda: connection.sent == lab.engine.durable_end)
+    connection.sent = middle  # it waits at the tail: nobody else writes this
+    found = await scrape(lab)
+    end = lab.engine.durable_end
+    assert found.value("replica_lag_bytes", **REPLICA) == end.offset - middle.offset
+    assert found.value("replica_lag_seconds", **REPLICA) > 1e6, "the groups are of 2023"
+    connection.sent = None  # as while it looks for its start
+    found = await scrape(lab)
+    assert found.labels("replica_lag_bytes") == []
+    assert found.labels("replica_sent_bytes_total") == [REPLICA]
+    connection.sent = end
+
+
+async def test_two_with_one_server_id_are_one_series(lab: Lab) -> None:
+    first = await lab.replica()
+    await first.opening()
+    older = lab.server.connections.dumps_of(100)[0]
+    older.ending = type("Stays", (), {"end": lambda *_: None, "shut_down": lambda *_: None})()
+    second = await lab.replica()
+    await second.opening()
+    assert len(lab.server.connections.dumps_of(100)) == 2
+    look = Look(lab.server)
+    assert len(look.replicas) == 1
+    assert look.dumps == 2
+    found = await scrape(lab)
+    assert found.labels("replica_lag_bytes") == [REPLICA]
+    assert found.value("replicas_dropped_total", reason="server_id") == 1
+
+
+async def test_connections_and_logins() -> None:
+    async with Lab(metrics_listen=LISTEN, max_connections=2) as lab:
+        client = await lab.client()
+        await client.ask(Ping().build())
+        guest = await lab.connect()
+        await guest.log_in(USER, "wrong")
+        assert await guest.closed()
+        await until(lambda: len(lab.server.connections) == 1)
+        secured = await TlsClient.connect(lab.server.port)
+        await secured.upgrade()
+        assert (await secured.log_in())[:1] == b"\0"
+        third = await lab.connect()
+        assert await third.closed()
+        await until(lambda: lab.server.connections.aborted_connects == 2)
+        found = await scrape(lab)
+        values = {
+            "connections": 2,
+            "connections_max": 2,
+            "tls_connections": 1,
+            "connections_accepted_total": 3,
+            "connections_refused_total": 1,
+            "aborted_connects_total": 2,
+            "failed_logins_total": 1,
+            "tls_handshakes_begun_total": 1,
+            "tls_handshakes_total": 1,
+        }
+        assert {name: found.value(name) for name in values} == values
+        assert found.value("received_bytes_total") > 50
+        client.close()
+        await until(lambda: len(lab.server.connections) == 1)
+        assert (await scrape(lab)).value("received_bytes_total") >= found.value(
+            "received_bytes_total"
+        )
+        status = dict(lab.server.status_variables())
+        names = ("Aborted_connects", "Access_denied_errors", "Connection_errors_max_connections")
+        assert [status[name] for name in names] == ["2", "1", "1"]
+        names = ("Max_used_connections", "Ssl_accepts", "Ssl_finished_accepts")
+        assert [status[name] for name in names] == ["2", "1", "1"]
+        assert int(status["Bytes_received"]) > 50
+        assert int(status["Bytes_sent"]) > 100
+        assert int(status["Binlog_bytes_written"]) >= 0
+        secured.close()
+
+
+async def test_leases_and_files(lab: Lab) -> None:
+    lab.publish("0-1-1")
+    lab.engine.flush()
+    await asyncio.to_thread(lab.server.leases.create, 'a "name"\\', None, None, None)
+    found = await scrape(lab)
+    assert found.value("leases") == 1
+    assert found.value("lease_held_bytes", lease='a "name"\\') == found.value("files_bytes")
+    assert found.value("files") == len(lab.engine.files()) >= 2
+    assert found.value("file_number", which="first") == 0
+    assert found.value("file_number", which="last") >= 1
+    await asyncio.to_thread(lab.server.leases.drop, 'a "name"\\')
+    assert (await scrape(lab)).labels("lease_held_bytes") == []
+
+
+async def test_formats(lab: Lab) -> None:
+    plain = await get(lab.server.metrics_port, "/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    accept = "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"
+    found = await get(lab.server.metrics_port, "/metrics", accept)
+    assert found.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert found.body.endswith(b"# EOF\n")
+    families = {family.name for family in text_string_to_metric_families(found.body.decode())}
+    assert {"binlog_server_commits", "process_cpu_seconds", "python_info"} <= families
+
+
+async def test_many_at_once(lab: Lab) -> None:
+    port = lab.server.metrics_port
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    answers = await asyncio.gather(*(exchange(port, request) for _ in range(10)))
+    assert [answer_of(answer).status for answer in answers] == [200] * 10
+
+
+async def test_a_store_that_cannot_be_asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def files() -> Any:
+        raise DiskError("no such luck")
+
+    monkeypatch.setattr(lab.engine, "files", files)
+    found = await get(lab.server.metrics_port, "/metrics")
+    assert (found.status, b"no such luck" in found.body) == (500, True)
+    monkeypatch.undo()
+    assert (await get(lab.server.metrics_port, "/metrics")).status == 200
+
+
+async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that reads the store has ended when the store is closed."""
+    reading, go_on = threading.Event(), threading.Event()
+    async with Lab(metrics_listen=LISTEN) as lab:
+        files = lab.engine.files
+
+        def slow() -> Any:
+            reading.set()
+            go_on.wait(10)
+            return files()
+
+        monkeypatch.setattr(lab.engine, "files", slow)
+        asking = asyncio.ensure_future(
+            exchange(lab.server.metrics_port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        )
+        await asyncio.to_thread(reading.wait, 10)
+        stopping = asyncio.ensure_future(lab.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        go_on.set()
+        await within(stopping)
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+# --- health ---
+
+
+async def health_of(lab: Lab) -> dict[str, tuple[int, str]]:
+    """Status and body of both, by path."""
+    answers = {}
+    for path in ("/healthz", "/readyz"):
+        answer = await get(lab.server.metrics_port, path)
+        answers[path] = answer.status, answer.body.decode()
+    return answers
+
+
+OK = (200, "ok\n")
+
+
+async def test_well(lab: Lab) -> None:
+    assert await health_of(lab) == {"/healthz": OK, "/readyz": OK}
+    found = await scrape(lab)
+    assert (found.value("ready"), found.value("store_failed")) == (1, 0)
+
+
+async def test_a_store_that_has_failed(lab: Lab) -> None:
+    lab.server.syncer.fail(DiskError("EIO\nno"))
+    failed = (503, "store: it accepts nothing more: EIO no\n")
+    assert await health_of(lab) == {"/healthz": failed, "/readyz": failed}
+    found = await scrape(lab)
+    assert (found.value("ready"), found.value("store_failed")) == (0, 1)
+
+
+async def test_a_disk_that_is_full(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FullEngine()
+    engine.room = False
+    monkeypatch.setattr(lab.server, "room", Room(engine))
+    waiting = asyncio.ensure_future(lab.server.room.wait())
+    await until(lambda: lab.server.room.waiting_s > 0)
+    assert await health_of(lab) == {"/healthz": OK, "/readyz": OK}, "that is back-pressure"
+    monkeypatch.setattr(health, "ROOM_WAIT_S", 0.0)
+    status, text = (await health_of(lab))["/readyz"]
+    assert (status, "the disk is full or slow" in text) == (503, True)
+    found = await scrape(lab)
+    assert (found.value("room_waits_total"), found.value("ready")) == (1, 0)
+    assert found.value("room_wait_seconds") > 0
+    engine.room = True
+    await within(waiting)
+    assert lab.server.room.waiting_s == 0
+
+
+async def test_an_upstream_comes_and_goes() -> None:
+    visits = [Visit([*OPENING, *groups("0-1-1")]), Visit([*OPENING], end="hold")]
+    async with FakeUpstream(visits) as upstream:
+        name = f"127.0.0.1:{upstream.port}"
+        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
+        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+            await until(lambda: lab.server.upstreams[0].last_stored > 0)
+            assert (await health_of(lab))["/readyz"] == OK
+            found = await scrape(lab)
+            values = {
+                "upstream_connected": 1.0,
+                "upstream_stopped": 0.0,
+                "upstream_connects_total": 1.0,
+                "upstream_losses_total": 0.0,
+            }
+            assert {n: found.value(n, upstream=name) for n in values} == values
+            assert found.value("upstream_stored_bytes_total", upstream=name) > 100
+            heard = found.value("upstream_last_heard_timestamp_seconds", upstream=name)
+            assert heard >= found.value("upstream_last_stored_timestamp_seconds", upstream=name) > 0
+            assert found.value("upstream_delay_seconds", upstream=name) > 1e6, "written in 2023"
+            assert lab.server.status_variables()["Slaves_running"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("visit", "stopped", "words"),
+    [
+        (Visit(OPENING, end=MasterFatalError("purged")), 1, "1236 (HY000): purged"),
+        (Visit(deny=True), 0, "1045"),
+    ],
+)
+async def test_an_upstream_that_refuses(visit: Visit, stopped: int, words: str) -> None:
+    async with FakeUpstream([visit]) as upstream:
+        name = f"127.0.0.1:{upstream.port}"
+        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
+        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+            status = lab.server.upstreams[0]
+            await until(lambda: status.stopped or status.losses > 0)
+            status.connected = False  # if it has come again meanwhile
+            answers = await health_of(lab)
+            assert answers["/healthz"] == OK
+            code, text = answers["/readyz"]
+            assert code == 503
+            assert text.startswith(f"upstream {name}: not connected: ")
+            assert words in text
+            assert UPSTREAM_PASSWORD not in text
+            found = await scrape(lab)
+            assert found.value("upstream_stopped", upstream=name) == stopped
+
+
+async def test_not_ready_while_it_stops(lab: Lab) -> None:
+    lab.server.is_listening = False
+    assert (await health_of(lab))["/readyz"] == (503, "listener: it does not accept clients\n")
+    lab.server.is_listening = True
+
+
+async def test_where_it_cannot_listen(lab: Lab) -> None:
+    other = Lab(metrics_listen=f"127.0.0.1:{lab.server.metrics_port}")
+    with pytest.raises(OSError):
+        await other.server.start()
+    other.directory.close()
