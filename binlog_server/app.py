@@ -13,7 +13,8 @@ from binlog_server.admin.answers import SqlSession
 from binlog_server.compression import Compressor
 from binlog_server.config import ABORT_SERVER, Config, ConfigError, parse_listen
 from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.dump import Dump, Sink
+from binlog_server.dump_request import DumpRequest
 from binlog_server.frame_cache import FrameCache
 from binlog_server.login import FailedLogins
 from binlog_server.metrics.endpoint import MetricsEndpoint

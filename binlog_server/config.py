@@ -24,6 +24,7 @@ from binlog_server.logs import FORMATS, TEXT
 from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
+from protocol.events.checksum import ChecksumAlgorithm
 from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
 from storage.binlog.options import (
@@ -105,6 +106,7 @@ class Config:
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
     binlog_error_action: str = "READ_ONLY"
+    binlog_checksum: str = "CRC32"
     max_binlog_total_size: int = 0
     binlog_expire_logs_seconds: int = 0
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
@@ -191,6 +193,10 @@ class Config:
             )
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
+        if self.binlog_checksum not in ChecksumAlgorithm.__members__:
+            raise ConfigError(
+                f"binlog_checksum: {self.binlog_checksum!r} is none of {', '.join(ChecksumAlgorithm.__members__)}"
+            )
         if self.binlog_error_action not in ERROR_ACTIONS:
             raise ConfigError(
                 f"binlog_error_action: {self.binlog_error_action!r} is none of {', '.join(ERROR_ACTIONS)}"

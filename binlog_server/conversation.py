@@ -12,6 +12,7 @@ from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
 from binlog_server.admin.answers import ResultSet, SqlSession
 from binlog_server.channel import Channel
 from binlog_server.connections import Connection
+from binlog_server.coordinates import coordinates_of
 from binlog_server.dump_session import DumpSession
 from binlog_server.host import Host
 from binlog_server.idle import IdleTimer
@@ -72,6 +73,7 @@ class Conversation:
             f"{request.user}@{address}",
             grants=account.grants,
             login=login_variables(request.charset),
+            coordinates=coordinates_of(account.replica.style),
         )
         self.committer = server.new_committer(self, self._machine, self.sql)
         if request.database:

@@ -1,9 +1,12 @@
 """One dump: from a replica's position to the tail of the store, for as long as the replica stays.
 
-The stream is that of a MariaDB 12.3 master with an engine binlog: one artificial format description, then events
-without checksums and positions. Unlike there, a ROTATE comes first, to a file that never ends. Everything that can be
-refused is refused before the first event, because a replica that has got an event reconnects at once when the
-connection then fails.
+There are two styles. *Engine* is that of a MariaDB 12.3 master with an engine binlog: one artificial format
+description, then events without positions. Unlike there, a ROTATE comes first, to a file that never ends. *Classic* is
+that of a traditional binlog, by `protocol.classic_positions`: each file of the store is one for the replica, begun by
+ROTATE, format description and GTID_LIST.
+
+Everything that can be refused is refused before the first event, because a replica that has got an event reconnects at
+once when the connection then fails.
 """
 
 from __future__ import annotations
@@ -11,99 +14,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from binlog_server.connections import Connection
-from binlog_server.frame_cache import FrameCache, FrameStyle
+from binlog_server.coordinates import classic_name
+from binlog_server.dump_request import DumpRequest
+from binlog_server.dump_start import DumpStart, start_of
+from binlog_server.frame_cache import FrameCache
+from binlog_server.stream_events import StreamEvents
 from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
-from protocol.connection.commands import BinlogDump, BinlogDumpGtid
+from protocol.classic_positions import position_of
 from protocol.connection.server import ServerConnection
-from protocol.dump_position import DumpFilter, Verdict, check_position
-from protocol.errors import EngineBinlogNeedsGtid, MasterFatalError, ProtocolError, ServerError
-from protocol.events.format_description import FormatDescription
-from protocol.events.gtid_list import GtidList, GtidListFlags
-from protocol.events.heartbeat import HeartbeatEvent
-from protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
-from protocol.gtid import BinlogState, SlavePosition
+from protocol.dump_position import DumpFilter, Verdict
+from protocol.errors import MasterFatalError, ProtocolError, ServerError
+from protocol.events.gtid_list import GtidListFlags
+from protocol.events.rotate import FIRST_EVENT_POSITION
+from protocol.gtid import BinlogState
 from protocol.stored_group import group_gtid
 from protocol.wire.event_frames import EventFrames
-from storage.engine import BinlogEngine, Hold, Position, StartPoint
-from storage.errors import PositionPurged, StorageError
+from storage.engine import BinlogEngine, Hold, PlacedBatch, Position
+from storage.errors import StorageError
+from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
 
-GTID_CAPABILITY = 4  # @mariadb_slave_capability of a replica that understands GTID events
 SEQUENCES = 256  # the sequence number of packets is one byte
-_NS = 1_000_000_000
-_HEARTBEAT_NS_MIN = 1_000_000
-_HEARTBEAT_NS_MAX = 4_294_967 * _NS  # as CHANGE MASTER allows
 
-# What replicas call the file they read. There must be a name, with a dot in it: the parallel appliers of 10.11.19 and
-# 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a heartbeat for another
-# file than theirs. It is always the same: a replica whose connection broke inside a group goes on with that group only
-# if the name is what it was.
+# What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
+# appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a
+# heartbeat for another file than theirs. It is always the same: a replica whose connection broke inside a group goes on
+# with that group only if the name is what it was.
 STREAM_NAME = "binlog.000001"
-
-UserVariables = Mapping[str, str | int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class DumpRequest:
-    """What the replica asked for, by its session variables and the dump command."""
-
-    server_id: int
-    position: SlavePosition
-    until: SlavePosition | None
-    until_before_gtids: bool
-    strict_mode: bool
-    ignore_duplicates: bool
-    heartbeat_s: float
-    style: FrameStyle
-    non_block: bool
-
-    @classmethod
-    def of(cls, command: BinlogDump, variables: UserVariables, *, skip_marked: bool) -> DumpRequest:
-        """Raises `ServerError`: 4246 without a GTID position, 1941 or 1943 for a malformed one, 1236."""
-        if isinstance(command, BinlogDumpGtid):
-            position = command.gtid_position
-        else:
-            text = variables.get("slave_connect_state")
-            if text is None:
-                raise EngineBinlogNeedsGtid
-            position = SlavePosition.parse(str(text))
-            if _integer(variables, "mariadb_slave_capability") < GTID_CAPABILITY:
-                raise MasterFatalError(
-                    "This server sends GTID events, which the slave does not understand; "
-                    "it must say SET @mariadb_slave_capability=4"
-                )
-        until = variables.get("slave_until_gtid")
-        return cls(
-            server_id=command.server_id,
-            position=position,
-            until=None if until is None else SlavePosition.parse(str(until)),
-            until_before_gtids=bool(_integer(variables, "slave_gtid_until_before_gtids")),
-            strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
-            ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),
-            heartbeat_s=_heartbeat_s(_integer(variables, "master_heartbeat_period")),
-            style=FrameStyle(annotate=command.annotate, skip_marked=skip_marked),
-            non_block=command.non_block,
-        )
-
-
-def _integer(variables: UserVariables, name: str) -> int:
-    """A user variable as a number; 0 when it is unset or says nothing of the kind."""
-    try:
-        return int(variables.get(name) or 0)
-    except ValueError:
-        return 0
-
-
-def _heartbeat_s(period_ns: int) -> float:
-    """In seconds; 0 is none. Not below what CHANGE MASTER allows: a nanosecond would leave no time for others."""
-    return min(max(_HEARTBEAT_NS_MIN, period_ns), _HEARTBEAT_NS_MAX) / _NS if period_ns > 0 else 0.0
 
 
 class Sink(Protocol):
@@ -147,11 +89,18 @@ class Dump:
         self._frames = frames
         self._tail = tail
         self._syncer = syncer
-        self._format_version = format_version
-        self._server_id = server_id
+        self._events = StreamEvents(
+            format_version,
+            server_id,
+            checksum=request.style.checksum,
+            capability=request.style.capability,
+        )
+        self._classic = request.style.classic
         self._last_sent = 0.0
         self._hold: Hold | None = None
-        # As the replica counts, or beyond: it adds up events, and stops on a heartbeat that lies before its sum.
+        # Where the next events come from.
+        self._cursor = Position(0, 0)
+        # Engine style: as the replica counts. It adds up events, and stops on a heartbeat that lies before its sum.
         self._replica_position = FIRST_EVENT_POSITION
 
     async def run(self) -> None:
@@ -171,7 +120,7 @@ class Dump:
         request = self._request
         # Before the search: what it finds must not be purged before it is read.
         hold = self._hold = self._engine.hold(f"server_id {request.server_id}", dump=True)
-        start = await self._find_start()
+        start = await asyncio.to_thread(start_of, request, self._engine)
         groups_filter = DumpFilter(
             request.position,
             state_at_start=start.state,
@@ -181,15 +130,12 @@ class Dump:
             until_before_gtids=request.until_before_gtids,
             binlog_state=self._engine.binlog_state(),
         )
-        self._send(RotateEvent.fake(STREAM_NAME, self._server_id).build())
-        description = FormatDescription.artificial(self._format_version, self._server_id)
-        self._send(description.build())
-        cursor = start.position
+        await self._open(start)
         while not groups_filter.until_reached:
-            hold.move(cursor.file_no)
-            self._connection.sent = cursor
+            hold.move(self._cursor.file_no)
+            self._connection.sent = self._cursor
             moved = self._tail.moved
-            if cursor >= self._engine.durable_end:
+            if self._cursor >= self._engine.durable_end:
                 if request.non_block:
                     break
                 await self._sink.drain()
@@ -198,48 +144,100 @@ class Dump:
                 )
                 await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(cursor, request.style)
+                batch = await self._frames.frames(self._cursor, request.style)
                 self._send_frames(batch.frames)
-                cursor = batch.end
+                await self._go_to(batch.end, overtaken=batch.overtaken)
                 await self._sink.drain()
             else:
-                cursor = await self._send_filtered(cursor, groups_filter)
+                await self._send_filtered(groups_filter)
         if groups_filter.until_reached:
-            self._send_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
+            self._send_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._cursor)
         self._sink.write(self._machine.dump_end_eof())
 
-    async def _find_start(self) -> StartPoint:
-        request = self._request
-        check_position(
-            self._engine.binlog_state(),
-            request.position,
-            ignore_duplicates=request.ignore_duplicates,
-            until=request.until,
-        )
-        try:
-            return await asyncio.to_thread(self._engine.find_start, request.position)
-        except PositionPurged:
-            raise MasterFatalError.purged_position() from None
+    # --- where the replica is ---
 
-    async def _send_filtered(self, cursor: Position, groups_filter: DumpFilter) -> Position:
-        """One batch, group by group; returns where the next begins."""
-        batch = await self._frames.groups(cursor)
-        for group in batch.groups:
-            gtid = group_gtid(group)
-            if gtid is None:
-                wanted = groups_filter.send_marker()
-            else:
-                wanted = groups_filter.decide(gtid) is Verdict.SEND
-            if wanted:
-                self._send_frames(self._request.style.frames([group]))
-            state = groups_filter.take_gtid_list()
-            if state is not None:
-                self._send_list(state, 0)
-            if groups_filter.until_reached:
-                break
+    async def _open(self, start: DumpStart) -> None:
+        """The first events."""
+        self._cursor = start.cursor
+        if not self._classic:
+            self._send(self._events.rotate(STREAM_NAME))
+            self._send(self._events.engine_description())
+            return
+        if start.position == FIRST_EVENT_POSITION:
+            await self._begin_file(start.cursor)
+            return
+        self._tell_place(start.file_no, start.position)
+        if self._request.file_position is None:
+            self._send_list(start.state, 0, start.cursor)
+        elif start.rest is not None:
+            self._send_frames(start.rest)
+        if start.cursor.file_no != start.file_no:
+            await self._begin_file(start.cursor)
+
+    async def _go_to(self, end: Position, *, overtaken: bool) -> None:
+        """Everything before `end` was sent."""
+        before, self._cursor = self._cursor, end
+        if not self._classic:
+            return
+        if end.file_no != before.file_no:
+            await self._begin_file(end)
+        elif overtaken:
+            self._tell_place(end.file_no, position_of(end.offset))
+
+    async def _begin_file(self, cursor: Position) -> None:
+        """The file of `cursor` from its beginning; nothing of it lies before `cursor`."""
+        beginning = Position(cursor.file_no, PAGE_SIZE)
+        state = await asyncio.to_thread(self._engine.state_at, beginning)
+        self._send(self._events.rotate(classic_name(cursor.file_no)))
+        self._send(self._events.file_description(at_beginning=True))
+        gtid_list = self._events.file_gtid_list(state, position_of(cursor.offset))
+        if gtid_list:
+            self._send(gtid_list)
+
+    def _tell_place(self, file_no: int, position: int) -> None:
+        """The replica is there from now on, whatever it has counted. Never a ROTATE without a description behind."""
+        self._send(self._events.rotate(classic_name(file_no), position))
+        self._send(self._events.file_description(at_beginning=False))
+
+    # --- groups that are not all sent ---
+
+    async def _send_filtered(self, groups_filter: DumpFilter) -> None:
+        """One batch, group by group."""
+        if self._classic:
+            await self._filter_placed(groups_filter)
+        else:
+            batch = await self._frames.groups(self._cursor)
+            for group in batch.groups:
+                if _is_wanted(groups_filter, group):
+                    self._send_frames(self._request.style.frames([group]))
+                self._list_if_due(groups_filter, batch.end)
+                if groups_filter.until_reached:
+                    break
+            self._cursor = batch.end
         self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._sink.drain()
-        return batch.end
+
+    async def _filter_placed(self, groups_filter: DumpFilter) -> None:
+        batch = await self._frames.placed(self._cursor)
+        for group in batch.groups:
+            if _is_wanted(groups_filter, group.payload):
+                one = PlacedBatch(self._cursor, group.end, [group])
+                framed = self._request.style.placed_frames(one)
+                self._send_frames(framed.frames)
+                await self._go_to(group.end, overtaken=framed.overtaken)
+            else:
+                self._cursor = group.end
+            self._list_if_due(groups_filter, group.end)
+            if groups_filter.until_reached:
+                return
+        await self._go_to(batch.end, overtaken=False)
+
+    def _list_if_due(self, groups_filter: DumpFilter, end: Position) -> None:
+        state = groups_filter.take_gtid_list()
+        if state is not None:
+            self._send_list(state, 0, end)
+
+    # --- waiting ---
 
     async def _wait(self, moved: asyncio.Event) -> None:
         """Until the tail moves, with heartbeats meanwhile. What is or will be appended is synced for us at once."""
@@ -268,8 +266,13 @@ class Dump:
     def _heartbeat_if_due(self) -> None:
         due = self._heartbeat_due()
         if due is not None and time.monotonic() >= due:
-            heartbeat = HeartbeatEvent(STREAM_NAME, self._replica_position, self._server_id)
-            self._send(heartbeat.build())
+            name, position = STREAM_NAME, self._replica_position
+            if self._classic:
+                name = classic_name(self._cursor.file_no)
+                position = position_of(self._cursor.offset)
+            self._send(self._events.heartbeat(name, position))
+
+    # --- the socket ---
 
     def _send_frames(self, frames: EventFrames) -> None:
         if frames.packets:
@@ -280,8 +283,9 @@ class Dump:
             self._connection.state = "Sending binlog event to slave"
             self._last_sent = time.monotonic()
 
-    def _send_list(self, state: BinlogState, flags: int) -> None:
-        self._send(GtidList.fake(state.entries(), self._server_id, flags=flags).build())
+    def _send_list(self, state: BinlogState, flags: int, at: Position) -> None:
+        end_position = position_of(at.offset) if self._classic else 0
+        self._send(self._events.gtid_list(state, flags, end_position))
 
     def _send(self, event: bytes) -> None:
         self._sink.write(self._machine.dump_event(event))
@@ -289,13 +293,24 @@ class Dump:
         self._last_sent = time.monotonic()
 
     def _refuse(self, error: ServerError) -> None:
+        wanted = self._request.file_position or f"'{self._request.position}'"
         log.warning(
-            "dump refused: connection %d from %s, server_id %d, position '%s': %s",
-            self._connection.id,
-            self._connection.address,
-            self._request.server_id,
-            self._request.position,
-            error,
+            "dump refused: connection %(connection)d from %(peer)s, server_id %(server_id)d, "
+            "position %(gtid)s: %(reason)s",
+            {
+                "connection": self._connection.id,
+                "peer": self._connection.address,
+                "server_id": self._request.server_id,
+                "gtid": wanted,
+                "reason": error,
+            },
         )
         if not self._machine.is_closed:
             self._sink.write(self._machine.dump_error(error))
+
+
+def _is_wanted(groups_filter: DumpFilter, group: bytes) -> bool:
+    gtid = group_gtid(group)
+    if gtid is None:
+        return groups_filter.send_marker()
+    return groups_filter.decide(gtid) is Verdict.SEND

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from binlog_server.admin.answers import SqlSession
 from binlog_server.channel import Channel
 from binlog_server.connections import Connection
-from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.dump import Dump, Sink
+from binlog_server.dump_request import DumpRequest
 from binlog_server.host import Host
 from binlog_server.privileges import REPLICATION_SLAVE
 from binlog_server.replica_limits import ReplicaLimits
@@ -68,7 +69,12 @@ class DumpSession:
         try:
             if REPLICATION_SLAVE not in sql.grants:
                 raise PrivilegeRequired(REPLICATION_SLAVE)
-            request = DumpRequest.of(command, sql.user_variables, skip_marked=skip_marked)
+            request = DumpRequest.of(
+                command,
+                sql.user_variables,
+                skip_marked=skip_marked,
+                classic=sql.coordinates.classic,
+            )
         except ServerError as error:
             log.warning("dump refused: %s: %s", channel.peer, error)
             channel.write(channel.machine.dump_error(error))

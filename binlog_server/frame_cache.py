@@ -14,9 +14,29 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from protocol.classic_positions import (
+    event_ends,
+    event_lengths,
+    overtaken_ends,
+    position_of,
+    sealed,
+)
 from protocol.stored_group import without_skipped
+from protocol.weaker_clients import Capability, Event, client_events
 from protocol.wire.event_frames import EventFrames, event_frames
-from storage.engine import BinlogEngine, GroupBatch, Position
+from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, PlacedGroup, Position
+
+
+@dataclass(frozen=True, slots=True)
+class FramedBatch:
+    """Groups ready to be sent. `end` is where the next batch begins.
+
+    `overtaken`: the last group is longer than its place; see `protocol.classic_positions`.
+    """
+
+    end: Position
+    frames: EventFrames
+    overtaken: bool = False
 
 
 class FrameStyle(NamedTuple):
@@ -24,24 +44,68 @@ class FrameStyle(NamedTuple):
 
     annotate: the replica wants ANNOTATE_ROWS events.
     skip_marked: the replica wants no events that were logged with @@skip_replication=1.
+    classic: events have positions.
+    checksum: events have checksums.
+    capability: what the replica understands; less than GTID only with `classic`.
     """
 
     annotate: bool
     skip_marked: bool
+    classic: bool = False
+    checksum: bool = False
+    capability: int = int(Capability.GTID)
 
     def frames(self, groups: list[bytes]) -> EventFrames:
-        """Packets of whole groups."""
+        """Packets of whole groups, without positions."""
+        if self.checksum:
+            return event_frames([self._unplaced(group) for group in groups], annotate=True)
         if self.skip_marked:
             groups = [without_skipped(group) for group in groups]
         return event_frames(groups, annotate=self.annotate)
 
+    def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
+        """Packets of groups with their positions, as many as can be sent in one go."""
+        before = position_of(batch.start.offset)
+        parts: list[bytes] = []
+        for group in batch.groups:
+            events = self.events(group.payload)
+            if not events:
+                continue
+            end = position_of(group.end.offset)
+            lengths = event_lengths(events, checksum=self.checksum)
+            overtaken = end - sum(lengths) < before
+            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
+            parts.append(sealed(events, ends, checksum=self.checksum))
+            if overtaken:
+                is_last = group is batch.groups[-1]
+                frames = event_frames(parts, annotate=True)
+                return FramedBatch(batch.end if is_last else group.end, frames, overtaken=True)
+            before = end
+        return FramedBatch(batch.end, event_frames(parts, annotate=True))
 
-@dataclass(frozen=True, slots=True)
-class FramedBatch:
-    """A `GroupBatch` ready to be sent. `end` is where the next one begins."""
+    def rest_of(self, group: PlacedGroup, position: int) -> EventFrames | None:
+        """Packets of the events of a group behind a position inside it; None if no event begins there."""
+        events = self.events(group.payload)
+        lengths = event_lengths(events, checksum=self.checksum)
+        ends = event_ends(lengths, position_of(group.end.offset))
+        for index, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+            if end - length == position:
+                rest = sealed(events[index:], ends[index:], checksum=self.checksum)
+                return event_frames([rest], annotate=True)
+        return None
 
-    end: Position
-    frames: EventFrames
+    def events(self, payload: bytes) -> list[Event]:
+        """Those of a group that the replica gets, as it understands them."""
+        return client_events(
+            payload,
+            annotate=self.annotate,
+            skip_marked=self.skip_marked,
+            capability=self.capability,
+        )
+
+    def _unplaced(self, group: bytes) -> bytes:
+        events = self.events(group)
+        return sealed(events, [0] * len(events), checksum=True)
 
 
 _Key = tuple[Position, FrameStyle]
@@ -77,6 +141,12 @@ class FrameCache:
         if self._engine.is_recent(start):
             return self._engine.read(start)
         return await asyncio.to_thread(self._engine.read, start)
+
+    async def placed(self, start: Position) -> PlacedBatch:
+        """The same with their places."""
+        if self._engine.is_recent(start):
+            return self._engine.read_placed(start)
+        return await asyncio.to_thread(self._engine.read_placed, start)
 
     async def frames(self, start: Position, style: FrameStyle) -> FramedBatch:
         """The frames from `start`; `end` equals `start` at the durable end."""
@@ -121,6 +191,8 @@ class FrameCache:
             del self._being_made[key]
 
     def _make(self, start: Position, style: FrameStyle) -> FramedBatch:
+        if style.classic:
+            return style.placed_frames(self._engine.read_placed(start))
         batch = self._engine.read(start)
         return FramedBatch(batch.end, style.frames(batch.groups))
 

@@ -9,7 +9,8 @@ from binlog_server.admin.answers import ServerView, SqlSession
 from binlog_server.compression import Compressor
 from binlog_server.config import Config
 from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Dump, DumpRequest, Sink
+from binlog_server.dump import Dump, Sink
+from binlog_server.dump_request import DumpRequest
 from binlog_server.login import FailedLogins
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.tls import TlsServer

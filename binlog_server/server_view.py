@@ -77,6 +77,11 @@ class ServerFacts:
 
     # --- variables ---
 
+    @property
+    def binlog_checksum(self) -> str:
+        """See `admin.view.ServerView`."""
+        return self.config.binlog_checksum
+
     def global_variables(self) -> Mapping[str, str]:
         """See `admin.view.ServerView`."""
         config = self.config

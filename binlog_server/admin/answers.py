@@ -71,6 +71,7 @@ from binlog_server.admin.view import (
     ServerView,
     Work,
 )
+from binlog_server.coordinates import AS_STORED, Coordinates
 from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
@@ -117,7 +118,8 @@ class SqlSession:
     """The SQL side of one connection: its variables, and what its statements give.
 
     `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
-    `diagnostics` are those of the last statement that was not about them.
+    `diagnostics` are those of the last statement that was not about them; `coordinates` how the session speaks of files
+    and positions.
     """
 
     server: ServerView
@@ -130,6 +132,7 @@ class SqlSession:
     in_transaction: bool = False
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    coordinates: Coordinates = AS_STORED
     _is_about_diagnostics: bool = False
 
     def __post_init__(self) -> None:
@@ -307,7 +310,7 @@ class SqlSession:
                 only = _DIAGNOSTIC_COUNTS[name]
                 return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
         try:
-            value = self.server.global_variables()[name]
+            value = self._global_variables()[name]
         except KeyError:
             raise UnknownSystemVariable(name) from None
         if scope is VariableScope.GLOBAL and name in SESSION_ONLY:
@@ -317,6 +320,15 @@ class SqlSession:
         ):
             raise ReadOnlyVariable(name, "GLOBAL")
         return value
+
+    def _global_variables(self) -> Mapping[str, str]:
+        """Where positions are classic, so is what replicas ask of the binlog."""
+        variables = self.server.global_variables()
+        if not self.coordinates.classic:
+            return variables
+        seen = {**variables, "binlog_checksum": self.server.binlog_checksum}
+        del seen["binlog_storage_engine"]
+        return seen
 
     # SHOW
 
@@ -349,7 +361,7 @@ class SqlSession:
         if statement.status:
             shown = dict(self.server.status_variables())
         else:
-            shown = dict(self.server.global_variables())
+            shown = dict(self._global_variables())
             if statement.scope is not VariableScope.GLOBAL:
                 shown |= self.variables
         return shows.variables(shown, statement.filter)

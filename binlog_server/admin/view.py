@@ -106,6 +106,10 @@ class ServerView(Protocol):
     def follows(self) -> bool:
         """Whether there is an upstream."""
 
+    @property
+    def binlog_checksum(self) -> str:
+        """What replicas of the classic style are told."""
+
     def global_variables(self) -> Mapping[str, str]:
         """By name in lower case."""
 

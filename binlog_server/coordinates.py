@@ -1,0 +1,84 @@
+"""File names and positions, as a client is told them and tells them: the one place where they are translated.
+
+A client of an account with the classic style of stream sees `binlog.000001` for the store's first file, and positions
+that go with that style (`protocol.classic_positions`). Everybody else sees the store's own names and offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from binlog_server.replica_policy import StreamStyle
+from protocol.classic_positions import POSITIONS_PER_BYTE, position_of
+from storage.binlog.file_names import file_name, file_number
+
+_CLASSIC_NAME: Final = re.compile(r"binlog\.([0-9]{6,19})")
+
+
+def classic_name(file_no: int) -> str:
+    """`binlog.000001` for file 0, as a MariaDB server begins to count."""
+    return f"binlog.{file_no + 1:06d}"
+
+
+def classic_number(name: str) -> int | None:
+    """The number in a name as `classic_name` makes it; None for any other name."""
+    match = _CLASSIC_NAME.fullmatch(name)
+    if match is None or classic_name(int(match[1]) - 1) != name or int(match[1]) == 0:
+        return None
+    return int(match[1]) - 1
+
+
+class Coordinates:
+    """As the store has them."""
+
+    classic = False
+
+    def name(self, store_name: str) -> str:
+        """What a file of the store is called."""
+        return store_name
+
+    def position(self, offset: int) -> int:
+        """Of byte `offset` of a file of the store; also for its size."""
+        return offset
+
+    def store_name(self, name: str) -> str:
+        """The file that the client means. A name that is none stays as it is."""
+        return name
+
+    def offset(self, position: int) -> int:
+        """The byte of the file that the client means."""
+        return position
+
+
+class ClassicCoordinates(Coordinates):
+    """As those of a traditional binlog."""
+
+    classic = True
+
+    def name(self, store_name: str) -> str:
+        """See `Coordinates`."""
+        file_no = file_number(store_name)
+        return store_name if file_no is None else classic_name(file_no)
+
+    def position(self, offset: int) -> int:
+        """See `Coordinates`."""
+        return position_of(offset)
+
+    def store_name(self, name: str) -> str:
+        """See `Coordinates`. The store's own names are none."""
+        file_no = classic_number(name)
+        return "" if file_no is None else file_name(file_no)
+
+    def offset(self, position: int) -> int:
+        """See `Coordinates`."""
+        return position // POSITIONS_PER_BYTE
+
+
+AS_STORED: Final = Coordinates()
+AS_CLASSIC: Final = ClassicCoordinates()
+
+
+def coordinates_of(style: StreamStyle) -> Coordinates:
+    """For the sessions of an account whose replicas are served in that style."""
+    return AS_CLASSIC if style is StreamStyle.CLASSIC else AS_STORED

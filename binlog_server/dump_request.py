@@ -1,0 +1,113 @@
+"""What a client wants of a dump: from its session variables and the dump command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from binlog_server.frame_cache import FrameStyle
+from protocol.connection.commands import BinlogDump, BinlogDumpGtid
+from protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
+from protocol.events.checksum import ChecksumAlgorithm
+from protocol.gtid import SlavePosition
+from protocol.weaker_clients import Capability
+
+_NS: Final = 1_000_000_000
+_HEARTBEAT_NS_MIN: Final = 1_000_000
+_HEARTBEAT_NS_MAX: Final = 4_294_967 * _NS  # as CHANGE MASTER allows
+
+UserVariables = Mapping[str, str | int | None]
+
+
+class FilePosition(NamedTuple):
+    """Where to start for a client without GTID. An empty `file` is the first one."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """What the replica asked for. `file_position` is None with GTID; without, `position` is empty."""
+
+    server_id: int
+    position: SlavePosition
+    file_position: FilePosition | None
+    until: SlavePosition | None
+    until_before_gtids: bool
+    strict_mode: bool
+    ignore_duplicates: bool
+    heartbeat_s: float
+    style: FrameStyle
+    non_block: bool
+
+    @classmethod
+    def of(
+        cls,
+        command: BinlogDump,
+        variables: UserVariables,
+        *,
+        skip_marked: bool,
+        classic: bool = False,
+    ) -> DumpRequest:
+        """`classic`: the style of stream that the account gets.
+
+        Raises `ServerError`: 4246 without a GTID position, where only that will do; 1941 or 1943 for a malformed one;
+        1236.
+        """
+        text = variables.get("slave_connect_state")
+        file_position = None
+        capability = _integer(variables, "mariadb_slave_capability")
+        if isinstance(command, BinlogDumpGtid):
+            position = command.gtid_position
+            capability = Capability.GTID
+        elif text is not None:
+            position = SlavePosition.parse(str(text))
+            if capability < Capability.GTID:
+                raise MasterFatalError(
+                    "This server sends GTID events, which the slave does not understand; "
+                    "it must say SET @mariadb_slave_capability=4"
+                )
+        elif classic:
+            position = SlavePosition()
+            file_position = FilePosition(command.file, command.position)
+        else:
+            raise EngineBinlogNeedsGtid
+        until = None if file_position else variables.get("slave_until_gtid")
+        return cls(
+            server_id=command.server_id,
+            position=position,
+            file_position=file_position,
+            until=None if until is None else SlavePosition.parse(str(until)),
+            until_before_gtids=bool(_integer(variables, "slave_gtid_until_before_gtids")),
+            strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
+            ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),
+            heartbeat_s=_heartbeat_s(_integer(variables, "master_heartbeat_period")),
+            style=FrameStyle(
+                annotate=command.annotate,
+                skip_marked=skip_marked,
+                classic=classic,
+                checksum=_wants_checksum(variables),
+                capability=min(max(capability, 0), int(Capability.GTID)),
+            ),
+            non_block=command.non_block,
+        )
+
+
+def _integer(variables: UserVariables, name: str) -> int:
+    """A user variable as a number; 0 when it is unset or says nothing of the kind."""
+    try:
+        return int(variables.get(name) or 0)
+    except ValueError:
+        return 0
+
+
+def _wants_checksum(variables: UserVariables) -> bool:
+    """None for who never asked, or asked for something unknown: the format description says so, too."""
+    return str(variables.get("master_binlog_checksum")).upper() == ChecksumAlgorithm.CRC32.name
+
+
+def _heartbeat_s(period_ns: int) -> float:
+    """In seconds; 0 is none. Not below what CHANGE MASTER allows: a nanosecond would leave no time for others."""
+    return min(max(_HEARTBEAT_NS_MIN, period_ns), _HEARTBEAT_NS_MAX) / _NS if period_ns > 0 else 0.0

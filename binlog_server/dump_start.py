@@ -1,0 +1,91 @@
+"""Where a dump begins: at the place behind a GTID position, or at a position in a file. Waits for the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_server.coordinates import classic_name, classic_number
+from binlog_server.dump_request import DumpRequest, FilePosition
+from binlog_server.frame_cache import FrameStyle
+from protocol import file_position_errors
+from protocol.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
+from protocol.dump_position import check_position
+from protocol.errors import MasterFatalError
+from protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
+from protocol.events.rotate import FIRST_EVENT_POSITION
+from protocol.gtid import BinlogState
+from protocol.wire.event_frames import EventFrames
+from storage.binlog.file_names import file_number
+from storage.engine import BinlogEngine, Position
+from storage.errors import PositionPurged
+from storage.ibb.page import PAGE_SIZE
+
+_BEHIND_DESCRIPTION: Final = FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class DumpStart:
+    """Read from `cursor` on; `state` is the binlog state there, and only known with GTID.
+
+    The replica is at `position` of file `file_no`, in classic coordinates. `rest` comes before everything else: the
+    events that it lacks of the group which it is inside of.
+    """
+
+    cursor: Position
+    state: BinlogState
+    file_no: int
+    position: int
+    rest: EventFrames | None = None
+
+
+def start_of(request: DumpRequest, engine: BinlogEngine) -> DumpStart:
+    """Raises `MasterFatalError` (1236), with MariaDB's texts."""
+    if request.file_position is not None:
+        return _at_file_position(request.file_position, request.style, engine)
+    check_position(
+        engine.binlog_state(),
+        request.position,
+        ignore_duplicates=request.ignore_duplicates,
+        until=request.until,
+    )
+    try:
+        cursor, state = engine.find_start(request.position)
+    except PositionPurged:
+        raise MasterFatalError.purged_position() from None
+    return DumpStart(cursor, state, cursor.file_no, position_of(cursor.offset))
+
+
+def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEngine) -> DumpStart:
+    """A position is one of: 4, the end of the format description, the end of a group, the end of an event in one."""
+    file_no = _number_of(wanted.file, engine)
+    name, position = classic_name(file_no), wanted.position
+    beginning = Position(file_no, PAGE_SIZE)
+    if position in (FIRST_EVENT_POSITION, _BEHIND_DESCRIPTION):
+        return DumpStart(beginning, BinlogState(), file_no, position)
+    if position > OVERTAKEN:
+        raise file_position_errors.inside_overtaken(name, position)
+    offset = position // POSITIONS_PER_BYTE
+    if offset < PAGE_SIZE:
+        raise file_position_errors.impossible_position(name, position)
+    place = Position(file_no, offset)
+    try:
+        found = engine.locate(place)
+    except PositionPurged:
+        raise file_position_errors.unknown_file() from None
+    if position == position_of(offset) and (found.border or place == engine.written_end):
+        return DumpStart(place, BinlogState(), file_no, position)
+    rest = None if found.group is None else style.rest_of(found.group, position)
+    if rest is None:
+        raise file_position_errors.impossible_position(name, position)
+    return DumpStart(found.after, BinlogState(), file_no, position, rest)
+
+
+def _number_of(name: str, engine: BinlogEngine) -> int:
+    """The number of the file; the oldest without a name."""
+    numbers = [file_number(file.name) for file in engine.files()]
+    numbers.append(engine.durable_end.file_no)  # perhaps begun, and in no directory yet
+    wanted = classic_number(name) if name else numbers[0]
+    if wanted is None or wanted not in numbers:
+        raise file_position_errors.unknown_file()
+    return wanted
