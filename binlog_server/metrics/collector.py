@@ -15,8 +15,9 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from binlog_server.metrics.metric import COUNTER, HISTOGRAM, Metric
 from binlog_server.metrics.observed import Look
-from binlog_server.metrics.table import COUNTER, HISTOGRAM, METRICS, Metric
+from binlog_server.metrics.table import METRICS
 from storage.durations import Durations
 
 

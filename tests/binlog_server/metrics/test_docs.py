@@ -8,8 +8,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from binlog_server.metrics.collector import ServerCollector, registry
+from binlog_server.metrics.metric import COUNTER, PREFIX
 from binlog_server.metrics.observed import Look
-from binlog_server.metrics.table import COUNTER, METRICS, PREFIX
+from binlog_server.metrics.table import METRICS
 
 from ..lab import Lab
 

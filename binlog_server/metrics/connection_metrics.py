@@ -1,0 +1,195 @@
+"""Metrics of those who are connected: clients, replicas, upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from binlog_server.metrics.metric import (
+    COUNTER,
+    GAUGE,
+    PREFIX,
+    Labelled,
+    Metric,
+    counter,
+    gauge,
+)
+from binlog_server.metrics.observed import Look, Replica
+from binlog_server.relay.status import UpstreamStatus
+
+
+def _replica(
+    name: str, kind: str, help_: str, read: Callable[[Look, Replica], float | None]
+) -> Metric:
+    return Metric(
+        f"{PREFIX}replica_{name}",
+        kind,
+        help_,
+        ("server_id", "account"),
+        lambda look: [(key, read(look, replica)) for key, replica in look.replicas.items()],
+    )
+
+
+def _upstream(name: str, kind: str, help_: str, read: Callable[[UpstreamStatus], float]) -> Metric:
+    return Metric(
+        f"{PREFIX}upstream_{name}",
+        kind,
+        help_,
+        ("upstream",),
+        lambda look: [((status.name,), read(status)) for status in look.server.upstreams],
+    )
+
+
+def _dropped(look: Look) -> Labelled:
+    connections = look.server.connections
+    return [
+        (("lag",), connections.replicas_dropped),
+        (("server_id",), connections.duplicate_server_ids),
+    ]
+
+
+CLIENTS: Final = (
+    gauge("connections", "Clients that are connected", lambda look: look.threads),
+    gauge("connections_max", "max_connections", lambda look: look.server.config.max_connections),
+    gauge("tls_connections", "Of the clients, those with TLS", lambda look: look.tls),
+    counter(
+        "connections_accepted_total",
+        "Clients that were given a greeting",
+        lambda look: look.server.connections.accepted,
+    ),
+    counter(
+        "connections_refused_total",
+        "Clients that met max_connections (error 1040)",
+        lambda look: look.server.connections.too_many,
+    ),
+    counter(
+        "aborted_connects_total",
+        "Connections that ended without a login, whatever the reason",
+        lambda look: look.server.connections.aborted_connects,
+    ),
+    counter(
+        "failed_logins_total",
+        "Logins with a wrong name, password or proof (error 1045)",
+        lambda look: look.server.failed_logins.total,
+    ),
+    counter(
+        "tls_handshakes_total",
+        "TLS handshakes that succeeded",
+        lambda look: look.server.connections.tls_finished,
+    ),
+    counter(
+        "tls_handshakes_begun_total",
+        "TLS handshakes that clients began",
+        lambda look: look.server.connections.tls_accepts,
+    ),
+    counter(
+        "received_bytes_total",
+        "Bytes from clients, inside TLS",
+        lambda look: look.server.connections.traffic().received,
+    ),
+    counter(
+        "sent_bytes_total",
+        "Bytes to clients, inside TLS",
+        lambda look: look.server.connections.traffic().sent,
+    ),
+)
+
+REPLICAS: Final = (
+    gauge(
+        "replicas", "Dumps that run, also of clients without a server_id", lambda look: look.dumps
+    ),
+    _replica(
+        "lag_bytes",
+        GAUGE,
+        "Binlog that is durable and was not sent to the replica",
+        lambda look, replica: None if replica.sent is None else look.lag_bytes(replica.sent),
+    ),
+    _replica(
+        "lag_seconds",
+        GAUGE,
+        "Age of the oldest group that was not sent, by its timestamp; 0 when all was sent",
+        lambda look, replica: None if replica.sent is None else look.lag_s(replica.sent),
+    ),
+    _replica(
+        "file_number",
+        GAUGE,
+        "Number of the binlog file that the replica is at; it and all later ones are kept",
+        lambda _, replica: None if replica.sent is None else replica.sent.file_no,
+    ),
+    _replica(
+        "sent_bytes_total",
+        COUNTER,
+        "Bytes sent to the replica since it connected",
+        lambda _, replica: replica.bytes_sent,
+    ),
+    Metric(
+        PREFIX + "replicas_dropped_total",
+        COUNTER,
+        "Dumps ended because the replica lagged too far, or because its server_id came again",
+        ("reason",),
+        _dropped,
+    ),
+    counter(
+        "write_timeouts_total",
+        "Connections cut off because they took nothing for net_write_timeout",
+        lambda look: look.server.connections.write_timeouts,
+    ),
+    counter(
+        "throttled_seconds_total",
+        "What dumps have waited because of MAX_BYTES_PER_SECOND, all together",
+        lambda look: look.server.connections.throttled_ms / 1000,
+    ),
+    counter(
+        "frame_cache_hits_total",
+        "Batches of groups that were there, or being made, when a replica came",
+        lambda look: look.server.frames.hits,
+    ),
+    counter(
+        "frame_cache_misses_total",
+        "Batches that a replica had to wait for",
+        lambda look: look.server.frames.misses,
+    ),
+    counter(
+        "frame_cache_ahead_total",
+        "Batches made before a replica came",
+        lambda look: look.server.frames.made_ahead,
+    ),
+    gauge(
+        "frame_cache_bytes",
+        "Memory of the frames that are kept",
+        lambda look: look.server.frames.memory_bytes,
+    ),
+)
+
+UPSTREAMS: Final = (
+    _upstream("connected", GAUGE, "1 while it is followed", lambda status: status.connected),
+    _upstream(
+        "stopped",
+        GAUGE,
+        "1 when following has ended for good; the log and /readyz say why",
+        lambda status: status.stopped,
+    ),
+    _upstream("connects_total", COUNTER, "Dumps that it has granted", lambda s: s.connects),
+    _upstream(
+        "losses_total", COUNTER, "Connections lost, and attempts that failed", lambda s: s.losses
+    ),
+    _upstream("stored_bytes_total", COUNTER, "Bytes of groups stored", lambda s: s.bytes_stored),
+    _upstream(
+        "last_heard_timestamp_seconds",
+        GAUGE,
+        "When it was last heard, heartbeats too; seconds since 1970, 0 is never",
+        lambda status: status.last_heard,
+    ),
+    _upstream(
+        "last_stored_timestamp_seconds",
+        GAUGE,
+        "When a group of it was last stored; seconds since 1970, 0 is never",
+        lambda status: status.last_stored,
+    ),
+    _upstream(
+        "delay_seconds",
+        GAUGE,
+        "From when the last group was written there, by the upstream's clock, until it was stored; 0 before the first",
+        lambda status: max(0.0, status.last_stored - status.last_timestamp),
+    ),
+)

@@ -1,0 +1,152 @@
+"""Metrics of the store: commits, the redo log, pages, files, and who holds them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from binlog_server.metrics.metric import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    PREFIX,
+    Labelled,
+    Metric,
+    counter,
+    gauge,
+    status,
+)
+from binlog_server.metrics.observed import Look
+from storage.binlog.file_names import file_number
+
+
+def _fsyncs(look: Look) -> Labelled:
+    return [((kind,), times) for kind, times in look.server.engine.fsync_times().items()]
+
+
+def _first_and_last_file(look: Look) -> Labelled:
+    numbers = [file_number(name) for name, _ in look.files]
+    return [(("first",), numbers[0]), (("last",), numbers[-1])] if numbers else []
+
+
+def _held(look: Look) -> Labelled:
+    leases = look.server.leases
+    return [((lease.name,), leases.held_bytes(lease)) for lease in leases.all()]
+
+
+STORE: Final = (
+    # --- commits and the redo log ---
+    status("commits_total", COUNTER, "Groups appended to the binlog", "Binlog_commits"),
+    status(
+        "group_commits_total",
+        COUNTER,
+        "Syncs of the redo log that made groups durable; commits by this is the size of a group commit",
+        "Binlog_group_commits",
+    ),
+    status(
+        "binlog_written_bytes_total",
+        COUNTER,
+        "Bytes of the binlog, records and what frames them",
+        "Binlog_bytes_written",
+    ),
+    gauge(
+        "durable_gap_bytes",
+        "Redo that is written and not durable yet",
+        lambda look: (
+            look.counters.get("Innodb_lsn_current", 0) - look.counters.get("Innodb_lsn_flushed", 0)
+        ),
+    ),
+    Metric(
+        PREFIX + "fsync_seconds",
+        HISTOGRAM,
+        "How long fsyncs took, of the redo log, for which commits wait, and of binlog files",
+        ("file",),
+        _fsyncs,
+    ),
+    status("redo_written_bytes_total", COUNTER, "Bytes of the redo log", "Innodb_os_log_written"),
+    status(
+        "redo_capacity_bytes",
+        GAUGE,
+        "Size of the redo log's ring (innodb_log_file_size)",
+        "Innodb_checkpoint_max_age",
+    ),
+    status(
+        "checkpoint_age_bytes",
+        GAUGE,
+        "Redo since the last checkpoint: what is read again after a crash",
+        "Innodb_checkpoint_age",
+    ),
+    status("checkpoints_total", COUNTER, "Checkpoints", "Binlog_checkpoints"),
+    Metric(
+        PREFIX + "append_waits_total",
+        COUNTER,
+        "How often an append had to wait, for room in the redo log or for pages to be written",
+        ("for",),
+        lambda look: [
+            (("redo",), look.counters.get("Innodb_log_waits")),
+            (("pages",), look.counters.get("Binlog_page_waits")),
+        ],
+    ),
+    counter(
+        "room_waits_total",
+        "How often a client or an upstream was paused because the disk was full or slow",
+        lambda look: look.server.room.waits,
+    ),
+    gauge(
+        "room_wait_seconds",
+        "For how long those who wait for room have waited",
+        lambda look: look.server.room.waiting_s,
+    ),
+    # --- pages and files ---
+    status(
+        "pages_waiting",
+        GAUGE,
+        "Pages in memory that are not in their file yet; 2048 at most",
+        "Binlog_pages_in_memory",
+    ),
+    status("pages_written_total", COUNTER, "Pages written to files", "Binlog_pages_written"),
+    status("pages_read_total", COUNTER, "Pages read from files, ahead too", "Binlog_pages_read"),
+    status(
+        "page_requests_total",
+        COUNTER,
+        "Pages that readers of history wanted",
+        "Innodb_buffer_pool_read_requests",
+    ),
+    status(
+        "page_misses_total",
+        COUNTER,
+        "Of them, pages that were not in memory",
+        "Innodb_buffer_pool_reads",
+    ),
+    status("page_cache_pages", GAUGE, "Pages in the page cache", "Innodb_buffer_pool_pages_data"),
+    gauge("files", "Binlog files, the one made ahead too", lambda look: len(look.files)),
+    gauge(
+        "files_bytes", "Bytes of the binlog files", lambda look: sum(size for _, size in look.files)
+    ),
+    Metric(
+        PREFIX + "file_number",
+        GAUGE,
+        "Number of the first and of the last binlog file",
+        ("which",),
+        _first_and_last_file,
+    ),
+    status("purged_files_total", COUNTER, "Binlog files that were purged", "Binlog_purged_files"),
+    status(
+        "purged_bytes_total",
+        COUNTER,
+        "Bytes of binlog files that were purged",
+        "Binlog_purged_bytes",
+    ),
+    gauge("leases", "Leases that hold files", lambda look: len(look.server.leases.all())),
+    Metric(
+        PREFIX + "lease_held_bytes",
+        GAUGE,
+        "Bytes of the files from the first one that a lease holds",
+        ("lease",),
+        _held,
+    ),
+    gauge(
+        "prepared_transactions",
+        "XA transactions that wait for COMMIT or ROLLBACK",
+        lambda look: len(look.server.engine.prepared()),
+    ),
+)
