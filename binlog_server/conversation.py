@@ -19,7 +19,7 @@ from binlog_server.idle import IdleTimer
 from binlog_server.privileges import REPLICATION_SLAVE
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
-from protocol.account_errors import EmptyQuery, QueryInterrupted
+from protocol.account_errors import ConnectionKilled, EmptyQuery
 from protocol.connection.commands import (
     BinlogDump,
     Command,
@@ -121,7 +121,7 @@ class Conversation:
         elif self._machine.state is ServerState.ANSWERING:
             if self._work is not None:
                 self._work.cancel()  # its answer would come behind the last one
-            self.write(self._machine.send_error(QueryInterrupted()))
+            self.write(self._machine.send_error(ConnectionKilled()))
         self._channel.close()
 
     def shut_down(self) -> None:

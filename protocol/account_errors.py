@@ -100,6 +100,37 @@ class QueryInterrupted(ServerError):
         super().__init__("Query execution was interrupted")
 
 
+class ConnectionKilled(ServerError):
+    """ER_CONNECTION_KILLED: by KILL, while a statement was being answered."""
+
+    errno = 1927
+    sqlstate = "70100"
+    fatal = True
+
+    def __init__(self) -> None:
+        super().__init__("Connection was killed")
+
+
+class NoSuchUser(ServerError):
+    """ER_PASSWORD_NO_MATCH."""
+
+    errno = 1133
+    sqlstate = "28000"
+
+    def __init__(self) -> None:
+        super().__init__("Can't find any matching row in the user table")
+
+
+class CannotRevokeAll(ServerError):
+    """ER_REVOKE_GRANTS."""
+
+    errno = 1269
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__("Can't revoke all privileges for one or more of the requested users")
+
+
 class PasswordFormat(ServerError):
     """ER_PASSWD_LENGTH: a hash that is none."""
 

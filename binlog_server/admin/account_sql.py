@@ -28,7 +28,14 @@ from binlog_server.privileges import (
 )
 from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.users import Users
-from protocol.account_errors import CannotUser, NonexistingGrant, PasswordFormat, PluginNotLoaded
+from protocol.account_errors import (
+    CannotRevokeAll,
+    CannotUser,
+    NonexistingGrant,
+    NoSuchUser,
+    PasswordFormat,
+    PluginNotLoaded,
+)
 from protocol.connection.auth import HASH_SIZE, NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
 from protocol.errors import PrivilegeRequired, SqlSyntaxError, UnknownServerError
@@ -39,9 +46,11 @@ _OPERATIONS = {
     Kind.CREATE: "CREATE USER",
     Kind.ALTER: "ALTER USER",
     Kind.DROP: "DROP USER",
+    Kind.RENAME: "RENAME USER",
     Kind.SET_PASSWORD: "SET PASSWORD",
     Kind.GRANT: "GRANT",
     Kind.REVOKE: "REVOKE",
+    Kind.REVOKE_ALL: "REVOKE",
 }
 # What an account may do to itself without any privilege.
 _OWN = frozenset({Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE})
@@ -77,7 +86,8 @@ class AccountSql:
         return text.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
 
     def execute(self, text: str) -> ResultSet | None:
-        """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1141, 1227, 1290, 1372, 1396, 1524."""
+        """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372,
+        1396, 1524."""
         statement = parse_account_statement(text)
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
         self._check_right(statement)
@@ -91,6 +101,8 @@ class AccountSql:
                 return self._show("CREATE USER for", _create_text, statement.who[0])
             case Kind.DROP:
                 self._drop(statement)
+            case Kind.RENAME:
+                self._rename(statement)
             case _:
                 self._change(statement)
         return None
@@ -101,12 +113,11 @@ class AccountSql:
     def _check_right(self, statement: AccountStatement) -> None:
         mine = all(who.name == self._me.name for who in statement.who)
         if statement.kind is Kind.FLUSH:
-            needed = RELOAD
-        else:
-            needed = "" if mine and statement.kind in _OWN else CREATE_USER
-        if needed and needed not in self._me.grants:
-            raise PrivilegeRequired(needed)
-        for who in statement.who:
+            if self._me.grants.isdisjoint({RELOAD, BINLOG_REPLAY}):
+                raise PrivilegeRequired(RELOAD)
+        elif not (mine and statement.kind in _OWN) and CREATE_USER not in self._me.grants:
+            raise PrivilegeRequired(CREATE_USER)
+        for who in (*statement.who, *statement.to):
             if self._users.is_configured(who.user) and statement.kind in _OPERATIONS:
                 raise OptionPreventsStatement(
                     "[users]", f": '{who.user}' is an account of the configuration file"
@@ -118,6 +129,27 @@ class AccountSql:
         if missing and not statement.tolerant:
             raise _cannot(statement, missing)
         self._users.save([], [account for _, account in found if account is not None])
+
+    def _rename(self, statement: AccountStatement) -> None:
+        """One after the other, each on what the ones before have left; all or none."""
+        saved: dict[str, UserAccount] = {}
+        dropped: dict[str, UserAccount] = {}
+
+        def current(who: Who) -> UserAccount | None:
+            found = self._users.named(who.name)
+            return saved.get(who.name, None if who.name in dropped else found)
+
+        for old, new in zip(statement.who, statement.to, strict=True):
+            account = current(old)
+            if account is None or current(new) is not None:
+                raise _cannot(statement, [old])
+            saved.pop(old.name, None)
+            dropped[old.name] = account
+            try:
+                saved[new.name] = replace(account, user=new.user, host=new.host)
+            except ValueError:
+                raise _cannot(statement, [old]) from None
+        self._users.save(saved.values(), dropped.values())
 
     def _change(self, statement: AccountStatement) -> None:
         """All accounts of the statement, or none."""
@@ -137,6 +169,10 @@ class AccountSql:
                     account = self._new(who)  # as GRANT ... IDENTIFIED BY always did
                 elif statement.kind is Kind.REVOKE:
                     raise NonexistingGrant(who.user, who.host)
+                elif statement.kind is Kind.REVOKE_ALL:
+                    raise CannotRevokeAll
+                elif statement.kind in (Kind.GRANT, Kind.SET_PASSWORD):
+                    raise NoSuchUser
                 else:
                     if not statement.tolerant:
                         refused.append(who)
@@ -165,6 +201,8 @@ class AccountSql:
             account = replace(account, max_user_connections=statement.max_user_connections)
         if statement.replica:
             account = replace(account, replica=_policy(account.replica, statement.replica))
+        if statement.kind is Kind.REVOKE_ALL:
+            return replace(account, granted=frozenset())
         named = _privileges(statement)
         if statement.kind is Kind.GRANT:
             return replace(account, granted=(account.granted | named) - {USAGE})
@@ -181,7 +219,7 @@ class AccountSql:
         account = self._me if who.name == self._me.name else None
         account = self._users.named(who.name) or account
         if account is None:
-            raise NonexistingGrant(who.user, who.host)
+            raise NoSuchUser if text is _create_text else NonexistingGrant(who.user, who.host)
         return ResultSet([Column.text(f"{head} {account.name}")], [(text(account),)])
 
 

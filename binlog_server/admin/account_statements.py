@@ -24,7 +24,7 @@ _NEAR_CHARS = 80
 _STRINGS = re.compile(r"""'[^']*'?|"[^"]*"?""")
 
 IS_ABOUT_ACCOUNTS = re.compile(
-    rb"\s*(?:(?:create\s+(?:or\s+replace\s+)?|alter\s+|drop\s+|show\s+create\s+)user\b|set\s+password\b|grant\b"
+    rb"\s*(?:(?:create\s+(?:or\s+replace\s+)?|alter\s+|drop\s+|rename\s+|show\s+create\s+)user\b|set\s+password\b|grant\b"
     rb"|revoke\b|show\s+grants\b|flush\s+(?:local\s+|no_write_to_binlog\s+)?(?:hosts|privileges)\b)",
     re.IGNORECASE,
 )
@@ -36,9 +36,11 @@ class Kind(Enum):
     CREATE = auto()
     ALTER = auto()
     DROP = auto()
+    RENAME = auto()
     SET_PASSWORD = auto()
     GRANT = auto()
     REVOKE = auto()
+    REVOKE_ALL = auto()
     SHOW_GRANTS = auto()
     SHOW_CREATE = auto()
     FLUSH = auto()
@@ -74,10 +76,11 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class AccountStatement:
-    """One statement. `who` and `identified` go together; None changes nothing."""
+    """One statement. `who` and `identified` go together, None changes nothing; so do `who` and the names in `to`."""
 
     kind: Kind
     who: tuple[Who, ...] = ()
+    to: tuple[Who, ...] = ()
     identified: tuple[Identified | None, ...] = ()
     privileges: tuple[str, ...] = ()
     require: Require | None = None
@@ -208,28 +211,48 @@ class _Builder(Transformer[Token, Any]):
     def create_user(self, children: list[Any]) -> AccountStatement:
         or_replace, tolerant, (who, identified), options = children
         return AccountStatement(
-            Kind.CREATE, who, identified, or_replace=or_replace, tolerant=tolerant, **options
+            Kind.CREATE,
+            who,
+            identified=identified,
+            or_replace=or_replace,
+            tolerant=tolerant,
+            **options,
         )
 
     def alter_user(self, children: list[Any]) -> AccountStatement:
         tolerant, (who, identified), options = children
-        return AccountStatement(Kind.ALTER, who, identified, tolerant=tolerant, **options)
+        return AccountStatement(
+            Kind.ALTER, who, identified=identified, tolerant=tolerant, **options
+        )
 
     def drop_user(self, children: list[Any]) -> AccountStatement:
         tolerant, who = children
         return AccountStatement(Kind.DROP, who, tolerant=tolerant)
 
+    def renamed(self, children: list[Who]) -> tuple[Who, Who]:
+        old, new = children
+        return old, new
+
+    def rename_user(self, children: list[tuple[Who, Who]]) -> AccountStatement:
+        old, new = zip(*children, strict=True)
+        return AccountStatement(Kind.RENAME, who=old, to=new)
+
     def set_password(self, children: list[Any]) -> AccountStatement:
         who, identified = children
-        return AccountStatement(Kind.SET_PASSWORD, (who or ME,), (identified,))
+        return AccountStatement(Kind.SET_PASSWORD, (who or ME,), identified=(identified,))
 
     def grant(self, children: list[Any]) -> AccountStatement:
         privileges, (who, identified), options = children
-        return AccountStatement(Kind.GRANT, who, identified, privileges, **options)
+        return AccountStatement(
+            Kind.GRANT, who, identified=identified, privileges=privileges, **options
+        )
 
     def revoke(self, children: list[Any]) -> AccountStatement:
         privileges, who = children
         return AccountStatement(Kind.REVOKE, who, privileges=privileges)
+
+    def revoke_all(self, children: list[tuple[Who, ...]]) -> AccountStatement:
+        return AccountStatement(Kind.REVOKE_ALL, who=children[0])
 
     def show_grants(self, children: list[Any]) -> AccountStatement:
         return AccountStatement(Kind.SHOW_GRANTS, (children[0] or ME,))

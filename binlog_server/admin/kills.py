@@ -6,6 +6,7 @@ from typing import Protocol
 
 from binlog_server.admin.statements import Expression, Kill, KillUser
 from binlog_server.admin.view import ServerView
+from protocol.account_errors import QueryInterrupted
 from protocol.errors import UnknownThread
 from protocol.sql_errors import KillDenied
 
@@ -16,6 +17,7 @@ class Killer(Protocol):
     """The session, as KILL sees it."""
 
     server: ServerView
+    connection_id: int
 
     @property
     def user(self) -> str:
@@ -29,13 +31,15 @@ class Killer(Protocol):
 
 
 def kill(killer: Killer, statement: Kill) -> None:
-    """Raises `UnknownThread` (1094), `KillDenied` (1095)."""
+    """Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317)."""
     number = _thread_id(killer.value_of(statement.connection_id))
     owner = killer.server.owner(number)
     if owner != killer.user and not killer.may(*_MAY_KILL_ALL):
         raise KillDenied(number)
-    if not statement.query_only:  # nothing here runs long enough to be interrupted alone
+    if not statement.query_only:
         killer.server.kill(number)
+    elif number == killer.connection_id:
+        raise QueryInterrupted  # by itself; nothing else here runs long enough to be interrupted alone
 
 
 def kill_user(killer: Killer, statement: KillUser) -> None:

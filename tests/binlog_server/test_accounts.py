@@ -125,7 +125,14 @@ async def test_a_life(lab: Lab) -> None:
         ("SET PASSWORD = PASSWORD('x')", 1290),
         ("DROP USER nobody", 1396),
         ("ALTER USER nobody IDENTIFIED BY 'x'", 1396),
-        ("GRANT RELOAD ON *.* TO nobody", 1396),
+        ("GRANT RELOAD ON *.* TO nobody", 1133),
+        ("SET PASSWORD FOR nobody = PASSWORD('x')", 1133),
+        ("SHOW CREATE USER nobody", 1133),
+        ("REVOKE ALL PRIVILEGES, GRANT OPTION FROM nobody", 1269),
+        ("RENAME USER nobody TO x", 1396),
+        ("RENAME USER plain TO x", 1290),
+        ("RENAME USER nobody TO plain", 1290),
+        ("RENAME USER x", 1064),
         ("REVOKE RELOAD ON *.* FROM nobody", 1141),
         ("SHOW GRANTS FOR nobody", 1141),
         ("GRANT SELECT ON *.* TO plain2 IDENTIFIED BY 'x'", 1064),
@@ -149,6 +156,31 @@ async def test_all_of_a_statement_or_nothing(lab: Lab) -> None:
     await client.query("SHOW GRANTS FOR a")
     await client.query("CREATE USER IF NOT EXISTS a, b")
     await client.query("DROP USER IF EXISTS a, b, c")
+
+
+async def test_rename(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a IDENTIFIED BY 'one', b@localhost")
+    await client.query("GRANT RELOAD ON *.* TO a")
+    for sql in (
+        "RENAME USER a TO b@localhost",
+        "RENAME USER a TO a",
+        "RENAME USER a TO c, nobody TO d",
+        "RENAME USER a TO 'x y'@'a b'",
+    ):
+        assert await errno(client, sql) == 1396
+    await client.query("RENAME USER a TO c, b@localhost TO a")
+    assert "GRANT RELOAD ON" in await shown(client, "SHOW GRANTS FOR c")
+    assert "GRANT USAGE ON" in await shown(client, "SHOW GRANTS FOR a")
+    await logged_in(lab, "c", "one")
+    assert await errno(client, "SHOW GRANTS FOR b@localhost") == 1141
+
+
+async def test_revoke_all_with_the_grant_option(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("GRANT ALL ON *.* TO a IDENTIFIED BY 'x' WITH GRANT OPTION")
+    await client.query("REVOKE ALL PRIVILEGES, GRANT OPTION FROM a")
+    assert "GRANT USAGE ON" in await shown(client, "SHOW GRANTS FOR a")
 
 
 async def test_all_privileges_and_what_is_taken_of_them(lab: Lab) -> None:
@@ -258,7 +290,7 @@ async def test_max_user_connections() -> None:
 async def test_kill_of_oneself(lab: Lab) -> None:
     client = await root(lab)
     client.command(Query(f"KILL {client.greeting.connection_id}").build())
-    assert (await client.error())[0] == 1317
+    assert (await client.error())[0] == 1927
     assert await client.closed()
 
 
@@ -267,7 +299,7 @@ async def test_kill_of_who_waits(lab: Lab, caplog: pytest.LogCaptureFixture) -> 
     client.command(Query("SELECT MASTER_GTID_WAIT('0-1-99', 30)").build())
     await other.query("SELECT 1")
     await other.query(f"KILL {client.greeting.connection_id}")
-    assert (await client.error())[0] == 1317
+    assert (await client.error())[0] == 1927
     assert await client.closed()
     await until(lambda: len(lab.server.connections) == 1)
     assert "Traceback" not in caplog.text

@@ -232,6 +232,8 @@ def test_kill_of_others_needs_a_privilege(lab: Lab) -> None:
     me = SqlSession(lab.server, 1, "me@10.0.0.1", grants=frozenset())
     assert errno(me, "KILL 2") == 1095
     assert errno(me, "KILL USER other") == 1095
+    assert errno(me, "KILL QUERY CONNECTION_ID()") == 1317
+    assert mine == []
     run(me, "KILL CONNECTION_ID()")
     assert (mine, other) == ([None], [])
 

@@ -557,7 +557,7 @@ async def test_who_waits_for_room_may_be_killed() -> None:
         client.command(Query("INSERT INTO t VALUES (1)").build())
         await until(lambda: engine.asked > 0)
         await ok(other, "KILL 1")
-        assert (await client.error())[0] == 1317
+        assert (await client.error())[0] == 1927
         assert await client.closed()
         await until(lambda: len(lab.server.connections) == 1)
         engine.room = True
