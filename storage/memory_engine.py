@@ -175,8 +175,11 @@ class MemoryEngine:
 
     def append_run(self, run: GroupRun, index: int = 0) -> int:
         """See `BinlogEngine`."""
-        while index < len(run) and len(run.payload(index)) <= self.cache_bytes:
-            self.append(run.payload(index), run.gtid(index))
+        while index < len(run) and self.has_room:
+            payload = run.payload(index)
+            if len(payload) > self.cache_bytes:
+                break
+            self.append(payload, run.gtid(index))
             index += 1
         return index
 
