@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from .compatibility.answers import INTENDED
 from .compatibility.features import CLIENT_SCENARIOS, CLIENTS, FEATURES, REPLICAS
 from .compatibility.live import proofs
 from .compatibility.page import COMMAND, PAGE, text
@@ -22,7 +23,10 @@ def {name}({parameters}) -> None: ...
 
 
 async def test_the_page_is_what_ran() -> None:
-    assert PAGE.read_text() == text(await run()), f"run {COMMAND}, and look at what has changed"
+    results = await run()
+    assert PAGE.read_text() == text(results), f"run {COMMAND}, and look at what has changed"
+    met = {statement for outcome in results.outcomes.values() for statement in outcome.intended}
+    assert {entry.statement for entry in INTENDED} == met, "a difference that there is no more"
 
 
 def test_what_is_marked_is_known() -> None:

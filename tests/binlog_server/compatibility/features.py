@@ -98,7 +98,6 @@ FEATURES = [
     Feature("large events", "events of many megabytes", ("23-maxpacket",)),
     Feature("other version", "groups of another version", ("cross",)),
     Feature("two-phase ALTER", "`binlog_alter_two_phase`", ("two-phase", "two-phase-parallel")),
-    Feature("weaker capability", "weaker `@mariadb_slave_capability`"),
     Feature("checksum NONE", "checksum NONE", ("15-checksum-none",), negotiates("NONE")),
     Feature("NON_BLOCK", "`BINLOG_DUMP_NON_BLOCK`"),
     Feature("engine style", "engine-style stream", ("01-fresh",), negotiates("NONE")),
@@ -110,6 +109,7 @@ FEATURES = [
         ("16-filepos",),
         style=_CLASSIC,
     ),
+    Feature("weaker capability", "classic style, weaker capability by file", style=_CLASSIC),
     Feature(
         "checksum CRC32",
         "classic style, checksum CRC32",

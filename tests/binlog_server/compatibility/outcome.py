@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.users import Account
 from storage.binlog.options import StoreOptions
 from tests.binlog_server.lab import PASSWORD
@@ -18,14 +18,16 @@ STORE = StoreOptions(
     max_binlog_size=1 << 18, innodb_log_file_size=1 << 20
 )  # small ones are made quickly
 SERVER_ID = 1  # of the recorded masters
+FIRST_FILE = "binlog.000001"  # of a store in the classic style
 _PATIENCE_S = 20.0
-STYLES = (StreamStyle.ENGINE,)
+STYLES = (StreamStyle.ENGINE, StreamStyle.CLASSIC)
 
 
 def users(style: StreamStyle) -> dict[str, Account]:
     """The accounts of the recordings; one of them may not replicate."""
     grants = {"repl": "ALL PRIVILEGES", "norepl": "BINLOG MONITOR"}
-    return {name: Account(PASSWORD, frozenset({grant})) for name, grant in grants.items()}
+    policy = ReplicaPolicy(style)
+    return {name: Account(PASSWORD, frozenset({grant}), policy) for name, grant in grants.items()}
 
 
 @dataclass

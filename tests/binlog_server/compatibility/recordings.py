@@ -28,6 +28,7 @@ FOLDERS = (HERE, conversation.CAPTURES)
 _COMPRESSED_HEADER = 7  # size u24, sequence u8, size when unpacked u24, 0 for stored
 _DUMP = bytes((CommandCode.BINLOG_DUMP,))
 _SET = re.compile(r"set @(\w+) ?= ?'?([^']*)'?$", re.IGNORECASE)
+_CHECKSUM_QUESTION = re.compile(r"(SELECT|SHOW) .*binlog_checksum", re.IGNORECASE)
 _VERSIONS = {"1011": "10.11", "118": "11.8"}
 
 
@@ -113,12 +114,16 @@ class Recording:
         return [p for exchange in (self.dump, *self.after_dump) for p in exchange.answer]
 
     @property
+    def checksum(self) -> str:
+        """`binlog_checksum` of the master, by its answers; CRC32 if nobody asked."""
+        asked = (c for c in self.commands if _CHECKSUM_QUESTION.match(c.sql))
+        return "NONE" if any(b"NONE" in b"".join(c.answer) for c in asked) else "CRC32"
+
+    @property
     def stream_begins_with_checksum(self) -> bool:
         """Whether the ROTATE before the first format description has one."""
-        return any("SET @master_binlog_checksum= @@" in c.sql for c in self.commands) and any(
-            c.sql == "SELECT @master_binlog_checksum" and b"CRC32" in b"".join(c.answer)
-            for c in self.commands
-        )
+        wanted = any("@master_binlog_checksum= @@" in command.sql for command in self.commands)
+        return wanted and self.checksum == "CRC32"
 
     @cached_property
     def groups(self) -> list[EventGroup]:

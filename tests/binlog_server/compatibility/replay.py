@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from binlog_server.replica_policy import StreamStyle
+from protocol.connection.commands import BinlogDump, parse_command
 from protocol.event_group import EventGroup
+from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import BinlogEngine
 from storage.memory_engine import MemoryEngine, MemoryHistory
 from tests.binlog_server.lab import Lab, transaction
 
 from .answers import Answer, decoded, intended
-from .outcome import SERVER_ID, STORE, Outcome, follow, users
+from .outcome import FIRST_FILE, SERVER_ID, STORE, Outcome, follow, users
 from .peer import Peer
 from .recordings import Exchange, Recording
 from .stream import Follower
@@ -75,7 +78,13 @@ def _engine(recording: Recording) -> BinlogEngine | None:
 @asynccontextmanager
 async def server_for(recording: Recording, style: StreamStyle) -> AsyncIterator[Lab]:
     engine = _engine(recording)
-    async with Lab(engine, store=STORE, server_id=SERVER_ID, users=users(style)) as lab:
+    async with Lab(
+        engine,
+        store=STORE,
+        server_id=SERVER_ID,
+        users=users(style),
+        binlog_checksum=recording.checksum,
+    ) as lab:
         if engine is None:
             for payload, gtid in history(recording):
                 lab.engine.append(payload, gtid)
@@ -138,7 +147,7 @@ async def _dump(recording: Recording, exchange: Exchange, peer: Peer, found: Out
     ends = recording.non_block or has_until or fatal is not None
     heartbeats = 1 if recording.scenario == "04-heartbeat" else 0
     stream = Follower(checksums=found.checksum == "CRC32")
-    peer.command(exchange)
+    peer.command(_with_our_file(exchange) if recording.position is None else exchange)
 
     def enough() -> bool:
         come = len(stream.types) >= 2 and len(stream.groups) >= len(recording.groups)
@@ -159,6 +168,15 @@ async def _dump(recording: Recording, exchange: Exchange, peer: Peer, found: Out
             found.differences.append("dump: no GTID list says that UNTIL was reached")
     if not peer.closed:
         peer.shut_down()
+
+
+def _with_our_file(dump: Exchange) -> Exchange:
+    """A client that has no GTIDs names a file and an offset that it has learnt from us."""
+    command = parse_command(dump.request)
+    assert isinstance(command, BinlogDump)
+    if not command.file:
+        return dump
+    return Exchange(replace(command, file=FIRST_FILE, position=FIRST_EVENT_POSITION).build(), b"")
 
 
 def _compare_groups(recording: Recording, ours: Follower, found: Outcome) -> None:
