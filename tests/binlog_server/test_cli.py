@@ -33,6 +33,8 @@ USAGE = [
     (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
     (["serve", "--server-id", "x"], "invalid int value: 'x'"),
     (["serve", "--log-level", "LOUD"], "invalid choice: 'LOUD'"),
+    (["serve", "--log-format", "xml"], "invalid choice: 'xml'"),
+    (["serve", "--directory", "/d", "--metrics-listen", "x"], "metrics_listen: 'x' is not HOST"),
     (["user"], "the following arguments are required: ACTION"),
     (["user", "list"], "the following arguments are required: --directory"),
     (["user", "add", "--directory", "/d"], "the following arguments are required: name"),

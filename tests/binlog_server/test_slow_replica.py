@@ -71,6 +71,7 @@ async def test_net_write_timeout_aborts(
     await until(lambda: slow.transport.aborted)
     assert "it took nothing for net_write_timeout" in caplog.text
     slow.end()
+    assert lab.server.connections.write_timeouts == 1
     assert all(record.levelno < logging.ERROR for record in caplog.records)
     await replica.opening()
     for number in range(1, GROUPS + 1):
