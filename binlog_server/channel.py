@@ -52,6 +52,7 @@ class Channel:
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._held = False
         self._lost = False
+        self._linger: asyncio.TimerHandle | None = None  # from `close` on
         self.traffic = Traffic()
         self.timed_out = False
         """It took nothing for net_write_timeout."""
@@ -147,6 +148,8 @@ class Channel:
     def lost(self) -> None:
         """The connection has ended."""
         self._lost = self.mute = True
+        if self._linger is not None:
+            self._linger.cancel()  # or a flood of connections that ended would stay in memory for that long
         self.resume_writing()
 
     def close(self, linger_s: float = _LINGER_S) -> None:
@@ -154,4 +157,4 @@ class Channel:
         self.mute = True
         if not self.transport.is_closing():
             self.transport.close()
-            self._loop.call_later(linger_s, self.transport.abort)
+            self._linger = self._loop.call_later(linger_s, self.transport.abort)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from binlog_server.channel import Traffic
+from binlog_server.pending_logins import PendingLogins
 from binlog_server.replica_policy import ReplicaPolicy
 from protocol.connection.commands import RegisterSlave
 from protocol.errors import ServerError, UnknownThread
@@ -71,10 +72,11 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_id: dict[int, Connection] = {}
+        self.pending = PendingLogins()  # those of them that have not logged in
         self._last_id = 0
         self.accepted = 0
         self.most = 0  # at the same time
-        self.too_many = 0  # refused by max_connections
+        self.too_many = 0  # refused by max_connections, or crowded out before their login
         self.aborted_connects = 0  # that ended without a login
         self.tls_accepts = 0
         self.tls_finished = 0  # handshakes that succeeded
@@ -88,6 +90,11 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def logged_in(self) -> int:
+        """How many have logged in."""
+        return len(self._by_id) - len(self.pending)
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._by_id.values()))
@@ -106,6 +113,7 @@ class Connections:
 
     def remove(self, connection: Connection) -> None:
         """It has gone; twice is no error."""
+        self.pending.remove(connection)
         if self._by_id.pop(connection.id, None) is not None:
             self._gone.received += connection.traffic.received
             self._gone.sent += connection.traffic.sent

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from binlog_server.account import Credential, Require, UserAccount
 from binlog_server.config import Config
 from binlog_server.connections import Connections
+from binlog_server.privileges import ALL_PRIVILEGES
 from binlog_server.users import Users
 from protocol.account_errors import (
     HostBlocked,
@@ -18,9 +19,11 @@ from protocol.account_errors import (
 )
 from protocol.connection.auth import NATIVE_PASSWORD
 from protocol.connection.ed25519 import CHALLENGE_SIZE, CLIENT_ED25519, ED25519
-from protocol.errors import AccessDenied, ServerError
+from protocol.errors import AccessDenied, ServerError, TooManyConnections
 
 _ADDRESSES_MAX = 10_000  # of which failures are remembered; beyond it the oldest are forgotten
+# Whom max_connections does not keep out: somebody has to mend it.
+_ALWAYS_ADMITTED = frozenset({ALL_PRIVILEGES, "CONNECTION ADMIN", "SUPER"})
 # An unknown name is answered as one with a password that nobody knows.
 _NOBODY = Credential(text="*" + "0" * 40)
 
@@ -95,7 +98,7 @@ class Login:
     ) -> UserAccount:
         """The account, for the client's answer to the challenge. `certified`: it showed a certificate of our CA.
 
-        Raises `ServerError` (1045, 1203, 1226, 3159).
+        Raises `ServerError` (1040, 1045, 1203, 1226, 3159).
         """
         if self._config.require_secure_transport and not secured:
             raise SecureTransportRequired
@@ -113,6 +116,10 @@ class Login:
         return account
 
     def _check_count(self, account: UserAccount) -> None:
+        full = self._connections.logged_in >= self._config.max_connections
+        if full and _ALWAYS_ADMITTED.isdisjoint(account.grants):
+            self._connections.too_many += 1
+            raise TooManyConnections
         others = self._connections.count_of(account.name)
         if account.max_user_connections:
             if others >= account.max_user_connections:

@@ -72,19 +72,25 @@ class ClientSession(asyncio.Protocol):
         if sock is not None:
             keep_alive(sock, self._server.config)
         self._address = plain_address(peer[0]) if peer else ""
-        config = self._server.config
         refusal = self._login.greets(self._address)
-        if len(self._server.connections) >= config.max_connections:
-            refusal = TooManyConnections()
-            self._server.connections.too_many += 1
         if refusal is not None:
             self._refuse(refusal)
             return
-        self._server.connections.add(self._connection)
+        self._make_room()
         self._login_timer = asyncio.get_running_loop().call_later(
-            config.connect_timeout, self._login_timed_out
+            self._server.config.connect_timeout, self._login_timed_out
         )
         transport.write(self._machine.greeting())
+
+    def _make_room(self) -> None:
+        """Among those that have not logged in: who has had the most time leaves."""
+        connections = self._server.connections
+        limit = self._server.config.max_connections
+        leaves = connections.pending.add(self._connection, self._address, limit)
+        connections.add(self._connection)
+        if leaves is not None:
+            connections.too_many += 1
+            leaves.ending.end(TooManyConnections())
 
     def data_received(self, data: bytes) -> None:
         conversation = self._conversation
@@ -141,8 +147,10 @@ class ClientSession(asyncio.Protocol):
         """See `connections.Ending`."""
         if self._conversation is not None:
             self._conversation.end(error)
-        else:
-            self._channel.close()
+            return
+        if error is not None and self._machine.state is ServerState.GREETED:
+            self._channel.write(self._machine.last_words(error))
+        self._channel.close()
 
     def shut_down(self) -> None:
         """See `connections.Ending`."""
@@ -234,6 +242,7 @@ class ClientSession(asyncio.Protocol):
             return
         if self._login_timer is not None:
             self._login_timer.cancel()
+        self._server.connections.pending.remove(self._connection)
         self._connection.account = account.name
         self._connection.policy = account.replica
         self._connection.user = self._user

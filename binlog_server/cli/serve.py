@@ -16,6 +16,7 @@ from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.app import Server
 from binlog_server.config import Config
+from binlog_server.open_files import allow_connections
 from binlog_server.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in config.ignored_options:
         log.warning("%s has no effect: the binlog is in an engine", name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    allow_connections(config.max_connections)
     return uvloop.run(_serve(config))
 
 

@@ -9,6 +9,7 @@ import pytest
 from binlog_server.channel import WRITE_BUFFER_BYTES
 from binlog_server.host import new_salt
 from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
+from binlog_server.users import Account
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import (
     BinlogDump,
@@ -323,11 +324,15 @@ async def test_refused_dumps(lab: Lab, name: str) -> None:
 
 
 async def test_max_connections() -> None:
-    async with Lab(max_connections=2) as lab:
+    root = Account("pw", frozenset({"ALL PRIVILEGES"}))
+    async with Lab(max_connections=2, users={USER: PASSWORD, "root": root}) as lab:
         clients = [await lab.client() for _ in range(2)]
         one_more = await lab.connect()
-        assert one_more.seen[0].payload == b"\xff\x10\x04#08004Too many connections"
+        assert await one_more.log_in() == b"\xff\x10\x04#08004Too many connections"
         assert await one_more.closed()
+        admin = await lab.connect()
+        assert (await admin.log_in("root", "pw"))[:1] == b"\0", "who is to mend it gets in"
+        admin.close()
         clients[0].close()
         await until(lambda: len(lab.server.connections) == 1)
         assert await (await lab.client()).query("SELECT 1") == [["1"]]

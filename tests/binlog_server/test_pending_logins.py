@@ -1,0 +1,143 @@
+"""Those that have not logged in: who has to leave, and that nobody can be kept out."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_server import open_files
+from binlog_server.connections import Connection
+from binlog_server.pending_logins import PendingLogins
+from protocol.connection.commands import Query
+from protocol.connection.handshake import Greeting, TlsRequest
+from protocol.wire.packets import frame_packet
+
+from .lab import Client, Lab, until
+from .transport import Held
+
+
+class Nobody:
+    def end(self, error: object) -> None: ...
+    def shut_down(self) -> None: ...
+
+
+def filled(text: str) -> PendingLogins:
+    """One for each letter, which is its address; ids count from 1."""
+    pending = PendingLogins()
+    for number, address in enumerate(text, 1):
+        assert pending.add(Connection(number, "", Nobody()), address, len(text)) is None
+    return pending
+
+
+@pytest.mark.parametrize(
+    ("there", "newcomer", "leaves"),
+    [
+        ("aaa", "b", 1),
+        ("aab", "b", 3),
+        ("bcb", "b", 1),
+        ("abc", "d", 1),
+        ("abc", "c", 3),
+        ("a", "a", 1),
+    ],
+)
+def test_who_leaves(there: str, newcomer: str, leaves: int) -> None:
+    pending = filled(there)
+    gone = pending.add(Connection(99, "", Nobody()), newcomer, len(there))
+    assert gone is not None
+    assert gone.id == leaves
+    assert (len(pending), pending.crowded_out) == (len(there), 1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from("abc"), st.booleans())))
+def test_nothing_is_left_behind(steps: list[tuple[int, str, bool]]) -> None:
+    pending = PendingLogins()
+    there: dict[int, Connection] = {}
+    for number, address, comes in steps:
+        if comes and number not in there:
+            there[number] = Connection(number, "", Nobody())
+            gone = pending.add(there[number], address, 5)
+            if gone is not None:
+                del there[gone.id]
+        elif number in there:
+            pending.remove(there[number])
+            pending.remove(there.pop(number))
+        assert len(pending) == len(there) <= 5
+    for connection in there.values():
+        pending.remove(connection)
+    assert not pending._all
+    assert not pending._by_address
+
+
+async def test_a_flood_pushes_itself_out() -> None:
+    async with Lab(max_connections=20) as lab:
+        silent = [await Client.connect(lab.server.port) for _ in range(60)]
+        assert len(lab.server.connections) <= 21
+        for client in silent[:40]:
+            assert await client.error() == (1040, "Too many connections")
+            assert await client.closed()
+        client = await lab.client()
+        assert await client.query("SELECT 1") == [["1"]]
+        assert lab.server.connections.too_many == 41
+        for client in silent:
+            client.close()
+        await until(lambda: len(lab.server.connections) == 1)
+        assert lab.server.connections.logged_in == 1
+
+
+async def test_who_is_logged_in_stays() -> None:
+    async with Lab(max_connections=3) as lab:
+        clients = [await lab.client() for _ in range(3)]
+        silent = [await Client.connect(lab.server.port) for _ in range(10)]
+        for client in clients:
+            assert await client.query("SELECT 1") == [["1"]]
+        for client in silent:
+            client.close()
+
+
+async def test_no_error_is_written_into_a_tls_handshake() -> None:
+    async with Lab(max_connections=1) as lab:
+        held = Held(lab.server)
+        held.session.data_received(frame_packet(TlsRequest().build(), 1)[0] + b"\x16\x03\x01")
+        before = len(held.transport.written)
+        await lab.connect()
+        assert held.transport.closing
+        assert len(held.transport.written) == before
+        held.end()
+
+
+async def test_nothing_is_done_before_login(lab: Lab) -> None:
+    held = Held(lab.server)
+    (greeting,) = held.packets()
+    assert Greeting.parse(greeting.payload)
+    held.session.data_received(frame_packet(Query("KILL 1").build(), 1)[0])
+    assert held.transport.closing
+    held.end()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "becomes", "warned"),
+    [
+        (5000, 5000, None, False),
+        (1024, 9000, 4256, False),
+        (1024, 2000, 2000, True),
+        (1024, resource.RLIM_INFINITY, 4256, False),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None, False),
+    ],
+)
+def test_open_files(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    soft: int,
+    hard: int,
+    becomes: int | None,
+    warned: bool,
+) -> None:
+    said: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: said.append(both))
+    open_files.allow_connections(2000)
+    assert said == ([] if becomes is None else [(becomes, hard)])
+    assert bool(caplog.records) == warned
