@@ -70,12 +70,11 @@ class Capability(IntFlag):
     REMEMBER_OPTIONS = 1 << 31
 
 
-# What MariaDB 10.11 offers, without compression, which is not offered here, and without TLS, which a
-# server adds if it has a certificate (`Capability.SSL`). Who is not offered them connects without.
+# What MariaDB 10.11 offers, without TLS, which a server adds if it has a certificate (`Capability.SSL`).
 # Nor DEPRECATE_EOF: result sets end with EOF packets, and MySQL's C library and the JDBC drivers would expect none.
 # Nor SESSION_TRACK: connectors then would not ask for the default database, but wait to be told.
 SERVER_CAPABILITIES: Final = 0x81FFF7FE & ~int(
-    Capability.COMPRESS | Capability.SSL | Capability.DEPRECATE_EOF | Capability.SESSION_TRACK
+    Capability.SSL | Capability.DEPRECATE_EOF | Capability.SESSION_TRACK
 )
 
 # What a replica of 10.11 and 11.8 asks for when it logs in.

@@ -67,8 +67,8 @@ def test_greeting_of_10_11() -> None:
 def test_greeting_of_ours() -> None:
     greeting = Greeting("11.8.6-MariaDB-binlog-server", 9, SALT)
     assert Greeting.parse(greeting.build()) == greeting
-    assert not greeting.capabilities & (Capability.SSL | Capability.COMPRESS | Capability.MYSQL)
-    assert greeting.capabilities == SERVER_CAPABILITIES == 0x807FF7DE
+    assert not greeting.capabilities & (Capability.SSL | Capability.MYSQL)
+    assert greeting.capabilities == SERVER_CAPABILITIES == 0x807FF7FE
     assert greeting.mariadb_capabilities == 0
 
 
