@@ -1,0 +1,125 @@
+"""The examples of docs/clients.md, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.clients.programs import TIMEOUT_S, Programs, server_version
+from tests.integration.load import insert, make_table, until
+from tests.kit import process
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.local import LocalMariaDB
+
+PAGE = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
+
+
+def examples(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+COMMANDS = [line for block in examples("sh") for line in block.splitlines()]
+SCRIPTS = examples("python")
+
+
+def test_they_are_found() -> None:
+    assert len(COMMANDS) >= 7
+    assert len(SCRIPTS) >= 4
+
+
+@pytest.fixture
+def programs(
+    version: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer, tmp_path: Path
+) -> Programs:
+    """Nine groups 0-1-N, and what the page says is there: relay.cnf, and the programs on the path."""
+    upstream = make_upstream(version=version, server_id=1)
+    if not isinstance(upstream, LocalMariaDB):
+        pytest.skip("needs the programs of that version on this machine")
+    account = {"password": "secret", "grants": ["ALL PRIVILEGES"]}
+    server = binlog_server(
+        upstream=upstream,
+        users={"dba": account},
+        server_id=10,
+        server_version=server_version(version),
+    )
+    make_table(upstream)
+    position = insert(upstream, 7)
+    assert server.q(f"SELECT MASTER_GTID_WAIT('{position}', 20) AS waited") == [{"waited": 0}]
+    programs = Programs(upstream.install, server, tmp_path)
+    login = f"host = {server.host}\nport = {server.port}\nuser = dba\npassword = secret\n"
+    (tmp_path / "relay.cnf").write_text(f"[client]\n{login}")
+    (tmp_path / "bin").mkdir()
+    for name in ("mariadb", "mariadb-binlog", "mariadb-dump"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(upstream.install.program(name))} "$@"\n')
+        program.chmod(0o755)
+    return programs
+
+
+def environment(programs: Programs) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{programs.directory / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_commands(programs: Programs) -> None:
+    for command in COMMANDS:
+        if "--stop-never" in command:
+            archives(programs, command)
+            continue
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=programs.directory,
+            env=environment(programs),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert "ERROR" not in done.stderr
+        assert done.stdout.strip(), command
+    # What the page says that they print.
+    assert "SET GLOBAL gtid_slave_pos='0-1-9';" in done.stdout
+
+
+def archives(programs: Programs, command: str) -> None:
+    """One that goes on for ever writes a file in the folder where it is started."""
+    child = process.spawn(
+        ["sh", "-c", f"cd {programs.directory} && exec {command}"],
+        programs.directory / "archive.log",
+        environment(programs),
+    )
+    copy = programs.directory / "binlog.000001"
+    try:
+        until(lambda: copy.exists() and "GTID 0-1-9 " in programs.read(copy), command)
+    finally:
+        child.kill()
+        child.wait(TIMEOUT_S)
+
+
+def test_scripts(programs: Programs) -> None:
+    printed = []
+    for script in SCRIPTS:
+        if "import mariadb" in script and os.environ.get("CI") != "true":
+            pytest.importorskip("mariadb")
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=programs.directory,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stderr}"
+        printed.append(done.stdout)
+    replicas, position, waited, rows = printed
+    assert "Sent_gtid" in replicas
+    assert position == "('0-1-9',)\n"
+    assert waited == "(0,)\n"
+    assert len(rows.splitlines()) == 7
+    assert all(line.startswith("t [{'values': {") for line in rows.splitlines())
