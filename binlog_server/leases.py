@@ -1,9 +1,8 @@
 """Retention leases: a named consumer keeps files from being purged, until a deadline or a disk budget is reached.
 
 A consumer that reads the files themselves (a backup, a Spark job) is no replica, so no dump tells what it still needs.
-It takes a lease from the GTID position where it goes on, moves it as it gets on (by replacing it), and drops it in the
-end. If it dies, the lease ends by itself: at its deadline, or when the files that it alone holds take more than its
-budget.
+It takes a lease from the GTID position where it goes on, moves and renews it as it gets on, and drops it in the end. If
+it dies, the lease ends by itself: at its deadline, or when the files from its first one on take more than its budget.
 
 Leases are kept in the store's state, and hold again after a restart. They hold whole files.
 """
@@ -14,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.errors import UnknownServerError
@@ -81,7 +80,7 @@ class Leases:
         until: float | None,
         max_bytes: int | None,
         *,
-        replace: bool = False,
+        or_replace: bool = False,
     ) -> Lease:
         """Hold files from the one on that a replica at `position` would read first; durable when it returns.
 
@@ -89,31 +88,75 @@ class Leases:
         """
         if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
             raise UnknownServerError(f"a name has 1 to {NAME_CHARS_MAX} printable characters")
-        if until is not None and until <= self._clock():
-            raise UnknownServerError(f"the lease '{name}' would have ended already")
         with self._lock:
             self._end_expired()
-            if name in self._leases and not replace:
-                raise UnknownServerError(f"the lease '{name}' exists; CREATE OR REPLACE moves it")
+            if name in self._leases and not or_replace:
+                raise UnknownServerError(f"the lease '{name}' exists; ALTER moves or renews it")
             if name not in self._leases and len(self._leases) >= LEASES_MAX:
                 raise UnknownServerError(f"there are {LEASES_MAX} leases already")
-            # Held before the search, as a dump does: what is found must not be purged meanwhile.
-            hold = self._engine.hold(_told(name))
-            try:
-                first = self._first_file(position)
-                hold.move(first)
-                lease = Lease(name, position or "", first, self._clock(), until, max_bytes)
-                self._state.set(_PREFIX + name, _to_state(lease))
-            except BaseException:
-                hold.release()
-                raise
-            older = self._holds.get(name)
-            self._leases[name], self._holds[name] = lease, hold
-            if older is not None:
-                older.release()
+            lease = Lease(name, position or "", 0, self._clock(), until, max_bytes)
+            return self._take(lease, lambda: self._first_file(position))
+
+    def alter(
+        self, name: str, position: str | None, until: float | None, max_bytes: int | None
+    ) -> Lease:
+        """Move one forward, or renew it; what is None stays as it was. Durable when it returns.
+
+        Raises `UnknownServerError`, `BadGtidList`.
+        """
+        with self._lock:
+            self._end_expired()
+            older = self._leases.get(name)
+            if older is None:
+                raise UnknownServerError(
+                    f"there is no lease '{name}': it was dropped, or has ended"
+                )
+            lease = replace(
+                older,
+                position=older.position if position is None else position,
+                until=older.until if until is None else until,
+                max_bytes=older.max_bytes if max_bytes is None else max_bytes,
+            )
+            return self._take(lease, lambda: self._moved(older, position))
+
+    def _take(self, wanted: Lease, first_file: Callable[[], int]) -> Lease:
+        """Hold files for it, in place of those that a lease of that name has held."""
+        name = wanted.name
+        if wanted.until is not None and wanted.until <= self._clock():
+            raise UnknownServerError(f"the lease '{name}' would have ended already")
+        # Held before the search, as a dump does: what is found must not be purged meanwhile.
+        hold = self._engine.hold(_told(wanted))
+        try:
+            lease = replace(wanted, from_file=first_file())
+            hold.move(lease.from_file)
+            held = self.held_bytes(lease)
+            if lease.max_bytes is not None and held > lease.max_bytes:
+                raise UnknownServerError(
+                    f"the files from {lease.first_file} on take {held} bytes already, more than "
+                    f"MAX_BYTES {lease.max_bytes}"
+                )
+            self._state.set(_PREFIX + name, _to_state(lease))
+        except BaseException:
+            hold.release()
+            raise
+        older = self._holds.get(name)
+        self._leases[name], self._holds[name] = lease, hold
+        if older is not None:
+            older.release()
         facts = {"lease": name, "file": lease.first_file}
         log.info("lease '%(lease)s' holds %(file)s and later files", facts)
         return lease
+
+    def _moved(self, older: Lease, position: str | None) -> int:
+        if position is None:
+            return older.from_file
+        first = self._first_file(position)
+        if first < older.from_file:
+            raise UnknownServerError(
+                f"'{position}' lies before {older.first_file}, the first file that the lease holds; CREATE OR REPLACE "
+                "goes back"
+            )
+        return first
 
     def drop(self, name: str) -> bool:
         """End one; whether there was one."""
@@ -175,12 +218,17 @@ class Leases:
         self._holds.pop(name).release()
 
     def _hold(self, lease: Lease) -> Hold:
-        return self._engine.hold(_told(lease.name), Position(lease.from_file, PAGE_SIZE))
+        return self._engine.hold(_told(lease), Position(lease.from_file, PAGE_SIZE))
 
 
-def _told(name: str) -> str:
+def _told(lease: Lease) -> str:
     """As PURGE tells who holds a file."""
-    return f"the lease '{name}'"
+    told = f"the lease '{lease.name}'"
+    if lease.until is not None:
+        told += time.strftime(" until %Y-%m-%d %H:%M:%S", time.gmtime(lease.until))
+    if lease.max_bytes is not None:
+        told += f" up to {lease.max_bytes} bytes"
+    return told
 
 
 def _to_state(lease: Lease) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from binlog_server.admin.functions import call
 from binlog_server.admin.parser import parse
 from binlog_server.admin.selects import select
 from binlog_server.admin.statements import (
+    AlterLease,
     ColumnName,
     CreateLease,
     Default,
@@ -108,6 +109,7 @@ PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
     FlushNothing: ("RELOAD",),
     FlushTables: ("RELOAD",),
     ResetMaster: ("RELOAD",),
+    AlterLease: ("SUPER", "BINLOG ADMIN"),
     CreateLease: ("SUPER", "BINLOG ADMIN"),
     DropLease: ("SUPER", "BINLOG ADMIN"),
 }
@@ -251,6 +253,8 @@ class SqlSession:
                 return Work(lambda: explain.explain_purge(server, statement, told))
             case ExplainGtid():
                 return Work(lambda: explain.explain_gtid(server, statement))
+            case AlterLease():
+                return Work(lambda: maintenance.alter_lease(server, statement))
             case CreateLease():
                 return Work(lambda: maintenance.create_lease(server, statement))
             case DropLease():

@@ -14,6 +14,7 @@ from binlog_server.admin.moment_builder import MomentBuilder, shifted, span_of
 from binlog_server.admin.row_filter import EVERYTHING, Condition, Test
 from binlog_server.admin.set_builder import SetBuilder
 from binlog_server.admin.statements import (
+    AlterLease,
     ColumnName,
     CreateLease,
     Default,
@@ -283,18 +284,26 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
         return shifted(Moment(), 1, span_of(*children))
 
     def create_lease(self, children: list[Any]) -> CreateLease:
-        replace, name, gtid, until, max_bytes = children
-        return CreateLease(
-            as_written(name),
-            replace,
-            None if gtid is None else unquote(gtid),
-            until,
-            None if max_bytes is None else integer(max_bytes),
-        )
+        replace, name, *terms = children
+        return CreateLease(as_written(name), replace, *_lease_terms(*terms))
+
+    def alter_lease(self, children: list[Any]) -> AlterLease:
+        name, *terms = children
+        return AlterLease(as_written(name), *_lease_terms(*terms))
 
     def drop_lease(self, children: list[Any]) -> DropLease:
         if_exists, name = children
         return DropLease(as_written(name), if_exists)
+
+
+def _lease_terms(
+    gtid: Token | None, until: Moment | None, max_bytes: Token | None
+) -> tuple[str | None, Moment | None, int | None]:
+    return (
+        None if gtid is None else unquote(gtid),
+        until,
+        None if max_bytes is None else integer(max_bytes),
+    )
 
 
 def _without_table(item: SelectItem) -> SelectItem:

@@ -6,7 +6,14 @@ import calendar
 import re
 import time
 
-from binlog_server.admin.statements import CreateLease, DropLease, FlushLogs, Moment, Purge
+from binlog_server.admin.statements import (
+    AlterLease,
+    CreateLease,
+    DropLease,
+    FlushLogs,
+    Moment,
+    Purge,
+)
 from binlog_server.admin.view import Diagnostic, Level, ServerView
 from protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
 from protocol.gtid import U32_MAX, BinlogState
@@ -163,14 +170,24 @@ def set_binlog_state(view: ServerView, text: str) -> None:
 
 def create_lease(view: ServerView, statement: CreateLease) -> None:
     """Raises `ServerError`."""
-    until = None
-    if statement.until is not None:
-        until = seconds_of(statement.until, time.time())
-        if until is None:
-            raise UnknownServerError(not_a_time(statement.until).message)
+    until = _end_of(statement)
     view.leases.create(
-        statement.name, statement.gtid, until, statement.max_bytes, replace=statement.replace
+        statement.name, statement.gtid, until, statement.max_bytes, or_replace=statement.replace
     )
+
+
+def alter_lease(view: ServerView, statement: AlterLease) -> None:
+    """Raises `ServerError`."""
+    view.leases.alter(statement.name, statement.gtid, _end_of(statement), statement.max_bytes)
+
+
+def _end_of(statement: CreateLease | AlterLease) -> float | None:
+    if statement.until is None:
+        return None
+    until = seconds_of(statement.until, time.time())
+    if until is None:
+        raise UnknownServerError(not_a_time(statement.until).message)
+    return until
 
 
 def drop_lease(view: ServerView, statement: DropLease) -> None:

@@ -276,6 +276,16 @@ class CreateLease:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterLease:
+    """ALTER BINLOG LEASE; None changes nothing."""
+
+    name: str
+    gtid: str | None = None
+    until: Moment | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DropLease:
     """DROP BINLOG LEASE."""
 
@@ -306,5 +316,6 @@ Statement = (
     | ExplainPurge
     | ExplainGtid
     | CreateLease
+    | AlterLease
     | DropLease
 )

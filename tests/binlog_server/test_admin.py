@@ -289,6 +289,10 @@ def test_leases(sql: SqlSession) -> None:
     assert errno(sql, "CREATE BINLOG LEASE 'etl'") == 1105
     run(sql, "CREATE OR REPLACE BINLOG LEASE etl")
     assert rows(sql, "SHOW BINLOG LEASES")[0][2] == FIRST
+    run(sql, "ALTER BINLOG LEASE etl FOR 1 DAY MAX_BYTES 1000000000")
+    assert rows(sql, "SHOW BINLOG LEASES")[0][5] == 1000000000
+    assert errno(sql, "ALTER BINLOG LEASE other FOR 1 DAY") == 1105
+    assert errno(sql, "ALTER BINLOG LEASE etl UNTIL 'nonsense'") == 1105
     run(sql, "DROP BINLOG LEASE etl")
     assert errno(sql, "DROP BINLOG LEASE etl") == 1105
     run(sql, "DROP BINLOG LEASE IF EXISTS etl")
@@ -476,6 +480,13 @@ def test_rights(lab: Lab, text: str) -> None:
     assert errno(SqlSession(lab.server, 1, "u@h", grants=frozenset({"PROCESS"})), text) == 1227
     for grant in (NEEDS[text], "ALL PRIVILEGES"):
         run(SqlSession(lab.server, 1, "u@h", grants=frozenset({grant})), text)
+
+
+def test_right_to_renew_a_lease(lab: Lab, sql: SqlSession) -> None:
+    run(sql, "CREATE BINLOG LEASE etl")
+    renew = "ALTER BINLOG LEASE etl FOR 1 HOUR"
+    assert errno(SqlSession(lab.server, 1, "u@h", grants=frozenset({"PROCESS"})), renew) == 1227
+    run(SqlSession(lab.server, 1, "u@h", grants=frozenset({"BINLOG ADMIN"})), renew)
 
 
 # Over a socket

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from binlog_server.admin.parser import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, parse
 from binlog_server.admin.row_filter import EVERYTHING, AllOf, AnyOf, Condition, Not, Operator
 from binlog_server.admin.statements import (
+    AlterLease,
     Assignment,
     CreateLease,
     Default,
@@ -335,6 +336,8 @@ ADMIN: dict[str, Statement] = {
     "CREATE BINLOG LEASE `e t` UNTIL '2027-01-01 00:00:00'": CreateLease(
         "e t", until=Moment("2027-01-01 00:00:00")
     ),
+    "ALTER BINLOG LEASE etl FROM GTID '0-1-5'": AlterLease("etl", "0-1-5"),
+    "ALTER BINLOG LEASE etl MAX_BYTES 9": AlterLease("etl", max_bytes=9),
     "DROP BINLOG LEASE etl": DropLease("etl"),
     "DROP BINLOG LEASE IF EXISTS etl": DropLease("etl", if_exists=True),
 }

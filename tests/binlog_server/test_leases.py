@@ -75,9 +75,74 @@ def test_is_moved_by_replacing_it(world: World) -> None:
     with pytest.raises(UnknownServerError, match="exists"):
         world.leases.create("etl", "0-1-2", None, None)
     assert world.first_left() == file_name(0)
-    world.leases.create("etl", "0-1-2", None, None, replace=True)
+    world.leases.create("etl", "0-1-2", None, None, or_replace=True)
     assert world.first_left() == file_name(2)
     assert len(world.engine.references.holds()) == 1
+
+
+def test_alter_moves_forward_and_renews(world: World) -> None:
+    world.leases.create("etl", "0-1-1", 1500.0, 10**9)
+    world.now = 1400.0
+    moved = world.leases.alter("etl", "0-1-2", None, None)
+    assert (moved.first_file, moved.position) == (file_name(2), "0-1-2")
+    assert (moved.created, moved.until, moved.max_bytes) == (1000.0, 1500.0, 10**9)
+    assert world.first_left() == file_name(2)
+    renewed = world.leases.alter("etl", None, 2500.0, None)
+    assert (renewed.first_file, renewed.until) == (file_name(2), 2500.0)
+    world.now = 2400.0
+    world.restart()
+    assert world.leases.all() == [renewed]
+    assert world.first_left() == file_name(2)
+    assert len(world.engine.references.holds()) == 1
+
+
+def test_alter_of_one_without_a_position(world: World) -> None:
+    """Its first file was the oldest one when it was made; it stays that."""
+    world.leases.create("etl", None, None, None)
+    assert world.leases.alter("etl", None, 2000.0, None).first_file == file_name(0)
+    assert world.first_left() == file_name(0)
+
+
+def test_what_alter_refuses_changes_nothing(world: World) -> None:
+    lease = world.leases.create("etl", "0-1-2", None, None)
+    for arguments, said in (
+        (("0-1-1", None, None), "CREATE OR REPLACE goes back"),
+        ((None, 1000.0, None), "ended already"),
+        ((None, None, 5), "more than MAX_BYTES 5"),
+    ):
+        with pytest.raises(UnknownServerError, match=said):
+            world.leases.alter("etl", *arguments)
+    with pytest.raises(BadGtidList):
+        world.leases.alter("etl", "nonsense", None, None)
+    with pytest.raises(UnknownServerError, match="no lease 'other'"):
+        world.leases.alter("other", None, None, None)
+    assert world.leases.all() == [lease]
+    assert world.first_left() == file_name(2)
+    assert len(world.engine.references.holds()) == 1
+
+
+def test_one_that_has_ended_cannot_be_renewed(world: World) -> None:
+    """Files may have gone: its consumer must hear of it."""
+    world.leases.create("etl", "0-1-1", 1500.0, None)
+    world.now = 1500.0
+    with pytest.raises(UnknownServerError, match="dropped, or has ended"):
+        world.leases.alter("etl", None, 2500.0, None)
+
+
+def test_purge_tells_until_when(world: World) -> None:
+    world.leases.create("etl", "0-1-1", 90_000.0, 10**9)
+    plan = world.engine.purge_to(file_name(3))
+    assert plan.why == (
+        "it is held by the lease 'etl' until 1970-01-02 01:00:00 up to 1000000000 bytes"
+    )
+
+
+def test_a_budget_that_is_used_up_already(world: World) -> None:
+    with pytest.raises(
+        UnknownServerError, match="take 131072 bytes already, more than MAX_BYTES 1000"
+    ):
+        world.leases.create("etl", "0-1-1", None, 1000)
+    assert world.engine.references.holds() == []
 
 
 def test_deadline(world: World) -> None:
@@ -91,7 +156,7 @@ def test_deadline(world: World) -> None:
         world.leases.create("etl", None, 1500.0, None)
 
 
-def test_budget(world: World) -> None:
+def test_budget(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.leases.create("etl", "0-1-1", None, 200_000)
     assert world.leases.held_bytes(world.leases.all()[0]) == 2 * 32768 + 65536
     assert world.first_left() == file_name(1)
@@ -102,6 +167,7 @@ def test_budget(world: World) -> None:
     world.engine.flush()
     assert world.first_left() == file_name(3)
     assert world.leases.all() == []
+    assert "lease 'etl' ends: " in caplog.text
 
 
 def test_survives_a_restart(world: World) -> None:
