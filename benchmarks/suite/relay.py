@@ -2,10 +2,10 @@
 
 The upstream holds two histories: many small row transactions, and one very large transaction. For each, both followers
 begin with nothing and end with all of it, by turns, so that what disturbs the machine disturbs both. What counts is
-the time from START SLAVE (for us: from the start of the process) to the last group: durable in our store, in the relay
-log of mariadbd. There it may be in the memory of the kernel still: mariadbd syncs its relay log once in 10,000 events by
-default. For the large transaction it is measured with a sync of each event, too (`ratio_large_synced`; an event is a row
-of a megabyte), which comes nearest to what we promise.
+the time from START SLAVE (for us: from the start of the process) to the last group: durable in our store, in the
+relay log of mariadbd. There it may be in the memory of the kernel still: mariadbd syncs its relay log once in 10,000
+events by default. For the large transaction it is measured with a sync of each event, too (`ratio_large_synced`; an
+event is a row of a megabyte), which comes nearest to what we promise.
 """
 
 from __future__ import annotations
