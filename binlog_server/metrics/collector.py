@@ -33,7 +33,9 @@ class ServerCollector(Collector):
 
 
 def _family(metric: Metric, look: Look) -> Family:
-    values = [(labels, value) for labels, value in metric.read(look) if value is not None]
+    # A dict: Prometheus throws a scrape away that has the same series twice.
+    found = {tuple(labels): value for labels, value in metric.read(look)}
+    values = [(labels, value) for labels, value in found.items() if value is not None]
     if metric.type == HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for labels, value in values:

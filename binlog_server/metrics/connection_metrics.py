@@ -51,6 +51,7 @@ def _dropped(look: Look) -> Labelled:
 CLIENTS: Final = (
     gauge("connections", "Clients that are connected", lambda look: look.threads),
     gauge("connections_max", "max_connections", lambda look: look.server.config.max_connections),
+    gauge("pending_logins", "Of the clients, those without a login yet", lambda look: look.pending),
     gauge("tls_connections", "Of the clients, those with TLS", lambda look: look.tls),
     counter(
         "connections_accepted_total",
@@ -59,7 +60,7 @@ CLIENTS: Final = (
     ),
     counter(
         "connections_refused_total",
-        "Clients that met max_connections (error 1040)",
+        "Clients that met max_connections (error 1040), or were crowded out before their login",
         lambda look: look.server.connections.too_many,
     ),
     counter(

@@ -70,6 +70,7 @@ class Look:
         connections = list(server.connections)
         self.threads = len(connections)
         self.dumps = sum(c.command.startswith("Binlog Dump") for c in connections)
+        self.pending = len(server.connections.pending)
         self.tls = sum(c.uses_tls for c in connections)
         self.replicas = _replicas(connections)
         self._ages: dict[Position, float | None] = {}

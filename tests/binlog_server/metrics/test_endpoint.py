@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from binlog_server.config import Upstream
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
 from binlog_server.room import Room
 from protocol.connection.commands import Ping
 from protocol.errors import MasterFatalError
@@ -131,21 +132,25 @@ async def test_connections_and_logins() -> None:
         await guest.log_in(USER, "wrong")
         assert await guest.closed()
         await until(lambda: len(lab.server.connections) == 1)
+        silent = await lab.connect()
+        assert (await scrape(lab)).value("pending_logins") == 1
+        silent.close()
+        await until(lambda: len(lab.server.connections) == 1)
         secured = await TlsClient.connect(lab.server.port)
         await secured.upgrade()
         assert (await secured.log_in())[:1] == b"\0"
         third = await lab.connect()
         await third.log_in()
         assert await third.closed()
-        await until(lambda: lab.server.connections.aborted_connects == 2)
+        await until(lambda: lab.server.connections.aborted_connects == 3)
         found = await scrape(lab)
         values = {
             "connections": 2,
             "connections_max": 2,
             "tls_connections": 1,
-            "connections_accepted_total": 4,
+            "connections_accepted_total": 5,
             "connections_refused_total": 1,
-            "aborted_connects_total": 2,
+            "aborted_connects_total": 3,
             "failed_logins_total": 1,
             "tls_handshakes_begun_total": 1,
             "tls_handshakes_total": 1,
@@ -159,7 +164,7 @@ async def test_connections_and_logins() -> None:
         )
         status = dict(lab.server.status_variables())
         names = ("Aborted_connects", "Access_denied_errors", "Connection_errors_max_connections")
-        assert [status[name] for name in names] == ["2", "1", "1"]
+        assert [status[name] for name in names] == ["3", "1", "1"]
         names = ("Max_used_connections", "Ssl_accepts", "Ssl_finished_accepts")
         assert [status[name] for name in names] == ["3", "1", "1"]
         assert int(status["Bytes_received"]) > 50
@@ -287,8 +292,10 @@ async def test_an_upstream_comes_and_goes() -> None:
     visits = [Visit([*OPENING, *groups("0-1-1")]), Visit([*OPENING], end="hold")]
     async with FakeUpstream(visits) as upstream:
         name = f"127.0.0.1:{upstream.port}"
-        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
-        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+        address = MasterInfo(
+            "127.0.0.1", upstream.port, "relay", Password(UPSTREAM_PASSWORD), ssl=False
+        )
+        async with Lab(metrics_listen=LISTEN, upstream={"": address}, server_id=10) as lab:
             await until(lambda: lab.server.upstreams[0].last_stored > 0)
             assert (await health_of(lab))["/readyz"] == OK
             found = await scrape(lab)
@@ -316,8 +323,10 @@ async def test_an_upstream_comes_and_goes() -> None:
 async def test_an_upstream_that_refuses(visit: Visit, stopped: int, words: str) -> None:
     async with FakeUpstream([visit]) as upstream:
         name = f"127.0.0.1:{upstream.port}"
-        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
-        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+        address = MasterInfo(
+            "127.0.0.1", upstream.port, "relay", Password(UPSTREAM_PASSWORD), ssl=False
+        )
+        async with Lab(metrics_listen=LISTEN, upstream={"": address}, server_id=10) as lab:
             status = lab.server.upstreams[0]
             await until(lambda: status.stopped or status.losses > 0)
             status.connected = False  # if it has come again meanwhile
