@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,40 @@ def kept(tmp_path: Path) -> dict[str, Any]:
         disk.open(file.name, create=True).pwrite(file.read_bytes(), 0)
     value: dict[str, Any] = StateStore(disk).get("account/a@%")
     return value
+
+
+# --- docs/replicas.md ---
+
+PAGE = (Path(__file__).parents[2] / "docs" / "replicas.md").read_text()
+EXAMPLES = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
+
+
+async def test_the_sql_of_the_page_runs(lab: Lab) -> None:
+    client = await root(lab)
+    lab.publish("0-1-4711,0-1-9000")
+    await client.query("CREATE BINLOG LEASE etl")
+    said = [text.partition(" --")[0] for text in EXAMPLES if re.match("[A-Z]{4,} ", text)]
+    assert len(said) >= 7
+    for text in said:
+        await client.query(text)
+
+
+def test_the_table_of_the_page_is_taken(tmp_path: Path) -> None:
+    (entry,) = [text for text in EXAMPLES if text.startswith("branch = ")]
+    account = configured(tmp_path, entry.partition("= ")[2])
+    assert account.replica == ReplicaPolicy(max_bytes_per_second=10**7, max_lag_seconds=86400)
+
+
+def test_the_command_of_the_page_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (command,) = [text for text in EXAMPLES if text.startswith("binlog-server ")]
+    assert user(monkeypatch, tmp_path, "add", "branch@10.%") == 0
+    words = command.partition(" --directory")[0].split()[2:]
+    assert user(monkeypatch, tmp_path, *words) == 0
+
+
+def test_the_limits_of_the_page_are_those() -> None:
+    for name in LIMITS:
+        assert f"| `{name.upper()} n` | `{name}`, `--{name.replace('_', '-')}` |" in PAGE
+    assert "from 1024" in PAGE
+    assert LIMITS["max_bytes_per_second"][0] == 1024
+    assert LIMITS["max_lag_bytes"][0] == 1 << 20
