@@ -1,0 +1,111 @@
+"""The classic style of stream with real replicas: by GTID and by file and position, with checksums and without."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.test_replica_options import HEARTBEATS
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.mariadb import MariaDB
+
+pytestmark = pytest.mark.each_version
+
+USERS = {"old": {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}}
+OPTIONS = "MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.1"
+
+
+def heartbeats_go_on(replica: MariaDB) -> None:
+    """One at a position that the replica takes for wrong would stop its thread."""
+    before = int(replica.q(HEARTBEATS)[0]["Value"])
+    replica.wait(HEARTBEATS, lambda rows: int(rows[0]["Value"]) > before + 2)
+    assert replica.replica_status()["Slave_IO_Running"] == "Yes"
+
+
+def place(replica: MariaDB) -> tuple[Any, Any]:
+    status = replica.replica_status()
+    return status["Master_Log_File"], status["Read_Master_Log_Pos"]
+
+
+@pytest.mark.proves("classic style", "classic by file", "checksum CRC32", "checksum NONE")
+@pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
+def test_by_gtid_and_by_file(
+    backend: object,
+    checksum: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream = make_upstream()
+    server = binlog_server(
+        upstream=upstream, users=USERS, max_binlog_size=262144, binlog_checksum=checksum
+    )
+    make_table(upstream)
+    by_gtid = make_replica().follow(server, options=OPTIONS)
+    by_file = make_replica().follow(server, gtid="no", options=OPTIONS)
+    replicas = by_gtid, by_file
+    insert(upstream, 50, size=190)
+    for replica in replicas:
+        replica.wait_gtid(upstream.gtid_binlog_pos)
+    assert place(by_gtid) == place(by_file)
+    assert place(by_file)[0] == "binlog.000001"
+    assert_equal(upstream, *replicas)
+    for replica in replicas:
+        heartbeats_go_on(replica)
+    # From where each has come to; into the next file while they watch, and while one does not.
+    for replica in replicas:
+        replica.script("STOP SLAVE", "START SLAVE")
+    with load(upstream) as running:
+        running.wait_more(50)
+        server.q("FLUSH BINARY LOGS")
+    assert_equal(upstream, *replicas)
+    by_file.q("STOP SLAVE")
+    insert(upstream, 5)
+    server.q("FLUSH BINARY LOGS")
+    insert(upstream, 5)
+    by_file.q("START SLAVE")
+    assert_equal(upstream, *replicas)
+    assert place(by_gtid) == place(by_file)
+    assert place(by_file)[0] > "binlog.000002"
+    for replica in replicas:
+        heartbeats_go_on(replica)
+        assert replica.replica_status()["Last_IO_Errno"] == 0
+
+
+@pytest.mark.proves("cut in a group", "classic by file")
+@pytest.mark.parametrize("gtid", ["slave_pos", "no"])
+def test_cuts_inside_a_group(
+    backend: object,
+    gtid: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    chaos_proxy: MakeProxy,
+    rng: random.Random,
+) -> None:
+    """By file and position a replica comes back in the middle of the group, and gets the rest of it.
+
+    Between statements: one that comes back in the middle of a statement's rows stops, whoever its master is (1595,
+    "did not receive an expected Rows-log end-of-statement"; 10.11.19, 11.8.6).
+    """
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream, users=USERS)
+    make_table(upstream)
+    proxy = chaos_proxy(server)
+    replica = make_replica().follow(server, port=proxy.port, gtid=gtid, options=OPTIONS)
+    assert_equal(upstream, replica)
+    replica.q("STOP SLAVE")
+    one = f"INSERT INTO d.t (a) VALUES ('{'x' * 190}')"
+    upstream.script("SET SESSION binlog_format=STATEMENT", "BEGIN", *([one] * 1000), "COMMIT")
+    position = upstream.gtid_binlog_pos
+    until(lambda: server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"] == position, "it is here")
+    proxy.down.cut_after = rng.randrange(20_000, 100_000)
+    replica.q("START SLAVE")
+    until(lambda: proxy.down.cut_after is None, "a cut")
+    proxy.down.cut_after = rng.randrange(20_000, 100_000)
+    until(lambda: proxy.down.cut_after is None, "another one")
+    insert(upstream, 5)
+    assert_equal(upstream, replica)
