@@ -95,11 +95,12 @@ class Located(NamedTuple):
 
     border: whether a record ends or begins just there, or the file does.
     group: the first group of the file that ends behind it; None if there is none yet.
-    after: where to read on behind that group.
+    begin, after: where its record begins, and where to read on behind it.
     """
 
     border: bool
     group: PlacedGroup | None
+    begin: Position
     after: Position
 
 

@@ -454,7 +454,10 @@ class MemoryEngine:
             raise PositionPurged("the groups there were purged")
         border = place <= self.durable_end
         group = next(iter(self.read_placed(place).groups), None)
-        return Located(border, group, place if group is None else group.end)
+        if group is None:
+            return Located(border, None, place, place)
+        begin = group.end._replace(offset=group.end.offset - 1)
+        return Located(border, group, begin, group.end)
 
     def state_at(self, place: Position) -> BinlogState:
         """See `BinlogEngine`."""

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from binlog_server.admin import (
+    classic_places,
     events,
     explain,
     kills,
     maintenance,
     no_tables,
+    places,
     shows,
     slave_status,
 )
 from binlog_server.admin.assignments import set_for_statement, set_variables
 from binlog_server.admin.functions import call
 from binlog_server.admin.parser import parse
-from binlog_server.admin.selects import select
+from binlog_server.admin.selects import printable, select
 from binlog_server.admin.statements import (
     AlterLease,
     ColumnName,
@@ -41,6 +43,7 @@ from binlog_server.admin.statements import (
     Purge,
     ResetMaster,
     Select,
+    SelectItem,
     SelectSchema,
     SetStatement,
     SetVariables,
@@ -73,6 +76,7 @@ from binlog_server.admin.view import (
     Work,
 )
 from binlog_server.coordinates import AS_STORED, Coordinates
+from binlog_server.frame_cache import FrameStyle
 from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
@@ -83,6 +87,7 @@ from protocol.errors import (
     UnknownSystemVariable,
 )
 from protocol.sql_errors import OptionPreventsStatement, UnknownColumn, UnknownQueryId
+from protocol.wire.results import Column
 from storage.errors import StorageError
 
 __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
@@ -208,6 +213,10 @@ class SqlSession:
 
     def _execute(self, statement: Statement) -> Result:
         match statement:
+            case Select((SelectItem(label, Function("BINLOG_GTID_POS", (_, _)) as function),)) if (
+                style := self._classic_style
+            ):
+                return self._gtid_position(style, function, label)
             case Select():
                 return select(self, statement)
             case SetVariables():
@@ -246,11 +255,11 @@ class SqlSession:
         server, told = self.server, self.diagnostics
         match statement:
             case Purge():
-                return Work(lambda: maintenance.purge(server, statement, told))
+                return Work(lambda: maintenance.purge(server, statement, told, self.coordinates))
             case FlushLogs():
                 return Work(lambda: maintenance.flush(server, statement, told))
             case ExplainPurge():
-                return Work(lambda: explain.explain_purge(server, statement, told))
+                return Work(lambda: explain.explain_purge(server, statement, told, self.coordinates))
             case ExplainGtid():
                 return Work(lambda: explain.explain_gtid(server, statement))
             case AlterLease():
@@ -325,6 +334,24 @@ class SqlSession:
             raise ReadOnlyVariable(name, "GLOBAL")
         return value
 
+    @property
+    def _classic_style(self) -> FrameStyle | None:
+        """How positions of events are told; None: not at all."""
+        if not self.coordinates.classic:
+            return None
+        return classic_places.style_of(self.server.binlog_checksum)
+
+    def _gtid_position(self, style: FrameStyle, function: Function, label: str) -> Work:
+        """BINLOG_GTID_POS, in a thread: it reads the store."""
+        file, position = (self.value_of(argument) for argument in function.arguments)
+        engine = self.server.engine
+
+        def run() -> ResultSet:
+            found = classic_places.gtid_position(engine, style, file, position)
+            return ResultSet([Column.text(printable(label), _GTIDS_CHARS)], [(found,)])
+
+        return Work(run)
+
     def _global_variables(self) -> Mapping[str, str]:
         """Where positions are classic, so is what replicas ask of the binlog."""
         variables = self.server.global_variables()
@@ -353,17 +380,25 @@ class SqlSession:
             case ShowDiagnostics():
                 return shows.diagnostics(statement, self.diagnostics)
             case ShowBinlogEvents():
-                return events.show(self.server.engine, statement)
+                return events.show(self.server.engine, statement, self._classic_style)
             case ShowSlaveStatus(connection):
                 return slave_status.one(connection)
             case Show.ALL_SLAVES_STATUS:
                 return slave_status.every()
         everybody = self.may("PROCESS") or not self.user
-        return shows.show(self.server, statement, user=None if everybody else self.user)
+        return shows.show(
+            self.server,
+            statement,
+            user=None if everybody else self.user,
+            coordinates=self.coordinates,
+        )
 
     def _show_variables(self, statement: ShowVariables) -> ResultSet:
         if statement.status:
-            shown = dict(self.server.status_variables())
+            shown = {
+                **self.server.status_variables(),
+                **places.snapshot(self.server, self.coordinates),
+            }
         else:
             shown = dict(self._global_variables())
             if statement.scope is not VariableScope.GLOBAL:
@@ -371,6 +406,7 @@ class SqlSession:
         return shows.variables(shown, statement.filter)
 
 
+_GTIDS_CHARS = 65535
 _DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
 
 

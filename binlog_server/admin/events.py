@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
+from binlog_server.admin import classic_places
 from binlog_server.admin.statements import ShowBinlogEvents
 from binlog_server.admin.view import Row, RowStream
+from binlog_server.frame_cache import FrameStyle
 from protocol.errors import ProtocolError, ServerError
 from protocol.event_text.info import event_info, event_type_name
 from protocol.event_text.pieces import split_pieces
@@ -27,8 +29,14 @@ def failed(error: StorageError) -> ServerError:
     return CommandFailed(_COMMAND, f"error reading event data: {error}")
 
 
-def show(engine: BinlogEngine, statement: ShowBinlogEvents) -> RowStream:
-    """Pos and End_log_pos are 0, as with MariaDB's engine binlog: an event is not addressed by a position."""
+def show(
+    engine: BinlogEngine, statement: ShowBinlogEvents, classic: FrameStyle | None = None
+) -> RowStream:
+    """Pos and End_log_pos are 0, as with MariaDB's engine binlog: an event is not addressed by a position.
+
+    With `classic` there are the positions of that style.
+    """
+    rows = _rows(engine, statement) if classic is None else _classic(engine, statement, classic)
     columns = [
         Column.text("Log_name", 80),
         Column.bigint("Pos"),
@@ -37,16 +45,15 @@ def show(engine: BinlogEngine, statement: ShowBinlogEvents) -> RowStream:
         Column.bigint("End_log_pos"),
         Column.text("Info", 80),
     ]
-    return RowStream(columns, _batches(engine, statement))
+    return RowStream(columns, _batches(rows, statement))
 
 
-def _batches(engine: BinlogEngine, statement: ShowBinlogEvents) -> Iterator[list[Row]]:
+def _batches(rows: Generator[Row, None, None], statement: ShowBinlogEvents) -> Iterator[list[Row]]:
     limit = statement.limit
     skip = limit.offset
     left = limit.count
     batch: list[Row] = []
     chars = 0
-    rows = _rows(engine, statement)
     try:
         for row in rows:
             if skip:
@@ -65,6 +72,15 @@ def _batches(engine: BinlogEngine, statement: ShowBinlogEvents) -> Iterator[list
         rows.close()
     if batch:
         yield batch
+
+
+def _classic(
+    engine: BinlogEngine, statement: ShowBinlogEvents, style: FrameStyle
+) -> Generator[Row, None, None]:
+    try:
+        yield from classic_places.event_rows(engine, style, statement)
+    except ProtocolError as error:
+        raise StorageError(str(error)) from error
 
 
 def _rows(engine: BinlogEngine, statement: ShowBinlogEvents) -> Generator[Row, None, None]:

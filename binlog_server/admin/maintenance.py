@@ -15,6 +15,7 @@ from binlog_server.admin.statements import (
     Purge,
 )
 from binlog_server.admin.view import Diagnostic, Level, ServerView
+from binlog_server.coordinates import AS_STORED, Coordinates
 from protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
 from protocol.gtid import U32_MAX, BinlogState
 from protocol.sql_errors import (
@@ -112,23 +113,30 @@ def not_a_time(moment: Moment) -> Diagnostic:
     return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
 
 
-def purge(view: ServerView, statement: Purge, diagnostics: list[Diagnostic]) -> None:
+def purge(
+    view: ServerView,
+    statement: Purge,
+    diagnostics: list[Diagnostic],
+    coordinates: Coordinates = AS_STORED,
+) -> None:
     """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
     view.leases.expire()
     if statement.to is not None:
-        _told(view.engine.purge_to(statement.to), diagnostics)
+        plan = view.engine.purge_to(coordinates.store_name(statement.to))
+        _told(plan, diagnostics, coordinates)
         return
     assert statement.before is not None
     seconds = seconds_of(statement.before, time.time())
     if seconds is None:
         diagnostics.append(not_a_time(statement.before))  # and nothing is deleted, as in MariaDB
     else:
-        _told(view.engine.purge_before(seconds), diagnostics)
+        _told(view.engine.purge_before(seconds), diagnostics, coordinates)
 
 
-def _told(plan: PurgePlan, diagnostics: list[Diagnostic]) -> None:
+def _told(plan: PurgePlan, diagnostics: list[Diagnostic], coordinates: Coordinates) -> None:
     if plan.kept is not None:
-        text = f"Binary log '{file_name(plan.kept)}' is not purged because {plan.why}"
+        name = coordinates.name(file_name(plan.kept))
+        text = f"Binary log '{name}' is not purged because {plan.why}"
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, text))
         raise BinlogFileInUse
 

@@ -45,7 +45,7 @@ def select(finder: Finder, statement: Select) -> Result:
     """One row; or a function by itself that waits. Raises `PacketTooBig` (1153)."""
     match statement.items:
         case (SelectItem(label, Function(name, arguments)),) if waiting := waits_for(name):
-            return waiting([finder.value_of(a) for a in arguments], _printable(label))
+            return waiting([finder.value_of(a) for a in arguments], printable(label))
     values = [finder.value_of(item.expression) for item in statement.items]
     if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
         raise PacketTooBig
@@ -55,7 +55,7 @@ def select(finder: Finder, statement: Select) -> Result:
 
 
 def _column(item: SelectItem, value: Value) -> Column:
-    label = _printable(item.label)
+    label = printable(item.label)
     match item.expression:
         case Literal(None):
             return Column(label, _TYPE_NULL, CHARSET_BINARY, 0, FLAG_BINARY)
@@ -73,6 +73,6 @@ def _column(item: SelectItem, value: Value) -> Column:
     return Column.bigint(label) if isinstance(value, int) else Column.text(label)
 
 
-def _printable(label: str) -> str:
+def printable(label: str) -> str:
     """A column name; bytes in the statement that were not UTF-8 become question marks."""
     return label.encode("utf-8", "replace").decode()

@@ -9,6 +9,7 @@ from binlog_server.admin import places, privilege_list
 from binlog_server.admin.row_filter import Test, filtered
 from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics
 from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
+from binlog_server.coordinates import AS_STORED, Coordinates
 from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column
 
 _TYPE_DOUBLE = 5
@@ -16,8 +17,12 @@ _TYPE_DOUBLE = 5
 VARIABLE_COLUMNS = ("variable_name", "value")
 
 
-def show(view: ServerView, what: Show, *, user: str | None) -> Result:
+def show(
+    view: ServerView, what: Show, *, user: str | None, coordinates: Coordinates = AS_STORED
+) -> Result:
     """One of the statements without arguments. `user`: whose connections to show; None is everybody's."""
+    if what in _OF_PLACES:
+        return _OF_PLACES[what](view, coordinates)
     if what in (Show.PROCESSLIST, Show.FULL_PROCESSLIST):
         return _processlist(view, user)
     return _SHOWS[what](view)
@@ -50,8 +55,8 @@ def variables(shown: Mapping[str, str], test: Test) -> ResultSet:
     return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
 
 
-def _master_status(view: ServerView) -> ResultSet:
-    file, position = places.next_write(view)
+def _master_status(view: ServerView, coordinates: Coordinates) -> ResultSet:
+    file, position = places.next_write(view, coordinates)
     columns = [
         Column.text("File", 2048),
         Column.bigint("Position"),
@@ -63,9 +68,9 @@ def _master_status(view: ServerView) -> ResultSet:
     return ResultSet(columns, [(file, position, "", "", gtid_binlog_pos)])
 
 
-def _binary_logs(view: ServerView) -> ResultSet:
+def _binary_logs(view: ServerView, coordinates: Coordinates) -> ResultSet:
     columns = [Column.text("Log_name"), Column.bigint("File_size")]
-    return ResultSet(columns, places.files(view))
+    return ResultSet(columns, places.files(view, coordinates))
 
 
 def _slave_hosts(view: ServerView) -> ResultSet:
@@ -153,13 +158,21 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
-_SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
+_OF_PLACES: Mapping[Show, Callable[[ServerView, Coordinates], Result]] = {
     Show.MASTER_STATUS: _master_status,
     Show.BINARY_LOGS: _binary_logs,
+}
+_SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
     Show.SLAVE_HOSTS: _slave_hosts,
     Show.ENGINES: _engines,
     Show.PRIVILEGES: lambda _: privilege_list.show(),
     Show.BINLOG_REPLICAS: _binlog_replicas,
     Show.BINLOG_LEASES: _binlog_leases,
 }
-assert {*_SHOWS, Show.PROCESSLIST, Show.FULL_PROCESSLIST, Show.ALL_SLAVES_STATUS} == set(Show)
+assert {
+    *_SHOWS,
+    *_OF_PLACES,
+    Show.PROCESSLIST,
+    Show.FULL_PROCESSLIST,
+    Show.ALL_SLAVES_STATUS,
+} == set(Show)

@@ -31,9 +31,9 @@ def locate(pages: PageSource, place: Position, limit: Position, file_end: Positi
         border = border or place in (record.start, end)
         if record.type == RecordType.COMMIT and end > place:
             group = PlacedGroup(group_payload(pages, record), end)
-            return Located(border, group, record.end)
+            return Located(border, group, record.start, record.end)
         after = max(after, record.end)
-    return Located(border, None, after)
+    return Located(border, None, after, after)
 
 
 def _reader_before(pages: PageSource, place: Position, limit: Position) -> RecordReader:

@@ -169,7 +169,9 @@ async def test_going_on_from_every_position(lab: Lab, seed: int) -> None:
             continue
         rest = every[index + 1 :]
         if at.type == EventType.FORMAT_DESCRIPTION:
-            rest = every[index:]  # a start marker has no length: it comes again, which changes nothing
+            rest = every[
+                index:
+            ]  # a start marker has no length: it comes again, which changes nothing
         assert joined(found.of_groups) == joined(rest)
     assert overtaken < 40
 

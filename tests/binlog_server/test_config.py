@@ -149,6 +149,7 @@ WRONG_IN_FILE = [
         "binlog_error_action='IGNORE'",
         "binlog_error_action: 'IGNORE' is none of READ_ONLY, ABORT_SERVER",
     ),
+    ("binlog_checksum='MD5'", "binlog_checksum: 'MD5' is none of NONE, CRC32"),
     ("ssl='ON'", "ssl: 'ON' is not bool"),
     ("ssl_cert='c.pem'", "ssl_cert and ssl_key: give both, or none"),
     ("ssl_key='k.pem'", "ssl_cert and ssl_key: give both, or none"),
