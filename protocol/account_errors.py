@@ -90,11 +90,10 @@ class UserLimitReached(ServerError):
 
 
 class QueryInterrupted(ServerError):
-    """ER_QUERY_INTERRUPTED: what a connection hears that is killed while it is being answered."""
+    """ER_QUERY_INTERRUPTED: KILL QUERY."""
 
     errno = 1317
     sqlstate = "70100"
-    fatal = True
 
     def __init__(self) -> None:
         super().__init__("Query execution was interrupted")

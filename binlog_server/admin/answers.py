@@ -162,11 +162,13 @@ class SqlSession:
 
     def execute(self, text: str) -> Result:
         """The result, or None for OK. Raises `ServerError`."""
+        told, self.diagnostics = self.diagnostics, []
+        self._is_about_diagnostics = False
         try:
             statement = parse(text)
             self._is_about_diagnostics = _asks_for_diagnostics(statement)
-            if not self._is_about_diagnostics:
-                self.diagnostics = []
+            if self._is_about_diagnostics:
+                self.diagnostics = told
             self.require_for(statement)
             return self._guarded(self._execute(statement))
         except ServerError as error:

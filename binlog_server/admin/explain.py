@@ -8,7 +8,7 @@ from binlog_server.admin.maintenance import not_a_time, seconds_of
 from binlog_server.admin.shows import utc
 from binlog_server.admin.statements import ExplainGtid, ExplainPurge
 from binlog_server.admin.view import Diagnostic, ResultSet, Row, ServerView
-from binlog_server.coordinates import AS_STORED, Coordinates
+from protocol.errors import BadGtidList
 from protocol.gtid import Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from protocol.wire.results import Column
@@ -20,10 +20,7 @@ HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other
 
 
 def explain_purge(
-    view: ServerView,
-    statement: ExplainPurge,
-    diagnostics: list[Diagnostic],
-    coordinates: Coordinates = AS_STORED,
+    view: ServerView, statement: ExplainPurge, diagnostics: list[Diagnostic]
 ) -> ResultSet:
     """File by file. Raises `UnknownBinlog`."""
     view.leases.expire()
@@ -38,8 +35,6 @@ def explain_purge(
     to, before = None, None
     if statement.purge is not None:
         to = statement.purge.to
-        if to is not None:
-            to = coordinates.store_name(to)
         if statement.purge.before is not None:
             before = seconds_of(statement.purge.before, time.time())
             if before is None:
@@ -47,8 +42,8 @@ def explain_purge(
                 before = 0.0  # nothing is as old
     rows: list[Row] = [
         (
-            coordinates.name(file_name(fate.file_no)),
-            coordinates.position(fate.size),
+            file_name(fate.file_no),
+            fate.size,
             utc(fate.modified),
             _yes(fate.wanted),
             _yes(fate.goes),
@@ -66,6 +61,8 @@ def _yes(value: bool) -> str:
 def explain_gtid(view: ServerView, statement: ExplainGtid) -> ResultSet:
     """Raises `BadGtidList` (1941)."""
     gtid = Gtid.parse(statement.gtid.strip())
+    if not gtid.seq_no:
+        raise BadGtidList  # numbers begin with 1
     status, advice = _found(view.engine, gtid)
     columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
     return ResultSet(columns, [(str(gtid), status, advice)])
@@ -102,8 +99,8 @@ def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
     if start.state.last(gtid.domain_id) == gtid or _is_behind(engine, start.position, gtid):
         return HAVE, "A replica at this position goes on from here"
     return OTHER_HISTORY, (
-        f"Server {gtid.server_id} has lower and higher numbers here, but not this one: it was never logged here. A "
-        "replica in strict mode is refused at this position (1236); another one goes on behind it"
+        f"Server {gtid.server_id} has gone on to {logged} here, but this number was never logged here. A replica in "
+        "strict mode is refused at this position (1236); another one goes on behind it"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from binlog_server.admin.variables import BOOLEANS, DOUBLES, ENUMS, RANGES
 from binlog_server.admin.view import Diagnostic, Level
-from binlog_server.sql_commit.settings import sql_mode_bits, timestamp_of
+from binlog_server.sql_commit.settings import sql_mode_bits
 from protocol.errors import WrongVariableValue
 from protocol.events.collation_names import (
     charset_named,
@@ -135,11 +135,6 @@ def _sql_mode(value: str) -> str:
     return value
 
 
-def _timestamp(value: str) -> str:
-    timestamp_of(value)
-    return value
-
-
 def _time_zone(value: str) -> str:
     """An offset that is none is refused. A name may be known to the replicas, who are to use it: it is kept."""
     if len(value.encode("utf-8", "surrogateescape")) > TIME_ZONE_BYTES_MAX:
@@ -163,5 +158,4 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "collation_connection": _collation,
     "sql_mode": _sql_mode,
     "time_zone": _time_zone,
-    "timestamp": _timestamp,
 }

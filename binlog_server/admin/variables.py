@@ -63,7 +63,7 @@ CONSTANTS: Mapping[str, str] = {
     "sync_binlog": "0",
     "system_time_zone": "UTC",
     "time_zone": "SYSTEM",
-    "timestamp": "0",
+    "timestamp": "0.000000",
     "transaction_isolation": "REPEATABLE-READ",
     "transaction_read_only": "OFF",
     "tx_isolation": "REPEATABLE-READ",
@@ -178,6 +178,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "rand_seed1": (0, _U64_MAX),
     "rand_seed2": (0, _U64_MAX),
     "server_id": (1, _U32_MAX),
+    "timestamp": (0, _U32_MAX),
     "interactive_timeout": (1, 31536000),
     "net_read_timeout": (1, 31536000),
     "net_write_timeout": (1, 31536000),
@@ -185,7 +186,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
 }
 
 # Numbers with decimals.
-DOUBLES = frozenset({"expire_logs_days", "max_statement_time"})
+DOUBLES = frozenset({"expire_logs_days", "max_statement_time", "timestamp"})
 
 # Shown as 1 and 0 by SELECT and as ON and OFF by SHOW.
 BOOLEANS = frozenset(

@@ -144,11 +144,11 @@ def sql_mode_bits(text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) < 12:
         return int(text)
     bits = 0
-    for part in text.upper().split(","):
-        name = part.strip()
+    for part in text.split(","):
+        name = part.strip().upper()
         if name:
             if name not in _MODE_BITS:
-                raise WrongVariableValue("sql_mode", name[:80])
+                raise WrongVariableValue("sql_mode", part.strip()[:80])
             bits |= _MODE_BITS[name]
             for other in _COMBINED.get(name, ()):
                 bits |= _MODE_BITS[other]

@@ -126,16 +126,17 @@ def fates(
         reasons.append((0, _missing(replicas_missing)))
     total = sum(facts.size for facts in files)
     found: list[FileFate] = []
-    going = True
+    is_wanted = True
     for facts in files:
-        is_wanted = going and wanted(facts, total)
+        # Behind a file that stays none goes, as what holds it holds all later ones; they are wanted nevertheless.
+        is_wanted = is_wanted and wanted(facts, total)
         held_by = [why for lowest, why in reasons if facts.file_no >= lowest]
-        going = is_wanted and not held_by
-        if going:
+        if is_wanted:
             total -= facts.size
         # Said once: a file that is in use refers to data in itself.
         told = tuple(dict.fromkeys(w for w in held_by if w != _refers(facts.file_no)))
-        found.append(FileFate(facts.file_no, facts.size, facts.modified, is_wanted, going, told))
+        goes = is_wanted and not held_by
+        found.append(FileFate(facts.file_no, facts.size, facts.modified, is_wanted, goes, told))
     return found
 
 

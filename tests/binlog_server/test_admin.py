@@ -193,6 +193,12 @@ def test_relay_keeps_the_history_of_its_upstream() -> None:
     lab.directory.close()
 
 
+def test_a_syntax_error_is_all_there_is_to_tell(sql: SqlSession) -> None:
+    assert errno(sql, "SELECT @@no_such") == 1193
+    assert errno(sql, "NONSENSE") == 1064
+    assert [row[1] for row in warnings(sql)] == [1064]
+
+
 # KILL
 
 
@@ -319,6 +325,7 @@ def test_explain_gtid(sql: SqlSession, lab: Lab) -> None:
     run(sql, f"PURGE BINARY LOGS TO '{SECOND}'")
     assert status("0-1-1") in ("have", "purged")
     assert errno(sql, "EXPLAIN GTID 'nonsense'") == 1941
+    assert errno(sql, "EXPLAIN GTID '0-1-0'") == 1941
     run(sql, "FLUSH BINARY LOGS")
     run(sql, f"PURGE BINARY LOGS TO '{THIRD}'")
     assert status("0-1-2") == "purged"

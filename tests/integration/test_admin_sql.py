@@ -87,6 +87,70 @@ SAME = [
     "SET GLOBAL encrypt_binlog=1",
     "SET GLOBAL tc_heuristic_recover=1",
     "SET GLOBAL init_rpl_role=1",
+    "SHOW REPLICAS",
+    "SHOW SLAVE 'x' STATUS",
+    "SHOW SLAVE STATUS FOR CHANNEL 'x'",
+    "SHOW ALL SLAVES STATUS WHERE 1",
+    "SHOW PRIVILEGES",
+    "SHOW MASTER STATUS LIMIT 1",
+    "SHOW VARIABLES WHERE (Variable_name='port' OR Value='x') AND NOT Value <> 'y'",
+    "SHOW VARIABLES WHERE Variable_name BETWEEN 'port' AND 'port' || Value IS NULL",
+    "SHOW VARIABLES WHERE nope = 1 OR Value = 2",
+    "SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('gtid_strict_mode', 'read_only')",
+    "SELECT 1, -1, 999999999, 1000000000, 18446744073709551615, NULL, 'it''s', TRUE",
+    "SELECT 1 FROM DUAL LIMIT 1",
+    "SELECT /*!40001 SQL_NO_CACHE */ @a, @@port AS p",
+    "SELECT CURRENT_USER, CURRENT_USER(), USER(), VERSION(), DATABASE(), UNIX_TIMESTAMP()",
+    "SELECT @@max_statement_time, @@timestamp, @@expire_logs_days, @@tx_read_only",
+    "SELECT @@session.port",
+    "SELECT @@global.gtid_seq_no",
+    "SELECT @@server_uuid",
+    "SELECT @@gtid_mode",
+    # What MaxScale's monitor says.
+    "SELECT @@gtid_current_pos, @@gtid_binlog_pos",
+    "SELECT @@global.server_id, @@read_only, @@global.gtid_domain_id",
+    "SELECT @@gtid_strict_mode, @@log_bin, @@log_slave_updates",
+    "SHOW STATUS LIKE 'Uptime'",
+    "SET STATEMENT max_statement_time=5 FOR SELECT @@gtid_binlog_pos",
+    "SET STATEMENT max_statement_time='x' FOR SELECT 1",
+    "SET STATEMENT autocommit=0 FOR SELECT 1",
+    "SET STATEMENT nope=5 FOR SELECT 1",
+    "SET wait_timeout='x'",
+    "SET wait_timeout=NULL",
+    "SET wait_timeout=99999999999",
+    "SET net_write_timeout=0",
+    "SET max_statement_time=-1",
+    "SET timestamp='x'",
+    "SET timestamp=-1",
+    "SET timestamp=DEFAULT",
+    "SET auto_increment_increment=0",
+    "SET server_id=0",
+    "SET server_id='x'",
+    "SET gtid_domain_id=-1",
+    "SET gtid_domain_id=DEFAULT",
+    "SET GLOBAL gtid_seq_no=5",
+    "SET sql_mode='nope'",
+    "SET time_zone='+99:00'",
+    "SET time_zone='+13:00'",
+    "SET character_set_results=NULL",
+    "SET NAMES utf8mb4 COLLATE latin1_swedish_ci",
+    "SET NAMES utf8mb4",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    "SET rpl_semi_sync_master_enabled=1",
+    "SET GLOBAL rpl_semi_sync_master_enabled='x'",
+    "SET GLOBAL rpl_semi_sync_master_wait_point='x'",
+    "SET GLOBAL rpl_semi_sync_master_wait_point=AFTER_COMMIT",
+    "/*!999999 SELECT 1 */ SELECT 2",
+    "/*!50701 SELECT 1 */ SELECT 2",
+    "/*M!100100 SELECT 1 */",
+    "PURGE BINARY LOGS BEFORE DATE_SUB(NOW(), INTERVAL 3 MONTH)",
+    "PURGE BINARY LOGS BEFORE CURDATE() - INTERVAL '2' YEAR",
+    "FLUSH TABLES",
+    "FLUSH PRIVILEGES",
+    "FLUSH HOSTS",
+    "KILL USER nobody@localhost",
+    "KILL QUERY ID 4294967295",
+    "KILL QUERY CONNECTION_ID()",
     "SELECT @@max_binlog_size, @@binlog_expire_logs_seconds",
     "KILL 4294967295",
     "KILL QUERY 4294967295",
@@ -114,6 +178,58 @@ def test_like_a_real_server(
                 # A real server keeps the list until another statement has something to say.
                 if told:
                     assert told == there.fetchall(), text
+
+
+ABOUT_ACCOUNTS = [
+    "CREATE USER aa, bb",
+    "RENAME USER aa TO cc, bb TO dd@localhost",
+    "RENAME USER cc TO dd@localhost",
+    "RENAME USER nobody TO x",
+    "SHOW GRANTS FOR cc",
+    "SHOW CREATE USER dd@localhost",
+    "SHOW CREATE USER nobody",
+    "SET PASSWORD FOR nobody = PASSWORD('x')",
+    "SET PASSWORD FOR cc = 'x'",
+    "GRANT RELOAD ON *.* TO nobody",
+    "REVOKE ALL PRIVILEGES, GRANT OPTION FROM nobody",
+    "REVOKE ALL PRIVILEGES, GRANT OPTION FROM cc",
+    "DROP USER cc, dd@localhost",
+    "DROP USER cc",
+    "KILL CONNECTION_ID()",
+]
+
+
+def test_accounts_like_a_real_server(
+    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    real = make_upstream()
+    ours = binlog_server(users={"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}})
+    with real.connect() as theirs, ours.connect() as own:
+        for text in ABOUT_ACCOUNTS:
+            assert outcome(own.cursor(), text) == outcome(theirs.cursor(), text), text
+
+
+def names(cursor: Any, text: str) -> list[str]:
+    cursor.execute(text)
+    return [d[0] for d in cursor.description]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SHOW SLAVE STATUS",
+        "SHOW REPLICA STATUS",
+        "SHOW ALL SLAVES STATUS",
+        "SET STATEMENT max_statement_time=5 FOR SHOW ALL REPLICAS STATUS",
+    ],
+)
+def test_slave_status_has_the_columns_of_a_real_server(
+    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer, text: str
+) -> None:
+    """Their names: types are those of 11.8, which has three columns more in SHOW ALL SLAVES STATUS."""
+    with make_upstream().connect() as theirs, binlog_server(users=ROOT).connect() as own:
+        expected = names(theirs.cursor(), text)
+        assert names(own.cursor(), text)[: len(expected)] == expected
 
 
 def test_events_like_a_real_server(

@@ -100,7 +100,7 @@ def test_explain_says_what_purge_would_do(engine: IbbEngine) -> None:
     assert [(f.file_no, f.wanted, f.goes) for f in fates] == [
         (0, True, True),
         (1, True, False),
-        (2, False, False),
+        (2, True, False),
         (3, False, False),
     ]
     assert fates[0].held_by == ()
