@@ -8,6 +8,7 @@ from binlog_server.admin.maintenance import not_a_time, seconds_of
 from binlog_server.admin.shows import utc
 from binlog_server.admin.statements import ExplainGtid, ExplainPurge
 from binlog_server.admin.view import Diagnostic, ResultSet, Row, ServerView
+from binlog_server.coordinates import AS_STORED, Coordinates
 from protocol.errors import BadGtidList
 from protocol.gtid import Gtid, SlavePosition
 from protocol.stored_group import group_gtid
@@ -20,7 +21,10 @@ HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other
 
 
 def explain_purge(
-    view: ServerView, statement: ExplainPurge, diagnostics: list[Diagnostic]
+    view: ServerView,
+    statement: ExplainPurge,
+    diagnostics: list[Diagnostic],
+    coordinates: Coordinates = AS_STORED,
 ) -> ResultSet:
     """File by file. Raises `UnknownBinlog`."""
     view.leases.expire()
@@ -35,6 +39,8 @@ def explain_purge(
     to, before = None, None
     if statement.purge is not None:
         to = statement.purge.to
+        if to is not None:
+            to = coordinates.store_name(to)
         if statement.purge.before is not None:
             before = seconds_of(statement.purge.before, time.time())
             if before is None:
@@ -42,8 +48,8 @@ def explain_purge(
                 before = 0.0  # nothing is as old
     rows: list[Row] = [
         (
-            file_name(fate.file_no),
-            fate.size,
+            coordinates.name(file_name(fate.file_no)),
+            coordinates.position(fate.size),
             utc(fate.modified),
             _yes(fate.wanted),
             _yes(fate.goes),
