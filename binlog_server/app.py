@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from binlog_server.admin.answers import SqlSession
 from binlog_server.compression import Compressor
@@ -19,8 +19,10 @@ from binlog_server.frame_cache import FrameCache
 from binlog_server.login import FailedLogins
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.publisher import Publisher
-from binlog_server.relay.follower import Follower
-from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.follower import Into
+from binlog_server.relay.gate import Domains
+from binlog_server.relay.manager import Relay
+from binlog_server.relay.password import KeyFile
 from binlog_server.room import Room
 from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.session import ClientSession
@@ -63,9 +65,11 @@ class Server(ServerFacts):
             domain_id=config.gtid_domain_id,
             binlog_cache_size=config.binlog_cache_size,
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
-            read_only=config.starts_read_only,
-            follows=config.upstream is not None,
             strict=config.gtid_strict_mode,
+        )
+        self.relay = self._relay()
+        self.publisher.read_only = (
+            bool(self.relay.connections) if config.read_only is None else config.read_only
         )
         self._flush_log_at_trx_commit = config.innodb_flush_log_at_trx_commit
         self.room = Room(self.engine)
@@ -77,15 +81,23 @@ class Server(ServerFacts):
         self._listener: asyncio.Server
         self.is_listening = False
         self.syncer: Syncer
-        self._follower: asyncio.Task[None] | None = None
         self._endpoint: MetricsEndpoint | None = None
-        self.upstreams: Sequence[UpstreamStatus] = ()
         if self.state.get(SERVER_UUID_KEY) is None:
             self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
         self._init_view()
 
+    def _relay(self) -> Relay:
+        domains = Domains(self.engine, self.publisher)
+        domains.ignore_duplicates = self.config.gtid_ignore_duplicates
+
+        def changed(follows: bool) -> None:
+            self.publisher.follows = follows
+
+        keys = KeyFile(self.config.key_file)
+        return Relay(domains, self.state, keys, self.config.upstream, changed)
+
     async def start(self) -> None:
-        """Listen, and follow the upstream if there is one. Raises `OSError` if the address is taken."""
+        """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
         config = self.config
         self._tail = Tail(self.engine, loop)
@@ -94,7 +106,7 @@ class Server(ServerFacts):
             flush_log_at_trx_commit=self._flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
             failed=self._store_failed,
-            alone=lambda: len(self.connections) <= 1 and self._follower is None,
+            alone=lambda: len(self.connections) <= 1 and self.relay.running is None,
         )
         self.engine.when_failed(lambda error: _call_soon(loop, lambda: self.syncer.fail(error)))
         if config.metrics_listen:
@@ -114,18 +126,15 @@ class Server(ServerFacts):
                 "--directory %s`, or a [users] table in the configuration file",
                 config.binlog_directory,
             )
-        if config.upstream is not None:
-            follower = Follower(
-                config,
-                config.upstream,
-                self.engine,
-                self.syncer,
-                self.room,
-                self.publisher,
-                self._upstream_is,
-            )
-            self.upstreams = (follower.status,)
-            self._follower = loop.create_task(follower.run())
+        into = Into(
+            lambda: self.config,
+            self.engine,
+            self.syncer,
+            self.room,
+            self.relay.domains,
+            self._upstream_is,
+        )
+        self.relay.start_wanted(into, skip=config.skip_slave_start)
         self._lease_rounds = loop.create_task(self._end_leases())
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
@@ -141,9 +150,7 @@ class Server(ServerFacts):
 
     async def stop(self) -> None:
         """End everything in order: no more groups in, what is in is synced, dumps end, the store closes."""
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
+        await self.relay.close()
         self._lease_rounds.cancel()
         self._listener.close()
         self.is_listening = False

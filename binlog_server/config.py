@@ -5,6 +5,11 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
     server_id = 10
     max_binlog_size = 268435456
 
+    [upstream]
+    host = "primary"
+    user = "repl"
+    password_file = "/run/secrets/repl"
+
     [users]
     repl = "a password, or its hash: *0123..."
     test = {password = "the same", grants = ["BINLOG REPLAY"]}
@@ -17,10 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from binlog_server import engine_limits
 from binlog_server.logs import FORMATS, TEXT
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import KEY_NAME
+from binlog_server.relay.upstream_tables import upstreams
 from binlog_server.replica_policy import ReplicaPolicy
 from binlog_server.tls import TLS_VERSIONS
 from binlog_server.users import Account, privileges
@@ -54,41 +61,17 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
-    """A master to follow."""
-
-    host: str
-    port: int
-    user: str
-    password: str = field(repr=False)  # never in a log or a traceback
-
-    @classmethod
-    def parse(cls, url: str) -> Upstream:
-        """From `mariadb://user:password@host:port`; characters that a URL cannot hold as %xx. Raises `ConfigError`."""
-        try:
-            parts = urlsplit(url)
-            port = PORT if parts.port is None else parts.port
-        except ValueError:  # its text may quote a part of the password
-            raise ConfigError(
-                "upstream: the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
-            ) from None
-        if not port:
-            raise ConfigError("upstream: port 0 is not between 1 and 65535")
-        if parts.scheme not in ("mariadb", "mysql") or not parts.hostname or not parts.username:
-            raise ConfigError("upstream: write it as mariadb://user:password@host:port")
-        if parts.path.strip("/") or parts.query or parts.fragment:
-            raise ConfigError("upstream: nothing may follow the port")
-        return cls(parts.hostname, port, unquote(parts.username), unquote(parts.password or ""))
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """All options. Times in seconds, sizes in bytes."""
 
     binlog_directory: Path
     listen_host: str = "127.0.0.1"
     listen_port: int = PORT
-    upstream: Upstream | None = None
+    # By name; "" is the default one.
+    upstream: Mapping[str, MasterInfo] = field(default_factory=dict, repr=False)
+    skip_slave_start: bool = False
+    gtid_ignore_duplicates: bool = False
+    master_info_key_file: str = ""  # in the directory of the store, without it
     server_id: int = 1
     gtid_domain_id: int = 0
     gtid_strict_mode: bool = False
@@ -213,9 +196,9 @@ class Config:
             raise ConfigError(str(error)) from None
 
     @property
-    def starts_read_only(self) -> bool:
-        """Whether commits are refused until SET GLOBAL says otherwise."""
-        return self.upstream is not None if self.read_only is None else self.read_only
+    def key_file(self) -> Path:
+        """Of the key that encrypts passwords for upstreams."""
+        return Path(self.master_info_key_file or self.binlog_directory / KEY_NAME)
 
     @property
     def tls_versions(self) -> list[str]:
@@ -257,9 +240,10 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     if "listen" in values:
         values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
     if "upstream" in values:
-        if not isinstance(values["upstream"], str):
-            raise ConfigError(f"upstream: it is not str{_place(path)}")
-        values["upstream"] = Upstream.parse(values["upstream"])
+        try:
+            values["upstream"] = upstreams(values["upstream"])
+        except ValueError as error:
+            raise ConfigError(f"upstream: {error}{_place(path)}") from None
     try:
         ignored = engine_limits.take_options(values)
     except ValueError as error:

@@ -9,6 +9,8 @@ CONNECTION ADMIN, SUPER    KILL of others, SET GLOBAL of connections' variables;
 PROCESS                    all of SHOW PROCESSLIST, not only one's own
 RELOAD                     FLUSH, RESET
 READ_ONLY ADMIN            SET GLOBAL read_only
+REPLICATION SLAVE ADMIN    CHANGE MASTER, START SLAVE, STOP SLAVE, SET GLOBAL gtid_slave_pos
+SLAVE MONITOR              SHOW SLAVE STATUS
 CREATE USER                accounts by SQL
 BINLOG REPLAY              SQL text that is committed, under any GTID
 ALL PRIVILEGES             all of these
@@ -41,7 +43,7 @@ SINGLE = (
     "READ_ONLY ADMIN",
     "REPLICATION SLAVE ADMIN",
     "REPLICATION MASTER ADMIN",
-    "REPLICA MONITOR",
+    "SLAVE MONITOR",
 )
 PRIVILEGES = frozenset({*SINGLE, ALL_PRIVILEGES, USAGE})
 _OTHER_NAMES = {
@@ -49,12 +51,14 @@ _OTHER_NAMES = {
     "REPLICATION CLIENT": "BINLOG MONITOR",
     "REPLICATION REPLICA": REPLICATION_SLAVE,
     "REPLICATION REPLICA ADMIN": "REPLICATION SLAVE ADMIN",
-    "SLAVE MONITOR": "REPLICA MONITOR",
+    "REPLICA MONITOR": "SLAVE MONITOR",
 }
 
 # What every account could do before there were privileges. It is kept for accounts of the configuration file and of
 # the command line to which nothing, or only BINLOG REPLAY, was granted.
-BASIC = frozenset({REPLICATION_SLAVE, "BINLOG MONITOR", "REPLICATION MASTER ADMIN"})
+BASIC = frozenset(
+    {REPLICATION_SLAVE, "BINLOG MONITOR", "REPLICATION MASTER ADMIN", "SLAVE MONITOR"}
+)
 
 
 def privileges(names: Iterable[str]) -> frozenset[str]:

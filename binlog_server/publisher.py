@@ -44,8 +44,8 @@ class Publisher:
 
     Args:
         read_only: commits are refused; an attribute that may be changed.
-        follows: there is an upstream. Domains of which the store has groups from other servers are then its own, and
-            nothing is committed in them here.
+        follows: there is an upstream; an attribute that may be changed. Domains of which the store has groups from
+            other servers are then its own, and nothing is committed in them here.
         strict: numbers within a domain may only grow; an attribute that may be changed.
     """
 
@@ -69,7 +69,7 @@ class Publisher:
         self._domain_id = domain_id
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
         self._announced = False
-        self._follows = follows
+        self.follows = follows
         self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
@@ -121,7 +121,7 @@ class Publisher:
                 domain_id,
                 max((gtid.seq_no for gtid in known), default=0),
                 state.last(domain_id),
-                foreign=self._follows and any(g.server_id != self._server_id for g in known),
+                foreign=self.follows and any(g.server_id != self._server_id for g in known),
             )
         return domain
 

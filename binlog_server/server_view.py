@@ -14,18 +14,22 @@ from typing import Any
 
 from binlog_server.admin.runner import Runner
 from binlog_server.admin.variables import CONSTANTS
-from binlog_server.admin.view import Client, Row, RowStream, Wait, Work
+from binlog_server.admin.view import Client, Later, Row
 from binlog_server.config import Config
 from binlog_server.connections import Connections
 from binlog_server.frame_cache import FrameCache
 from binlog_server.leases import Leases
 from binlog_server.login import FailedLogins
 from binlog_server.publisher import Publisher
+from binlog_server.relay.manager import Relay
+from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.replica_rows import ReplicaRows
 from binlog_server.syncer import Syncer
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
+from protocol.gtid import BinlogState
+from protocol.wire.results import Value
 from storage.engine import BinlogEngine
 from storage.state import StateStore
 
@@ -57,7 +61,7 @@ class ServerFacts:
     syncer: Syncer
     frames: FrameCache
     leases: Leases
-    upstreams: Sequence[UpstreamStatus]
+    relay: Relay
     port: int
     _started: float
     _flush_log_at_trx_commit: int
@@ -97,7 +101,8 @@ class ServerFacts:
             "gtid_binlog_state": str(state),
             "gtid_current_pos": position,
             "gtid_domain_id": str(config.gtid_domain_id),
-            "gtid_slave_pos": position if self.follows else "",
+            "gtid_ignore_duplicates": _on(self.relay.domains.ignore_duplicates),
+            "gtid_slave_pos": self._slave_position(state),
             "gtid_strict_mode": _on(config.gtid_strict_mode),
             "hostname": config.report_host,
             "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
@@ -144,6 +149,8 @@ class ServerFacts:
         elif name == "gtid_strict_mode":
             self.publisher.strict = value == "ON"
             self.config = dataclasses.replace(self.config, gtid_strict_mode=value == "ON")
+        elif name == "gtid_ignore_duplicates":
+            self.relay.domains.ignore_duplicates = value == "ON"
         elif name == "wait_timeout":
             self._wait_timeout = int(value)
         elif name == "sync_binlog":
@@ -174,9 +181,22 @@ class ServerFacts:
     # --- status ---
 
     @property
-    def follows(self) -> bool:
+    def upstreams(self) -> Sequence[UpstreamStatus]:
+        """Of those that run, or ought to."""
+        return self.relay.statuses
+
+    def slave_rows(self) -> Mapping[str, Mapping[str, Value]]:
         """See `admin.view.ServerView`."""
-        return self.config.upstream is not None
+        position = str(self.engine.binlog_state().position())
+        timeout = self.config.slave_net_timeout
+        return {
+            c.name: slave_row(c, position, timeout) for c in self.relay.connections if c.info.host
+        }
+
+    def _slave_position(self, state: BinlogState) -> str:
+        """That of the binlog, where it comes from others; empty where all of it was made here."""
+        foreign = any(gtid.server_id != self.config.server_id for gtid in state.entries())
+        return str(state.position()) if foreign or self.relay.connections else ""
 
     def status_variables(self) -> Mapping[str, str]:
         """See `admin.view.ServerView`."""
@@ -238,10 +258,11 @@ class ServerFacts:
         # Positions mean something else now; nobody dumps, or it could not have been done.
         self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
         self.publisher.history_changed()
+        self.relay.domains.forget()
 
     def answer_later(
         self,
-        what: RowStream | Work | Wait,
+        what: Later,
         client: Client,
         machine: ServerConnection,
         warnings: Callable[[], int],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from binlog_server.relay.password import KEY_NAME
 from storage.binlog.file_names import file_number
 from storage.binlog.options import StoreOptions
 from storage.binlog.publication import PUBLICATION_NAME
@@ -23,6 +24,8 @@ _OURS = frozenset(
         f"{REDO_NAME}.new",
         f"{PUBLICATION_NAME}.new",
         f"{STATE_NAME}.new",
+        KEY_NAME,
+        f"{KEY_NAME}.new",
     }
 )
 _IGNORED = _OURS | {LOCK_NAME, "lost+found"}

@@ -5,7 +5,7 @@ What waits for a disk is given back as `Work`, `RowStream` or `Wait`, for whoeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from binlog_server.admin import (
@@ -22,6 +22,15 @@ from binlog_server.admin import (
 from binlog_server.admin.assignments import set_for_statement, set_variables
 from binlog_server.admin.functions import call
 from binlog_server.admin.parser import parse
+from binlog_server.admin.replication_sql import replicate
+from binlog_server.admin.replication_statements import (
+    ChangeMaster,
+    ResetSlave,
+    StartAllSlaves,
+    StartSlave,
+    StopAllSlaves,
+    StopSlave,
+)
 from binlog_server.admin.selects import printable, select
 from binlog_server.admin.statements import (
     AlterLease,
@@ -66,6 +75,7 @@ from binlog_server.admin.variables import (
     SESSION_SETTABLE,
 )
 from binlog_server.admin.view import (
+    Deed,
     Diagnostic,
     Level,
     Result,
@@ -86,7 +96,7 @@ from protocol.errors import (
     SqlSyntaxError,
     UnknownSystemVariable,
 )
-from protocol.sql_errors import OptionPreventsStatement, UnknownColumn, UnknownQueryId
+from protocol.sql_errors import UnknownColumn, UnknownQueryId
 from protocol.wire.results import Column
 from storage.errors import StorageError
 
@@ -95,7 +105,7 @@ __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 _U64_DIGITS = 20
 DIAGNOSTICS_MAX = 64  # as max_error_count
 _LOOK = ("SUPER", "BINLOG MONITOR", "BINLOG ADMIN")
-_LOOK_AT_UPSTREAM = ("SUPER", "REPLICA MONITOR", "BINLOG MONITOR")
+_LOOK_AT_UPSTREAM = ("SUPER", "SLAVE MONITOR")
 
 # What a statement needs, any of them; by its type, or by itself. Nothing for others.
 PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
@@ -109,6 +119,11 @@ PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
     ShowBinlogEvents: _LOOK,
     ExplainPurge: _LOOK,
     ExplainGtid: _LOOK,
+    **dict.fromkeys(
+        (ChangeMaster, StartSlave, StopSlave, StartAllSlaves, StopAllSlaves),
+        ("SUPER", "REPLICATION SLAVE ADMIN"),
+    ),
+    ResetSlave: ("RELOAD",),
     Purge: ("SUPER", "BINLOG ADMIN"),
     FlushLogs: ("RELOAD",),
     FlushNothing: ("RELOAD",),
@@ -194,6 +209,8 @@ class SqlSession:
         match result:
             case Work(run, done):
                 return Work(lambda: self._mapped(run), done)
+            case Deed(act):
+                return Deed(lambda: self._mapped_deed(act))
             case RowStream(columns, batches):
                 return RowStream(columns, self._mapped_batches(batches))
         return result
@@ -201,6 +218,15 @@ class SqlSession:
     def _mapped(self, run: Callable[[], ResultSet | None]) -> ResultSet | None:
         try:
             return run()
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    async def _mapped_deed(self, act: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await act()
         except ServerError as error:
             self._failed(error)
             raise
@@ -250,6 +276,15 @@ class SqlSession:
             case FlushTables():
                 no_tables.flush(statement, self.diagnostics)
                 return None
+            case (
+                ChangeMaster()
+                | StartSlave()
+                | StopSlave()
+                | StartAllSlaves()
+                | StopAllSlaves()
+                | ResetSlave()
+            ):
+                return replicate(self, statement)
         return self._maintain(statement)
 
     def _maintain(self, statement: Statement) -> Result:
@@ -261,7 +296,9 @@ class SqlSession:
             case FlushLogs():
                 return Work(lambda: maintenance.flush(server, statement, told))
             case ExplainPurge():
-                return Work(lambda: explain.explain_purge(server, statement, told, self.coordinates))
+                return Work(
+                    lambda: explain.explain_purge(server, statement, told, self.coordinates)
+                )
             case ExplainGtid():
                 return Work(lambda: explain.explain_gtid(server, statement))
             case AlterLease():
@@ -279,12 +316,8 @@ class SqlSession:
         return None
 
     def require_no_upstream(self) -> None:
-        """What the history is cannot be changed while it comes from elsewhere: 1290."""
-        if self.server.follows:
-            raise OptionPreventsStatement(
-                "--upstream",
-                ": the history is that of the upstream. Stop the server and begin with an empty directory",
-            )
+        """What the history is cannot be changed while it comes from elsewhere: 1198."""
+        self.server.relay.require_stopped()
 
     @property
     def warning_count(self) -> int:
@@ -384,9 +417,10 @@ class SqlSession:
             case ShowBinlogEvents():
                 return events.show(self.server.engine, statement, self._classic_style)
             case ShowSlaveStatus(connection):
-                return slave_status.one(connection)
+                name = connection or self.variables.get("default_master_connection", "")
+                return slave_status.one(name, self.server.slave_rows())
             case Show.ALL_SLAVES_STATUS:
-                return slave_status.every()
+                return slave_status.every(self.server.slave_rows())
         everybody = self.may("PROCESS") or not self.user
         return shows.show(
             self.server,

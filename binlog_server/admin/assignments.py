@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _SEMI_SYNC = frozenset({engine_limits.SEMI_SYNC_ENABLED, engine_limits.SEMI_SYNC_WAIT_POINT})
 
+# They say what the history is, or which groups belong to it: not while groups come in.
+_OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
 USER_VARIABLES_MAX = 256  # a replica sets about ten
 
 
@@ -122,9 +124,9 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     if target.scope is not VariableScope.GLOBAL:
         raise GlobalVariable(name)
     session.require(*GLOBALS[name].privileges)
-    if name == "gtid_binlog_state":
-        if session.in_transaction:
-            raise NotInTransaction
+    if name == "gtid_binlog_state" and session.in_transaction:
+        raise NotInTransaction
+    if name in _OF_THE_HISTORY:
         session.require_no_upstream()
     if isinstance(value, Default):
         return session.server.default_of(name)
@@ -177,6 +179,8 @@ def _assign(session: SqlSession, assignment: Assignment, value: str | int | None
 
 def _assign_globally(session: SqlSession, name: str, value: str) -> Result:
     server = session.server
+    if name == "gtid_slave_pos":
+        return Work(lambda: maintenance.set_slave_position(server, value), server.history_changed)
     if name == "gtid_binlog_state":
         return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
     server.set_global(name, value)

@@ -37,10 +37,14 @@ class GlobalVariable:
 
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
 
+_REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
+
 GLOBALS: Mapping[str, GlobalVariable] = {
     "binlog_expire_logs_seconds": GlobalVariable(0, 8_553_600),
     "expire_logs_days": GlobalVariable(0, 99, decimals=6),
     "gtid_binlog_state": GlobalVariable(text=True),
+    "gtid_ignore_duplicates": GlobalVariable(privileges=_REPLICATION),
+    "gtid_slave_pos": GlobalVariable(text=True, privileges=_REPLICATION),
     "gtid_strict_mode": GlobalVariable(),
     "innodb_flush_log_at_trx_commit": GlobalVariable(0, 3),
     "max_binlog_size": GlobalVariable(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),

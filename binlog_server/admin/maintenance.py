@@ -17,7 +17,7 @@ from binlog_server.admin.statements import (
 from binlog_server.admin.view import Diagnostic, Level, ServerView
 from binlog_server.coordinates import AS_STORED, Coordinates
 from protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
-from protocol.gtid import U32_MAX, BinlogState
+from protocol.gtid import U32_MAX, BinlogState, SlavePosition
 from protocol.sql_errors import (
     BinlogFileInUse,
     BinlogHasReaders,
@@ -174,6 +174,20 @@ def set_binlog_state(view: ServerView, text: str) -> None:
     if len(view.engine.binlog_state()):
         raise BinlogNotEmpty
     reset(view, BinlogState.parse(text))
+
+
+def set_slave_position(view: ServerView, text: str) -> None:
+    """SET GLOBAL gtid_slave_pos: where following begins; in an empty store, whose history then begins there.
+
+    Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
+    """
+    position = SlavePosition.parse(text)
+    state = view.engine.binlog_state()
+    if state.position() == position:
+        return
+    if len(state):
+        raise BinlogNotEmpty
+    reset(view, BinlogState(position))
 
 
 def create_lease(view: ServerView, statement: CreateLease) -> None:

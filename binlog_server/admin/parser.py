@@ -10,6 +10,10 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
 from binlog_server.admin.builder import Builder
+from binlog_server.admin.replication_statements import (
+    IS_ABOUT_REPLICATION,
+    parse_replication_statement,
+)
 from binlog_server.admin.statements import Statement
 from binlog_server.admin.tokens import NEAR_CHARS, whole_words
 from protocol.errors import SqlSyntaxError
@@ -30,6 +34,8 @@ def parse(text: str) -> Statement:
         len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
     ):
         raise SqlSyntaxError(text[:NEAR_CHARS])
+    if IS_ABOUT_REPLICATION.match(text):
+        return parse_replication_statement(text)
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:

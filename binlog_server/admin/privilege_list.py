@@ -19,9 +19,9 @@ _MEANINGS: Mapping[str, str] = {
     "BINLOG REPLAY": "To commit SQL under any GTID; and everything else",
     "CONNECTION ADMIN": "To kill connections of others and to set their limits",
     "READ_ONLY ADMIN": "To set read_only",
-    "REPLICATION SLAVE ADMIN": "Kept for MariaDB's programs; nothing needs it here",
+    "REPLICATION SLAVE ADMIN": "To use CHANGE MASTER, START SLAVE and STOP SLAVE",
     "REPLICATION MASTER ADMIN": "To see the replicas",
-    "REPLICA MONITOR": "To use SHOW SLAVE STATUS",
+    "SLAVE MONITOR": "To use SHOW SLAVE STATUS",
 }
 assert set(_MEANINGS) == set(SINGLE)
 

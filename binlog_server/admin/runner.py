@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from binlog_server.admin.maintenance import server_error
-from binlog_server.admin.view import Client, ResultSet, Row, RowStream, Wait, Work
+from binlog_server.admin.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
 from protocol.connection.server import ServerConnection
 from protocol.errors import ServerError
 from protocol.gtid import Gtid
@@ -37,7 +37,7 @@ class Runner:
 
     async def answer(
         self,
-        what: Work | RowStream | Wait,
+        what: Later,
         client: Client,
         machine: ServerConnection,
         warnings: Callable[[], int],
@@ -50,8 +50,11 @@ class Runner:
             if isinstance(what, RowStream):
                 await self._send(what, client, machine)
                 return
+            result: ResultSet | None = None
             if isinstance(what, Work):
                 result = await self._work(what)
+            elif isinstance(what, Deed):
+                await asyncio.shield(asyncio.ensure_future(what.run()))
             else:
                 result = what.result(await self._reached(what))
             if machine.is_closed:

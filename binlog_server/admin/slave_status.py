@@ -1,10 +1,14 @@
-"""SHOW SLAVE STATUS and SHOW ALL SLAVES STATUS: MariaDB's columns. There are no rows yet, also with an upstream."""
+"""SHOW SLAVE STATUS and SHOW ALL SLAVES STATUS: MariaDB's columns; `relay.slave_rows` has their values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from binlog_server.admin.view import ResultSet
 from protocol.sql_errors import NoMasterConnection
-from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column
+from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
+
+SlaveRows = Mapping[str, Mapping[str, Value]]  # by connection, then by column
 
 # As 11.8 sends them. Numbers by their width; all others are text of so many bytes.
 _SMALLINT, _INT, _BIGINT, _FLOAT, _DATETIME = -2, -3, -8, -4, -12
@@ -84,16 +88,24 @@ _LENGTHS = {_SMALLINT: 5, _INT: 10, _BIGINT: 20, _FLOAT: 9, _DATETIME: 19}
 _FLOAT_DECIMALS = 3
 
 
-def one(connection: str) -> ResultSet:
+def one(connection: str, rows: SlaveRows) -> ResultSet:
     """SHOW SLAVE STATUS, of a connection with a name or, with "", without one. Raises `NoMasterConnection` (1617)."""
-    if connection:
+    found = next((row for name, row in rows.items() if name.lower() == connection.lower()), None)
+    if found is None and connection:
         raise NoMasterConnection(connection)
-    return ResultSet([_column(name, kind) for name, kind in _ONE.items()], [])
+    return _result(_ONE, [] if found is None else [found])
 
 
-def every() -> ResultSet:
+def every(rows: SlaveRows) -> ResultSet:
     """SHOW ALL SLAVES STATUS."""
-    return ResultSet([_column(name, kind) for name, kind in _EVERY.items()], [])
+    return _result(_EVERY, rows.values())
+
+
+def _result(columns: Mapping[str, int], rows: Iterable[Mapping[str, Value]]) -> ResultSet:
+    return ResultSet(
+        [_column(name, kind) for name, kind in columns.items()],
+        [tuple(row[name] for name in columns) for row in rows],
+    )
 
 
 def _column(name: str, kind: int) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from binlog_server.admin.replication_statements import ReplicationStatement
 from binlog_server.admin.row_filter import EVERYTHING, Test
 
 
@@ -303,6 +304,7 @@ Statement = (
     | ShowBinlogEvents
     | Show
     | ShowSlaveStatus
+    | ReplicationStatement
     | SetVariables
     | SetStatement
     | Kill

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from binlog_server.leases import Leases
+from binlog_server.relay.manager import Relay
 from protocol.connection.server import ServerConnection
 from protocol.errors import ServerError
 from protocol.gtid import Gtid
@@ -72,7 +73,18 @@ class Wait:
     result: Callable[[bool], ResultSet]
 
 
-Result = ResultSet | RowStream | Work | Wait | None
+@dataclass(slots=True)
+class Deed:
+    """A statement that does something on the loop: `run` is awaited there to its end, also when the client has gone.
+
+    It raises `ServerError`.
+    """
+
+    run: Callable[[], Awaitable[None]]
+
+
+Later = RowStream | Work | Wait | Deed
+Result = ResultSet | Later | None
 
 
 class Client(Protocol):
@@ -103,8 +115,11 @@ class ServerView(Protocol):
         """Who holds files back."""
 
     @property
-    def follows(self) -> bool:
-        """Whether there is an upstream."""
+    def relay(self) -> Relay:
+        """The upstreams."""
+
+    def slave_rows(self) -> Mapping[str, Mapping[str, Value]]:
+        """By connection, then by column: what SHOW SLAVE STATUS tells."""
 
     @property
     def binlog_checksum(self) -> str:
@@ -142,7 +157,7 @@ class ServerView(Protocol):
 
     def answer_later(
         self,
-        what: RowStream | Work | Wait,
+        what: Later,
         client: Client,
         machine: ServerConnection,
         warnings: Callable[[], int],

@@ -1,10 +1,11 @@
-"""Follows one upstream as a replica: its groups, whole and in order, into the store.
+"""Follows one upstream as a replica: its groups, whole and in order, into the store. From START SLAVE to STOP SLAVE.
 
 Where to go on is what the store holds: its binlog state, nothing kept beside it. A group that was cut off by a lost
 connection was never stored, and comes again whole.
 
-Reconnecting: at once, then after 1, 2, 4 ... 60 s. An error that will not pass by itself (1236, our own server_id, no
-GTIDs there) ends the following; what is in the store is still served.
+Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY. An error that will not pass by itself
+(1236, our own server_id, no GTIDs there, a domain that comes from elsewhere) ends the following; what is in the store
+is still served.
 """
 
 from __future__ import annotations
@@ -13,60 +14,80 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from binlog_server.client_link import ClientLink
-from binlog_server.config import Config, Upstream
-from binlog_server.publisher import Publisher
-from binlog_server.relay.gate import Domains, DomainTaken, Gate, GroupFilter
+from binlog_server.config import Config
+from binlog_server.relay.failure import Failure
+from binlog_server.relay.gate import Domains, DomainTaken, Gate
 from binlog_server.relay.ingest import Ingest
-from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import PasswordUnavailable
+from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.room import Room
 from binlog_server.syncer import Syncer
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
-from protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from protocol.errors import BadGtidList, MasterFatalError, ProtocolError, RemoteError
+from protocol.gtid import SlavePosition
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-RETRY_S_MAX = 60.0
+RETRY_S_MIN = 1.0
 WORKED_S = 1.0
 _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
 
 
+@dataclass(frozen=True, slots=True)
+class Into:
+    """Where groups go.
+
+    config: the options, as they are when it is called.
+    upstream_is: told the version of the upstream, each time it is connected to.
+    """
+
+    config: Callable[[], Config]
+    engine: BinlogEngine
+    syncer: Syncer
+    room: Room
+    domains: Domains
+    upstream_is: Callable[[str], None]
+
+
 class Follower:
-    """The task that follows. For one event loop.
+    """One following. For one event loop.
 
     Args:
-        publisher: is told which domains are the upstream's.
-        upstream_is: told the version of the upstream, each time it is connected to.
+        until: where it ends by itself; groups beyond it, and of domains that are not in it, are not taken.
     """
 
     def __init__(
         self,
-        config: Config,
-        upstream: Upstream,
-        engine: BinlogEngine,
-        syncer: Syncer,
-        room: Room,
-        publisher: Publisher,
-        upstream_is: Callable[[str], None],
+        info: MasterInfo,
+        into: Into,
+        status: UpstreamStatus,
+        until: SlavePosition | None = None,
     ) -> None:
-        self._config = config
-        self._upstream = upstream
-        self._engine = engine
-        self._syncer = syncer
-        self._room = room
-        self._upstream_is = upstream_is
-        self.status = UpstreamStatus(f"{upstream.host}:{upstream.port}")
+        self._info = info
+        self._into = into
+        self._until = until
+        self.status = status
         self._ingest: Ingest | None = None  # of this connection
-        self._gate = Gate(self._name, Domains(engine, publisher), GroupFilter())
+        self._gate = Gate(self._name, into.domains, info.filter)
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
+        try:
+            await self._run()
+        finally:
+            self.status.state = IoState.STOPPED
+            self._gate.release()
+
+    async def _run(self) -> None:
         failures = 0
-        while True:
+        while not self._has_reached_until():
             self._ingest = None
             began = time.monotonic()
             try:
@@ -76,36 +97,66 @@ class Follower:
                 return
             except StorageError as error:
                 self._stopped(error)
-                self._syncer.fail(error)
+                self._into.syncer.fail(error)
                 return
             except RemoteError as error:
                 if error.errno == MasterFatalError.errno:
                     self._stopped(error)
                     return
                 self._lost(error)
-            except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except (
+                OSError,
+                ProtocolError,
+                TimeoutError,
+                asyncio.IncompleteReadError,
+                PasswordUnavailable,
+            ) as error:
+                if self._has_reached_until():  # the upstream has ended the stream there
+                    break
                 self._lost(error)
             # A connection that brought us on, or worked for more than a moment, starts the count anew.
             came = self._ingest
             lasted = came is not None and came.received and time.monotonic() - began >= WORKED_S
             worked = (came is not None and came.stored) or lasted
             failures = 1 if worked else failures + 1
-            delay = 0.0 if failures == 1 else min(2.0 ** (failures - 2), RETRY_S_MAX)
-            if delay:
-                log.info("connecting to %s again in %.0f s", self._name, delay)
-            await asyncio.sleep(delay)
+            await self._pause(failures)
+        log.info("%s: UNTIL is reached: '%s'", self._name, self._until)
+
+    async def _pause(self, failures: int) -> None:
+        longest = max(self._info.connect_retry, RETRY_S_MIN)
+        delay = 0.0 if failures == 1 else min(RETRY_S_MIN * 2.0 ** (failures - 2), longest)
+        if delay:
+            log.info("connecting to %s again in %.0f s", self._name, delay)
+        await asyncio.sleep(delay)
+
+    def _has_reached_until(self) -> bool:
+        if self._until is None:
+            return False
+        state = self._into.engine.binlog_state()
+        for wanted in self._until:
+            last = state.last(wanted.domain_id)
+            if last is None or last.seq_no < wanted.seq_no:
+                return False
+        return True
 
     def _stopped(self, error: Exception) -> None:
-        self.status.stopped, self.status.last_error = True, str(error)
+        self._failed(error)
+        self.status.stopped = True
         facts = {"upstream": self.status.name, "error": error}
         log.error("stopped following upstream %(upstream)s: %(error)s", facts)
 
     def _lost(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
+        self._failed(error)
         self.status.losses += 1
-        self.status.last_error = text
-        facts = {"upstream": self.status.name, "error": text}
+        facts = {"upstream": self.status.name, "error": self.status.last_error}
         log.warning("lost upstream %(upstream)s: %(error)s", facts)
+
+    def _failed(self, error: Exception) -> None:
+        status = self.status
+        failure = Failure.of(error, self._info, connecting=status.state is not IoState.WAITING)
+        status.errno, status.error = failure.errno, failure.text
+        status.last_error = str(error) or type(error).__name__
+        status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
 
     @property
     def _name(self) -> str:
@@ -113,40 +164,79 @@ class Follower:
 
     async def _follow(self) -> None:
         """One connection, from its start to its loss."""
-        timeout = self._config.slave_net_timeout
-        upstream = self._upstream
+        status, info, config = self.status, self._info, self._into.config()
+        status.state = IoState.CONNECTING
+        password = await asyncio.to_thread(info.password.read)
         link = await ClientLink.connect(
-            upstream.host, upstream.port, upstream.user, upstream.password, timeout
+            info.host,
+            info.port,
+            info.user,
+            password,
+            info.silence_s(config.slave_net_timeout),
+            info.tls,
         )
         try:
-            version = await link.log_in()
-            self._upstream_is(version.removeprefix(_OLD_PREFIX))
-            position = self._engine.binlog_state().position()
+            status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
+            status.protection = link.protection
+            self._into.upstream_is(status.version)
+            status.state = IoState.CHECKING
+            position = await self._position(link)
             handshake = ReplicaHandshake(
                 link.machine,
-                server_id=self._config.server_id,
+                server_id=config.server_id,
                 position=position,
-                heartbeat_period_ns=timeout * _NS // 3,
-                report_host=self._config.report_host,
+                heartbeat_period_ns=int(info.heartbeat_s(config.slave_net_timeout) * _NS),
+                ignore_duplicates=self._into.domains.ignore_duplicates,
+                until=self._until,
+                report_host=config.report_host,
             )
             await link.start_dump(handshake)
-            self.status.connected = True
-            self.status.connects += 1
-            log.info(
-                "following upstream %(upstream)s (%(version)s) from '%(gtid)s'",
-                {"upstream": self.status.name, "version": version, "gtid": position},
-            )
+            self._follows(handshake, position)
             self._ingest = Ingest(
                 self._name,
-                self._engine,
-                self._syncer,
-                self._room,
+                self._into.engine,
+                self._into.syncer,
+                self._into.room,
                 self._gate,
                 handshake.checksum_algorithm,
-                status=self.status,
-                group_bytes_max=self._config.max_event_group_size,
+                status=status,
+                group_bytes_max=config.max_event_group_size,
             )
             await self._ingest.run(link)
         finally:
-            self.status.connected = False
+            status.connected = False
             link.close()
+
+    def _follows(self, handshake: ReplicaHandshake, position: SlavePosition) -> None:
+        status = self.status
+        status.state = IoState.WAITING
+        status.connected = True
+        status.connects += 1
+        status.errno, status.error = 0, ""
+        status.server_id = handshake.upstream_server_id
+        log.info(
+            "following upstream %(upstream)s (%(version)s) from '%(gtid)s', %(protection)s",
+            {
+                "upstream": status.name,
+                "version": status.version,
+                "gtid": position,
+                "protection": status.protection,
+            },
+        )
+
+    async def _position(self, link: ClientLink) -> SlavePosition:
+        """What the store has. Of domains that are not wanted: what the upstream has, so that it sends nothing of them,
+        nor refuses because it has purged what we never had."""
+        position = self._into.engine.binlog_state().position()
+        wanted = self._info.filter
+        if not wanted.is_about_domains:
+            return position
+        rows = await link.query("SELECT @@GLOBAL.gtid_binlog_pos")
+        try:
+            there = SlavePosition.parse(rows[0][0] or "")
+        except (BadGtidList, IndexError):
+            raise ProtocolError(f"gtid_binlog_pos of the upstream is {rows!r}") from None
+        ours = [gtid for gtid in position if wanted.wants_domain(gtid.domain_id)]
+        return SlavePosition(
+            [*ours, *(gtid for gtid in there if not wanted.wants_domain(gtid.domain_id))]
+        )

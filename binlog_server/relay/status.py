@@ -1,9 +1,33 @@
-"""How the following of an upstream goes: for metrics and health."""
+"""How the following of an upstream goes: for metrics and health, and for SHOW SLAVE STATUS."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from enum import Enum
+
+IDLE_S = 1.0  # nothing was stored for so long: what there is was stored
+
+
+class IoState(Enum):
+    """What it is doing, as Slave_IO_State tells it. The value: Slave_IO_Running, and the text."""
+
+    STOPPED = ("No", "")
+    CONNECTING = ("Connecting", "Connecting to master")
+    CHECKING = ("Preparing", "Checking master version")
+    REQUESTING = ("Preparing", "Requesting binlog dump")
+    WAITING = ("Yes", "Waiting for master to send event")
+    PAUSING = ("Connecting", "Waiting to reconnect after a failed master event read")
+
+    @property
+    def running(self) -> str:
+        """Yes, No, Connecting or Preparing."""
+        return self.value[0]
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return self.value[1]
 
 
 @dataclass(slots=True)
@@ -16,6 +40,11 @@ class UpstreamStatus:
     last_heard: when something came, heartbeats too.
     last_stored: when the last group was stored, and `last_timestamp` when it was written, by the upstream's clock.
     bytes_stored: of groups, in normal form.
+    connection: the name that CHANGE MASTER gave it.
+    state: see `IoState`.
+    errno, error: of the last failure by MariaDB's number, as SHOW SLAVE STATUS has it; 0 and empty once it works again.
+    server_id, version: the upstream's, once it has told them.
+    protection: whether the connection has TLS, and how that was verified.
     """
 
     name: str
@@ -28,6 +57,25 @@ class UpstreamStatus:
     last_stored: float = 0.0
     last_timestamp: int = 0
     bytes_stored: int = 0
+    connection: str = ""
+    state: IoState = IoState.STOPPED
+    errno: int = 0
+    error: str = ""
+    server_id: int = 0
+    version: str = ""
+    protection: str = ""
+
+    @property
+    def behind_s(self) -> int | None:
+        """Seconds_Behind_Master: how old the last group was when it was stored, 0 once nothing more comes.
+
+        None while not connected.
+        """
+        if self.state is not IoState.WAITING:
+            return None
+        if not self.last_timestamp or time.time() - self.last_stored > IDLE_S:
+            return 0
+        return max(0, int(self.last_stored - self.last_timestamp))
 
     def heard(self, stored: int, timestamp: int = 0) -> None:
         """Something came; of it so many bytes were stored, the last of them written at `timestamp`."""

@@ -11,9 +11,9 @@ from binlog_server.admin.assignments import USER_VARIABLES_MAX
 from binlog_server.admin.row_filter import like_matches
 from binlog_server.admin.selects import ROW_CHARS_MAX
 from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE
-from binlog_server.admin.view import ResultSet, RowStream, Wait, Work
+from binlog_server.admin.view import Deed, ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server
-from binlog_server.config import Upstream
+from binlog_server.relay.master_info import MasterInfo
 from protocol.errors import ServerError
 from protocol.wire.results import Column, Value
 
@@ -46,7 +46,7 @@ def run(sql: SqlSession, text: str) -> ResultSet | None:
             result.done()
     if isinstance(result, RowStream):
         return ResultSet(result.columns, [row for batch in result.batches for row in batch])
-    assert not isinstance(result, Wait)
+    assert not isinstance(result, Wait | Deed)
     return result
 
 
@@ -136,7 +136,7 @@ SELECTED: dict[str, Value] = {
     "@@gtid_strict_mode": 0,
     "@@sql_mode": "",
     "@@max_statement_time": "0.000000",
-    "@@gtid_slave_pos": "",
+    "@@gtid_slave_pos": "0-1-2,5-2-8",
     "VERSION()": "11.8.6-MariaDB-binlog-server",
     "CONNECTION_ID()": 42,
     "CURRENT_USER()": "repl@localhost",
@@ -458,6 +458,6 @@ def test_gtid_positions(sql: SqlSession) -> None:
 
 
 def test_slave_pos_is_that_of_a_relay() -> None:
-    lab = Lab(upstream=Upstream("h", 3306, "u", "p"))
+    lab = Lab(upstream={"": MasterInfo("h", 3306, "u")})
     lab.publish("0-1-4")
     assert value(SqlSession(lab.server, 1, ""), "SELECT @@gtid_slave_pos") == "0-1-4"

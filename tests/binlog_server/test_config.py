@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from binlog_server.config import Config, ConfigError, Upstream, load, parse_listen
+from binlog_server.config import Config, ConfigError, load, parse_listen
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
 from binlog_server.users import Account
 
 DIRECTORY = {"binlog_directory": "/d"}
@@ -22,7 +24,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_defaults() -> None:
     config = load(None, DIRECTORY)
     assert config == Config(Path("/d"))
-    assert (config.listen_host, config.listen_port, config.upstream) == ("127.0.0.1", 3306, None)
+    assert (config.listen_host, config.listen_port, config.upstream) == ("127.0.0.1", 3306, {})
 
 
 def test_precedence(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_precedence(tmp_path: Path) -> None:
         server_id=6,
         max_connections=7,
         log_level="DEBUG",
-        upstream=Upstream("line", 3306, "u", "p"),
+        upstream={"": MasterInfo.from_url("mariadb://u:p@line")},
         users={"repl": "x"},
     )
 
@@ -76,6 +78,36 @@ WRONG_IN_FILE = [
     ("ignored_options=[]", "unknown option 'ignored_options'"),
     ("wsrep_on=true", "follow one of its nodes as upstream"),
     ("server_id='x'", "server_id: 'x' is not int"),
+    ("skip_slave_start=1", "skip_slave_start: 1 is not bool"),
+    ("gtid_ignore_duplicates='ON'", "gtid_ignore_duplicates: 'ON' is not bool"),
+    ("master_info_key_file=1", "master_info_key_file: 1 is not str"),
+    ("[upstream]\nuser='u'", "upstream: host and user are needed"),
+    (
+        "[upstream]\nhost='h'\nuser='u'\nhots='h'",
+        "upstream: unknown option 'hots'; there are host,",
+    ),
+    ("[upstream]\nhost='h'\nuser='u'\nport='1'", "upstream: port: '1' is not int"),
+    ("[upstream]\nhost='h'\nuser='u'\nport=0", "upstream: port 0 is not between 1 and 65535"),
+    ("[upstream]\nhost='h'\nuser='u'\npassword=12", "upstream: password: it is not str"),
+    (
+        "[upstream]\nhost='h'\nuser='u'\npassword='x'\npassword_env='X'",
+        "upstream: password and password_env: give one of them",
+    ),
+    (
+        "[upstream.a]\nhost='h'\nuser='u'\ndo_domain_ids=[1]\nignore_domain_ids=[2]",
+        "upstream: a: DO_DOMAIN_IDS and IGNORE_DOMAIN_IDS cannot both",
+    ),
+    (
+        "[upstream.a]\nhost='h'\nuser='u'\ndo_domain_ids=['1']",
+        "do_domain_ids: write a list of numb",
+    ),
+    ("[upstream.a]\nhost='h'\nuser='u'\ndo_domain_ids=[-1]", "an id is between 0 and 4294967295"),
+    (
+        "[upstream.a]\nhost='h'\nuser='u'\nheartbeat_period=-1",
+        "heartbeat_period: -1.0 is neither 0",
+    ),
+    ("[upstream.a]\nhost='h'\nuser='u'\nssl_key='k'", "MASTER_SSL_KEY needs MASTER_SSL_CERT"),
+    ("[upstream.a]\nhost='h'\nuser='u'\n[upstream.A]\nhost='h'\nuser='u'", "'A' is there twice"),
     ("server_id=true", "server_id: True is not int"),
     ("server_id=0", "server_id: 0 is not between 1 and 4294967295"),
     ("server_id=4294967296", "server_id: 4294967296 is not between"),
@@ -92,7 +124,7 @@ WRONG_IN_FILE = [
     ("log_format='xml'", "log_format: 'xml' is none of text, json"),
     ("listen_host=5", "listen_host: 5 is not str"),
     ("upstream='h:3306'", "upstream: "),
-    ("upstream=5", "upstream: it is not str"),
+    ("upstream=5", "upstream: write mariadb://user:password@host:port, or tables"),
     ("binlog_directory=5", "binlog_directory: 5 is not str"),
     ("max_binlog_size=1000", "max_binlog_size must be between"),
     ("max_binlog_size=2147483648", "max_binlog_size must be between"),
@@ -214,19 +246,6 @@ def test_accounts(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", False),
-        ("upstream='mariadb://u:p@h'", True),
-        ("upstream='mariadb://u:p@h'\nread_only=false", False),
-        ("read_only=true", True),
-    ],
-)
-def test_read_only_with_an_upstream(tmp_path: Path, text: str, expected: bool) -> None:
-    assert load(written(tmp_path, text), DIRECTORY).starts_read_only is expected
-
-
 def test_every_option_has_a_wrong_value_here() -> None:
     tried = {text.partition("=")[0].strip("[] \n") for text, _ in WRONG_IN_FILE} | {"users"}
     assert tried >= set(Config.__dataclass_fields__) - {"listen_port"}
@@ -253,22 +272,61 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 URLS = {
-    "mariadb://u:p@h": Upstream("h", 3306, "u", "p"),
-    "mysql://u:p@h:3307/": Upstream("h", 3307, "u", "p"),
-    "mariadb://u@h": Upstream("h", 3306, "u", ""),
-    "mariadb://u:@h": Upstream("h", 3306, "u", ""),
-    "mariadb://u%40x:p%2F%3A%23%25@h": Upstream("h", 3306, "u@x", "p/:#%"),
-    "mariadb://u:p%C3%A9@h": Upstream("h", 3306, "u", "pé"),
-    "mariadb://u:a:b@h": Upstream("h", 3306, "u", "a:b"),
-    "mariadb://u:p@[::1]:3307": Upstream("::1", 3307, "u", "p"),
-    "mariadb://u:p@[fe80::1]": Upstream("fe80::1", 3306, "u", "p"),
-    "mariadb://u:p@10.0.0.1:1": Upstream("10.0.0.1", 1, "u", "p"),
+    "mariadb://u:p@h": ("h", 3306, "u", "p"),
+    "mysql://u:p@h:3307/": ("h", 3307, "u", "p"),
+    "mariadb://u@h": ("h", 3306, "u", ""),
+    "mariadb://u:@h": ("h", 3306, "u", ""),
+    "mariadb://u%40x:p%2F%3A%23%25@h": ("h", 3306, "u@x", "p/:#%"),
+    "mariadb://u:p%C3%A9@h": ("h", 3306, "u", "pé"),
+    "mariadb://u:a:b@h": ("h", 3306, "u", "a:b"),
+    "mariadb://u:p@[::1]:3307": ("::1", 3307, "u", "p"),
+    "mariadb://u:p@[fe80::1]": ("fe80::1", 3306, "u", "p"),
+    "mariadb://u:p@10.0.0.1:1": ("10.0.0.1", 1, "u", "p"),
 }
 
 
 @pytest.mark.parametrize("url", URLS)
 def test_urls(url: str) -> None:
-    assert Upstream.parse(url) == URLS[url]
+    (info,) = load(None, {**DIRECTORY, "upstream": url}).upstream.values()
+    assert (info.host, info.port, info.user, info.password.text) == URLS[url]
+    assert (info.ssl, info.ssl_verify_server_cert) == (True, None)
+
+
+def test_upstream_tables(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        [upstream]
+        host = "h"
+        user = "u"
+        password_env = "X"
+        connect_retry = 5
+        heartbeat_period = 2
+        ssl = false
+        [upstream.East]
+        host = "e"
+        port = 3307
+        user = "u"
+        password = "p"
+        ssl_verify_server_cert = false
+        do_domain_ids = [2, 1, 2]
+        ignore_server_ids = [7]
+        """,
+    )
+    assert load(path, DIRECTORY).upstream == {
+        "": MasterInfo(
+            "h", 3306, "u", Password(env="X"), connect_retry=5, heartbeat_period=2.0, ssl=False
+        ),
+        "East": MasterInfo(
+            "e",
+            3307,
+            "u",
+            Password("p"),
+            ssl_verify_server_cert=False,
+            do_domain_ids=(1, 2),
+            ignore_server_ids=(7,),
+        ),
+    }
 
 
 WRONG_URLS = [
@@ -296,7 +354,7 @@ WRONG_URLS = [
 @pytest.mark.parametrize("url", WRONG_URLS)
 def test_wrong_urls_and_no_password_in_the_message(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^upstream: ") as caught:
-        Upstream.parse(url)
+        load(None, {**DIRECTORY, "upstream": url})
     assert "hidden" not in str(caught.value)
     assert caught.value.__context__ is None or caught.value.__suppress_context__
 
@@ -315,5 +373,9 @@ def test_listen(text: str, expected: tuple[str, int]) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    config = Config(Path("/d"), upstream=Upstream("h", 1, "u", "hidden"), users={"a": "hidden"})
+    config = Config(
+        Path("/d"),
+        upstream={"": MasterInfo.from_url("mariadb://u:hidden@h:1")},
+        users={"a": "hidden"},
+    )
     assert "hidden" not in repr(config)

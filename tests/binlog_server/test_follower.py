@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
-from binlog_server.config import Config, Upstream
+from binlog_server.config import Config
 from binlog_server.publisher import Publisher
-from binlog_server.relay.follower import Follower
+from binlog_server.relay.follower import Follower, Into
+from binlog_server.relay.gate import Domains
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
 from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
 from protocol.gtid import Gtid
 from protocol.stored_group import group_gtid
+from storage.engine import BinlogEngine
 from storage.memory_engine import MemoryEngine, MemoryHistory
 
 from .engines import FullEngine
@@ -63,20 +68,26 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Delays:
 @asynccontextmanager
 async def following(
     upstream: FakeUpstream,
-    engine: MemoryEngine,
+    engine: BinlogEngine,
     *,
     publisher: Publisher | None = None,
     **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    address = Upstream("127.0.0.1", upstream.port, "relay", PASSWORD)
+    info = MasterInfo("127.0.0.1", upstream.port, "relay", Password(PASSWORD), ssl=False)
     config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
     versions: list[str] = []
     publisher = publisher or Publisher(
         engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
     )
-    follower = Follower(
-        config, address, engine, Syncer(engine), Room(engine), publisher, versions.append
+    into = Into(
+        lambda: config,
+        engine,
+        Syncer(engine),
+        Room(engine),
+        Domains(engine, publisher),
+        versions.append,
     )
+    follower = Follower(info, into, UpstreamStatus(info.address))
     task = asyncio.ensure_future(follower.run())
     try:
         yield task
@@ -328,8 +339,8 @@ async def test_no_password_anywhere(
     visits = [Visit(deny=True), Visit(OPENING, "cut"), Visit(OPENING, MasterFatalError("end"))]
     async with FakeUpstream(visits) as upstream, following(upstream, engine) as task:
         await within(asyncio.shield(task))
-    address = Upstream("h", 1, "u", PASSWORD)
-    config = Config(Path("/d"), upstream=address, users={"u": PASSWORD})
-    texts = [caplog.text, repr(address), repr(config), str(config)]
+    info = MasterInfo("h", 1, "u", Password(PASSWORD))
+    config = Config(Path("/d"), upstream={"": info}, users={"u": PASSWORD})
+    texts = [caplog.text, repr(info), repr(info.password), repr(config), str(config)]
     assert len(caplog.records) >= 3
     assert not any(PASSWORD in text for text in texts)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from binlog_server.config import Upstream
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
 from binlog_server.room import Room
 from protocol.connection.commands import Ping
 from protocol.errors import MasterFatalError
@@ -291,8 +292,10 @@ async def test_an_upstream_comes_and_goes() -> None:
     visits = [Visit([*OPENING, *groups("0-1-1")]), Visit([*OPENING], end="hold")]
     async with FakeUpstream(visits) as upstream:
         name = f"127.0.0.1:{upstream.port}"
-        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
-        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+        address = MasterInfo(
+            "127.0.0.1", upstream.port, "relay", Password(UPSTREAM_PASSWORD), ssl=False
+        )
+        async with Lab(metrics_listen=LISTEN, upstream={"": address}, server_id=10) as lab:
             await until(lambda: lab.server.upstreams[0].last_stored > 0)
             assert (await health_of(lab))["/readyz"] == OK
             found = await scrape(lab)
@@ -320,8 +323,10 @@ async def test_an_upstream_comes_and_goes() -> None:
 async def test_an_upstream_that_refuses(visit: Visit, stopped: int, words: str) -> None:
     async with FakeUpstream([visit]) as upstream:
         name = f"127.0.0.1:{upstream.port}"
-        address = Upstream("127.0.0.1", upstream.port, "relay", UPSTREAM_PASSWORD)
-        async with Lab(metrics_listen=LISTEN, upstream=address, server_id=10) as lab:
+        address = MasterInfo(
+            "127.0.0.1", upstream.port, "relay", Password(UPSTREAM_PASSWORD), ssl=False
+        )
+        async with Lab(metrics_listen=LISTEN, upstream={"": address}, server_id=10) as lab:
             status = lab.server.upstreams[0]
             await until(lambda: status.stopped or status.losses > 0)
             status.connected = False  # if it has come again meanwhile

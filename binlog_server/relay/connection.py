@@ -1,0 +1,71 @@
+"""One named connection to an upstream: what is known of it, and its following while there is one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from binlog_server.relay.follower import Follower, Into
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import KeyFile
+from binlog_server.relay.status import UpstreamStatus
+from protocol.gtid import SlavePosition
+
+
+@dataclass(slots=True)
+class UpstreamConnection:
+    """Of the manager.
+
+    configured: by the configuration file; SQL may start and stop it, not change it.
+    wanted: START SLAVE was said, and no STOP SLAVE since; kept over a restart.
+    problem: why it has no password.
+    """
+
+    name: str
+    info: MasterInfo
+    configured: bool = False
+    wanted: bool = False
+    problem: str = ""
+    until: SlavePosition | None = None
+    status: UpstreamStatus = field(default_factory=lambda: UpstreamStatus(""))
+    _task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.forget()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is followed, or tried to."""
+        return self._task is not None and not self._task.done()
+
+    def forget(self) -> None:
+        """What the last following has left: errors, UNTIL."""
+        self.until = None
+        self.status = UpstreamStatus(self.info.address, connection=self.name)
+
+    def start(self, into: Into, until: SlavePosition | None = None) -> None:
+        """On the loop. It must not run, and have a host."""
+        self.forget()
+        self.until = until
+        follower = Follower(self.info, into, self.status, until)
+        self._task = asyncio.get_running_loop().create_task(follower.run())
+
+    async def stop(self) -> None:
+        """Returns when nothing more of it is stored."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    # --- the store's state ---
+
+    def to_state(self, keys: KeyFile) -> dict[str, Any]:
+        """Raises `PasswordUnavailable`."""
+        return {"name": self.name, "wanted": self.wanted, "info": self.info.to_state(keys)}
+
+    @classmethod
+    def from_state(cls, kept: dict[str, Any], keys: KeyFile) -> UpstreamConnection:
+        """As it was kept."""
+        info, problem = MasterInfo.from_state(kept["info"], keys)
+        return cls(kept["name"], info, wanted=kept["wanted"], problem=problem)

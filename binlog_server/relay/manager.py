@@ -1,0 +1,243 @@
+"""The connections to upstreams, by name; "" is the default one. What CHANGE MASTER, START, STOP and RESET SLAVE do.
+
+Those of the configuration file are defined there alone: SQL starts and stops them. If SQL has defined one of the same
+name before, the file's counts, and a warning says so at each start. What runs and what was stopped is kept over a
+restart for both.
+
+State of the store: `relay:NAME` holds a connection that SQL has made, `relay_stopped:NAME` tells that one of the file
+was stopped. Names are compared without case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from binlog_server.relay.connection import UpstreamConnection
+from binlog_server.relay.follower import Into
+from binlog_server.relay.gate import Domains
+from binlog_server.relay.master_info import NAME_CHARS_MAX, MasterInfo, Warn
+from binlog_server.relay.password import KeyFile, PasswordUnavailable
+from binlog_server.relay.status import UpstreamStatus
+from protocol.gtid import SlavePosition
+from protocol.replication_errors import (
+    BadSlave,
+    MasterInfoRefused,
+    SlaveMustStop,
+    SlaveWasRunning,
+    WrongArguments,
+)
+from protocol.sql_errors import NoMasterConnection, OptionPreventsStatement
+from storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+_KEPT = "relay:"
+_STOPPED = "relay_stopped:"
+
+
+class Relay:
+    """For one event loop. Statements wait for each other.
+
+    Args:
+        configured: the connections of the configuration file.
+        changed: is told that there are connections, or none any more.
+    """
+
+    def __init__(
+        self,
+        domains: Domains,
+        state: StateStore,
+        keys: KeyFile,
+        configured: Mapping[str, MasterInfo],
+        changed: Callable[[bool], None],
+    ) -> None:
+        self.domains = domains
+        self._state = state
+        self._keys = keys
+        self._changed = changed
+        self._lock = asyncio.Lock()
+        self._into: Into
+        self._connections: dict[str, UpstreamConnection] = {}
+        for _, kept in state.items(_KEPT):
+            connection = UpstreamConnection.from_state(kept, keys)
+            self._connections[connection.name.lower()] = connection
+        for name, info in configured.items():
+            if name.lower() in self._connections:
+                log.warning(
+                    "connection '%s' is that of the configuration file; what CHANGE MASTER said of it is not used",
+                    name,
+                )
+            wanted = not state.get(_STOPPED + name.lower(), False)
+            self._connections[name.lower()] = UpstreamConnection(
+                name, info, configured=True, wanted=wanted
+            )
+        changed(bool(self._connections))
+
+    # --- of the server ---
+
+    def start_wanted(self, into: Into, *, skip: bool) -> None:
+        """At the start of the server: those that ran. `skip`: none, as skip_slave_start says."""
+        self._into = into
+        for connection in self._connections.values():
+            if connection.problem:
+                log.error("connection '%s': %s", connection.name, connection.problem)
+            if skip or not connection.wanted or not connection.info.host:
+                log.info("connection '%s' is not started; START SLAVE does it", connection.name)
+            elif not connection.problem:
+                connection.start(into)
+
+    async def close(self) -> None:
+        """Nothing more is taken in. What ran runs again after a restart."""
+        for connection in self._connections.values():
+            await connection.stop()
+
+    # --- to look at ---
+
+    @property
+    def connections(self) -> Sequence[UpstreamConnection]:
+        """By name; the default one first."""
+        return [self._connections[key] for key in sorted(self._connections)]
+
+    @property
+    def statuses(self) -> Sequence[UpstreamStatus]:
+        """Of those that run, or ought to."""
+        return [c.status for c in self.connections if c.wanted or c.runs]
+
+    @property
+    def running(self) -> str | None:
+        """The name of a connection that runs; None if none does."""
+        return next((c.name for c in self.connections if c.runs), None)
+
+    def find(self, name: str) -> UpstreamConnection | None:
+        """None for the default one while nothing is known of it. Raises `NoMasterConnection` (1617) for others."""
+        connection = self._connections.get(name.lower())
+        if connection is None and name:
+            raise NoMasterConnection(name)
+        return connection
+
+    def require_stopped(self) -> None:
+        """Raises `SlaveMustStop` (1198)."""
+        running = self.running
+        if running is not None:
+            raise SlaveMustStop(running)
+
+    # --- statements ---
+
+    async def change(self, name: str, options: Mapping[str, Any], warn: Warn) -> None:
+        """CHANGE MASTER, durable when it returns. Raises `ServerError`: 1198, 1201, 1210, 1290, 1624."""
+        if len(name) > NAME_CHARS_MAX or not name.isprintable():
+            raise WrongArguments("MASTER_CONNECTION_NAME")
+        async with self._lock:
+            found = self._connections.get(name.lower())
+            if found is not None:
+                _require_ours(found)
+                if found.runs:
+                    raise SlaveMustStop(found.name)
+            before = MasterInfo() if found is None else found.info
+            timeout = self._into.config().slave_net_timeout
+            info = before.changed(name, options, timeout, warn)
+            problem = "" if found is None or info.password is not before.password else found.problem
+            connection = UpstreamConnection(
+                name if found is None else found.name, info, problem=problem
+            )
+            if problem:
+                raise MasterInfoRefused(name, problem)  # saving it would lose the password
+            await self._keep(connection)
+            self._connections[name.lower()] = connection
+            self._changed(True)
+            log.info("connection '%s' is now to %s@%s", connection.name, info.user, info.address)
+
+    async def start(self, name: str, until: SlavePosition | None = None) -> bool:
+        """START SLAVE; False if it ran already. Raises `ServerError`: 1200, 1201, 1254, 1617."""
+        async with self._lock:
+            return await self._start(self.find(name), until)
+
+    async def stop(self, name: str) -> bool:
+        """STOP SLAVE; False if it did not run. Raises `NoMasterConnection` (1617)."""
+        async with self._lock:
+            return await self._stop(self.find(name))
+
+    async def start_all(self) -> list[str]:
+        """START ALL SLAVES: the names of those that did not run. Raises as `start`."""
+        async with self._lock:
+            return [c.name for c in self.connections if c.info.host and await self._start(c, None)]
+
+    async def stop_all(self) -> list[str]:
+        """STOP ALL SLAVES: the names of those that ran."""
+        async with self._lock:
+            return [c.name for c in self.connections if await self._stop(c)]
+
+    async def reset(self, name: str, *, everything: bool) -> None:
+        """RESET SLAVE [ALL]: errors are forgotten; or all of it. Raises `ServerError`: 1198, 1290, 1617."""
+        async with self._lock:
+            connection = self.find(name)
+            if connection is None:
+                return
+            if connection.runs:
+                raise SlaveMustStop(connection.name)
+            connection.forget()
+            if everything:
+                _require_ours(connection)
+                await asyncio.to_thread(self._state.set, _KEPT + name.lower(), None)
+                del self._connections[name.lower()]
+                self._changed(bool(self._connections))
+                log.info("connection '%s' is forgotten", connection.name)
+
+    async def _start(
+        self, connection: UpstreamConnection | None, until: SlavePosition | None
+    ) -> bool:
+        if connection is not None and connection.runs:
+            if until is not None:
+                raise SlaveWasRunning
+            return False
+        if connection is None or not connection.info.host:
+            raise BadSlave
+        if connection.problem:
+            raise MasterInfoRefused(connection.name, connection.problem)
+        if self.running is None:
+            self.domains.forget()
+        await self._want(connection, wanted=until is None)  # a restart would go on behind UNTIL
+        connection.start(self._into, until)
+        return True
+
+    async def _stop(self, connection: UpstreamConnection | None) -> bool:
+        if connection is None:
+            return False
+        ran = connection.runs
+        await connection.stop()
+        await self._want(connection, wanted=False)
+        return ran
+
+    async def _want(self, connection: UpstreamConnection, *, wanted: bool) -> None:
+        if connection.wanted is wanted:
+            return
+        connection.wanted = wanted
+        if connection.configured:
+            key = _STOPPED + connection.name.lower()
+            await asyncio.to_thread(self._state.set, key, None if wanted else True)
+        else:
+            await self._keep(connection)
+
+    async def _keep(self, connection: UpstreamConnection) -> None:
+        """Raises `MasterInfoRefused` (1201) if the password cannot be kept."""
+
+        def keep() -> None:
+            kept = connection.to_state(self._keys)
+            self._state.set(_KEPT + connection.name.lower(), kept)
+
+        try:
+            await asyncio.to_thread(keep)
+        except PasswordUnavailable as error:
+            raise MasterInfoRefused(connection.name, str(error)) from None
+
+
+def _require_ours(connection: UpstreamConnection) -> None:
+    if connection.configured:
+        table = f"upstream.{connection.name}" if connection.name else "upstream"
+        raise OptionPreventsStatement(
+            table,
+            f": connection '{connection.name}' is defined in the configuration file; change it there",
+        )

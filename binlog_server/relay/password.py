@@ -1,0 +1,117 @@
+"""The password for an upstream: a text, or where to read it at each connection. It is never shown and never logged.
+
+A text that was given by SQL is kept in the store's state encrypted (Fernet: AES-128-CBC with HMAC-SHA256), by a key in
+a file of its own. A copy of the store without that file does not tell it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken
+
+KEY_NAME = (
+    "binlog-server.key"  # in the store's directory, unless master_info_key_file says otherwise
+)
+FILE_BYTES_MAX = 4096
+_MODE = 0o600
+
+
+class PasswordUnavailable(Exception):
+    """Why there is none; nothing of it is in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """One of the three; none is an empty password. `file`: its first line; `env`: the name of a variable."""
+
+    text: str = field(default="", repr=False)
+    file: str = ""
+    env: str = ""
+
+    def read(self) -> str:
+        """Raises `PasswordUnavailable`. Reads a file."""
+        if self.file:
+            return _first_line(self.file)
+        if self.env:
+            try:
+                return os.environ[self.env]
+            except KeyError:
+                raise PasswordUnavailable(
+                    f"the environment variable {self.env} of the password is not set; set it and restart the server"
+                ) from None
+        return self.text
+
+
+def _first_line(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX)
+        return data.partition(b"\n")[0].removesuffix(b"\r").decode()
+    except OSError as error:
+        raise PasswordUnavailable(
+            f"the password's file {path} cannot be read: {error.strerror}"
+        ) from None
+    except ValueError:
+        raise PasswordUnavailable(f"the password's file {path} is not UTF-8 text") from None
+
+
+class KeyFile:
+    """The key by which passwords are encrypted; made when the first one is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def seal(self, password: Password) -> dict[str, str]:
+        """For the store's state. Raises `PasswordUnavailable` if the key cannot be read or made."""
+        if password.file:
+            return {"file": password.file}
+        if password.env:
+            return {"env": password.env}
+        if not password.text:
+            return {}
+        return {"sealed": self._cipher(make=True).encrypt(password.text.encode()).decode()}
+
+    def open(self, kept: Mapping[str, str]) -> Password:
+        """From the store's state. Raises `PasswordUnavailable` for another key, or none."""
+        if "sealed" not in kept:
+            return Password(file=kept.get("file", ""), env=kept.get("env", ""))
+        try:
+            return Password(self._cipher().decrypt(kept["sealed"].encode()).decode())
+        except InvalidToken:
+            raise PasswordUnavailable(
+                f"the password was encrypted by another key than that in {self._path}; put the right file back, or say "
+                "CHANGE MASTER TO MASTER_PASSWORD again"
+            ) from None
+
+    def _cipher(self, *, make: bool = False) -> Fernet:
+        try:
+            if make and not self._path.exists():
+                _create(self._path, Fernet.generate_key() + b"\n")
+            return Fernet(self._path.read_bytes().strip())
+        except OSError as error:
+            raise PasswordUnavailable(
+                f"the key file {self._path} of passwords cannot be used: {error.strerror} (option master_info_key_file)"
+            ) from None
+        except ValueError:
+            raise PasswordUnavailable(f"the key file {self._path} does not hold a key") from None
+
+
+def _create(path: Path, data: bytes) -> None:
+    """Whole or not at all: what is encrypted by it must not be lost."""
+    new = path.with_name(path.name + ".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+    try:
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    new.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
