@@ -99,6 +99,7 @@ class Config:
     max_user_connections: int = 0
     max_connect_errors: int = 100
     connect_timeout: int = 10
+    net_read_timeout: int = 30
     net_write_timeout: int = 60
     tcp_keepalive_time: int = 30
     tcp_keepalive_interval: int = 5
@@ -129,6 +130,7 @@ class Config:
             ("max_user_connections", 0, 100_000),
             ("max_connect_errors", 1, _U32_MAX),
             ("connect_timeout", 1, 3600),
+            ("net_read_timeout", 1, 31536000),
             ("net_write_timeout", 1, 31536000),
             ("tcp_keepalive_time", 0, 32767),
             ("tcp_keepalive_interval", 0, 32767),

@@ -81,7 +81,7 @@ class Conversation:
         self._dump: DumpSession | None = None
         self._work: asyncio.Task[None] | None = None  # a statement that takes longer
         self._heard = True  # something came since the idle timer has looked
-        self._idle = IdleTimer(self._wait_timeout, self._was_heard, self._idle_for_too_long)
+        self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
         self._idle.start()
 
     # --- from the session ---
@@ -95,6 +95,11 @@ class Conversation:
         """More has come. What comes while a statement runs has to wait for its turn."""
         if self._work is not None and not self._work.done():
             self.hold(held=True)
+
+    def taken_in(self) -> None:
+        """What has come was answered. Who has begun a packet must go on with it within net_read_timeout."""
+        if self._is_within_a_packet:
+            self._idle.start()
 
     def answer(self, command: Command) -> None:
         """Answer it, or begin to."""
@@ -249,16 +254,37 @@ class Conversation:
         value = self.sql.variables.get("net_write_timeout", "")
         return max(1, int(value)) if value.isdecimal() else self._server.config.net_write_timeout
 
-    def _wait_timeout(self) -> float:
-        value = self.sql.variables.get("wait_timeout")
-        return float(value or self._server.global_variables()["wait_timeout"])
+    @property
+    def _is_within_a_packet(self) -> bool:
+        machine = self._machine
+        # Behind an answer that the client does not take, whole commands may wait.
+        return (
+            machine.state is ServerState.READY
+            and machine.buffered > 0
+            and not self._channel.is_full
+        )
+
+    def _silence_allowed(self) -> float:
+        """Seconds that the client may say nothing."""
+        variables = self.sql.variables
+        if self._is_within_a_packet:
+            value = variables.get("net_read_timeout")
+            return float(value or self._server.config.net_read_timeout)
+        return float(
+            variables.get("wait_timeout") or self._server.global_variables()["wait_timeout"]
+        )
 
     def _was_heard(self) -> bool:
         heard, self._heard = self._heard, False
         return heard or self._machine.state is not ServerState.READY
 
     def _idle_for_too_long(self) -> None:
-        log.warning("closed %s: it said nothing for wait_timeout", self._channel.peer)
+        what = (
+            "it did not end a packet within net_read_timeout"
+            if self._is_within_a_packet
+            else "it said nothing for wait_timeout"
+        )
+        log.warning("closed %s: %s", self._channel.peer, what)
         self._channel.close()
 
 

@@ -46,7 +46,7 @@ _STORE_OPTIONS = frozenset(
     }
 )
 # Read from the configuration by whoever needs them; a change needs nothing else.
-_CONFIG_OPTIONS = frozenset({"max_connections", "net_write_timeout"})
+_CONFIG_OPTIONS = frozenset({"max_connections", "net_read_timeout", "net_write_timeout"})
 
 
 class ServerFacts:
@@ -114,6 +114,7 @@ class ServerFacts:
             "max_binlog_size": str(config.max_binlog_size),
             "max_binlog_total_size": str(config.max_binlog_total_size),
             "max_connections": str(config.max_connections),
+            "net_read_timeout": str(config.net_read_timeout),
             "net_write_timeout": str(config.net_write_timeout),
             "replica_lag_grace_seconds": str(config.replica_lag_grace_seconds),
             "port": str(self.port),

@@ -102,6 +102,8 @@ class ClientSession(asyncio.Protocol):
             if conversation is not None:
                 conversation.received()
             self._pump()
+            if conversation is not None:
+                conversation.taken_in()
         except ProtocolError as error:
             self._give_up(error)
 

@@ -50,6 +50,7 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "max_binlog_size": GlobalVariable(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),
     "max_binlog_total_size": GlobalVariable(0, 2**62),
     "max_connections": GlobalVariable(10, 100_000, privileges=_CONNECTIONS),
+    "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "read_only": GlobalVariable(privileges=("SUPER", "READ_ONLY ADMIN")),
     "slave_connections_needed_for_purge": GlobalVariable(0, _U32_MAX),

@@ -48,7 +48,6 @@ CONSTANTS: Mapping[str, str] = {
     "lower_case_table_names": "0",
     "max_statement_time": "0.000000",
     "net_buffer_length": "16384",
-    "net_read_timeout": "30",
     "optimizer_switch": "",  # dump programs set it
     "performance_schema": "OFF",
     "pseudo_thread_id": "0",

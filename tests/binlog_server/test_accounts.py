@@ -328,6 +328,30 @@ async def test_wait_timeout(lab: Lab) -> None:
     assert len(lab.server.connections) == 1
 
 
+ASKED = frame_packet(Query("SELECT 1").build(), 0)[0]
+
+
+async def test_net_read_timeout(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """Who stops within a packet is closed, wherever; who says nothing is not."""
+    idle, *clients = [await root(lab) for _ in ASKED]
+    for client in (idle, *clients):
+        await client.query("SET net_read_timeout=1")
+    for cut, client in enumerate(clients, 1):
+        client.send(ASKED[:cut])
+    assert all([await client.closed() for client in clients])
+    assert caplog.text.count("it did not end a packet within net_read_timeout") == len(clients)
+    assert await idle.query("SELECT 1") == [["1"]]
+
+
+async def test_a_packet_may_come_slowly(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("SET net_read_timeout=1")
+    for number in range(len(ASKED)):
+        await asyncio.sleep(0.1)
+        client.send(ASKED[number : number + 1])
+    assert (await client.answer())[:1] == b"\x01"
+
+
 SECRET = "hunter2"
 LEAKY = [
     f"CREATE USER a IDENTIFIED BY '{SECRET}' nonsense",

@@ -154,6 +154,7 @@ WRONG_IN_FILE = [
     ("max_user_connections=-1", "max_user_connections: -1 is not between"),
     ("max_connect_errors=0", "max_connect_errors: 0 is not between"),
     ("connect_timeout=0", "connect_timeout: 0 is not between"),
+    ("net_read_timeout=0", "net_read_timeout: 0 is not between"),
     ("net_write_timeout=0", "net_write_timeout: 0 is not between"),
     ("tcp_keepalive_time=-1", "tcp_keepalive_time: -1 is not between"),
     ("tcp_keepalive_interval=32768", "tcp_keepalive_interval: 32768 is not between"),
