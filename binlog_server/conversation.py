@@ -19,6 +19,7 @@ from binlog_server.idle import IdleTimer
 from binlog_server.privileges import REPLICATION_SLAVE
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
+from binlog_server.tls import tls_status
 from protocol.account_errors import ConnectionKilled, EmptyQuery
 from protocol.connection.commands import (
     BinlogDump,
@@ -73,6 +74,7 @@ class Conversation:
             f"{request.user}@{address}",
             grants=account.grants,
             login=login_variables(request.charset),
+            status=tls_status(channel.transport.get_extra_info("ssl_object")),
             coordinates=coordinates_of(account.replica.style),
         )
         self.committer = server.new_committer(self, self._machine, self.sql)

@@ -89,6 +89,15 @@ class Session(Above, Secured, Protocol):
     """The session above a layer."""
 
 
+def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
+    """What SHOW STATUS tells of the TLS of a session; empty texts without any."""
+    cipher = None if connection is None else connection.cipher()
+    return {
+        "Ssl_cipher": cipher[0] if cipher else "",
+        "Ssl_version": (connection.version() if connection else None) or "",
+    }
+
+
 class TlsLayer(asyncio.Protocol, asyncio.Transport):
     """The protocol of a socket's transport, and the transport of a session.
 

@@ -151,6 +151,7 @@ class SqlSession:
     variables: dict[str, str] = field(default_factory=dict)
     grants: frozenset[str] = BASIC
     login: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
     in_transaction: bool = False
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -433,6 +434,7 @@ class SqlSession:
         if statement.status:
             shown = {
                 **self.server.status_variables(),
+                **self.status,
                 **places.snapshot(self.server, self.coordinates),
             }
         else:

@@ -23,6 +23,7 @@ from protocol.sql_errors import (
     BinlogHasReaders,
     BinlogHasTransactions,
     BinlogNotEmpty,
+    BinlogStateUnreadable,
     CannotDeleteDomain,
     ErrorOnWrite,
 )
@@ -31,6 +32,7 @@ from storage.binlog.purge import PurgePlan
 from storage.errors import (
     BinlogInUse,
     BinlogInUseByTransaction,
+    CorruptBinlog,
     DiskError,
     DomainInUse,
     StorageError,
@@ -142,7 +144,7 @@ def _told(plan: PurgePlan, diagnostics: list[Diagnostic], coordinates: Coordinat
 
 
 def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic]) -> None:
-    """Begin a new file. Raises `CannotDeleteDomain` (1076)."""
+    """Begin a new file. Raises `CannotDeleteDomain` (1076), `BinlogStateUnreadable` (4250): where, is a warning."""
     domains = []
     for text in statement.delete_domains:
         if int(text[:20]) > U32_MAX:
@@ -156,6 +158,9 @@ def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic])
         view.engine.flush(domains)
     except DomainInUse as error:
         raise CannotDeleteDomain.in_use(_domain_in(str(error), domains)) from error
+    except CorruptBinlog as error:
+        diagnostics.append(Diagnostic(Level.WARNING, UnknownServerError.errno, str(error)))
+        raise BinlogStateUnreadable from error
 
 
 def _domain_in(text: str, domains: list[int]) -> int:

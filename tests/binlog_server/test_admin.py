@@ -23,6 +23,7 @@ from protocol.errors import RemoteError, ServerError
 from protocol.gtid import Gtid
 from protocol.wire.results import Value
 from storage.binlog.options import StoreOptions
+from storage.errors import CorruptBinlog
 
 from .lab import Client, Lab, fill, transaction, until
 from .test_answers import errno, rows, run, value
@@ -145,6 +146,20 @@ def test_flush_forgets_a_domain(sql: SqlSession, lab: Lab) -> None:
         )
     ]
     assert value(sql, "SELECT @@gtid_binlog_state") == "0-1-2"
+
+
+def test_a_state_that_cannot_be_read(
+    sql: SqlSession, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flush(_: object) -> None:
+        raise CorruptBinlog(0, 16384, "a record that is none")
+
+    monkeypatch.setattr(lab.engine, "flush", flush)
+    assert errno(sql, "FLUSH BINARY LOGS DELETE_DOMAIN_ID=(0)") == 4250
+    ((level, _, text), (_, number, _)) = warnings(sql)
+    assert level == "Warning"
+    assert "a record that is none" in str(text)
+    assert number == 4250
 
 
 def test_reset_master(sql: SqlSession, lab: Lab) -> None:

@@ -36,6 +36,19 @@ async def test_request_and_hello_in_one_segment(lab: Lab) -> None:
     client.close()
 
 
+async def test_status_of_the_session(lab: Lab) -> None:
+    client = await (await connect(lab)).upgrade()
+    await client.log_in()
+    asked = "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Ssl_version')"
+    ((_, cipher), (_, version)) = await client.query(asked)
+    assert version in ("TLSv1.2", "TLSv1.3")
+    assert cipher
+    plain = await lab.connect()
+    await plain.log_in()
+    assert await plain.query(asked) == [["Ssl_cipher", ""], ["Ssl_version", ""]]
+    client.close()
+
+
 async def test_byte_by_byte(lab: Lab) -> None:
     client = await connect(lab)
     for byte in client.begin():
