@@ -76,3 +76,9 @@ def test_marked_tests_are_found(tmp_path: Path) -> None:
 def test_what_cannot_be_claimed(tmp_path: Path, arguments: str, name: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         proofs(marked(tmp_path, arguments, name))
+
+
+def test_a_marker_that_is_not_above_a_test(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("pytestmark = pytest.mark.proves('UNTIL')\n")
+    with pytest.raises(ValueError, match="belongs above a test"):
+        proofs(tmp_path)

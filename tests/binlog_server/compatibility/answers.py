@@ -74,6 +74,10 @@ def error(errno: int) -> Check:
     return lambda ours, _: (ours.kind, ours.errno) == ("error", errno)
 
 
+def no_such_place(ours: Answer, _: Answer) -> bool:
+    return ours.errno == 4247 or ours.rows == ((None,),)
+
+
 def a_result_set(ours: Answer, _: Answer) -> bool:
     return ours.kind == "rows"
 
@@ -109,7 +113,11 @@ INTENDED = [
         own_values,
         "a replica need not ask what is not there",
     ),
-    Intended("SELECT BINLOG_GTID_POS", error(4247), "an offset is no position in an engine binlog"),
+    Intended(
+        "SELECT BINLOG_GTID_POS",
+        no_such_place,
+        "files have other names: NULL; in the engine style an offset is no position: error 4247",
+    ),
     Intended("KILL", error(1094), "the connection it means belongs to the recording"),
     Intended("SELECT VERSION()", own_values, "our version"),
     Intended("SHOW MASTER STATUS", one_more_column, "other files; the GTID is the only address"),

@@ -41,11 +41,20 @@ def _in_file(path: Path) -> Iterator[Proof]:
     text = path.read_text()
     if _MARKER not in text:
         return
-    for test in ast.parse(text).body:
+    tree = ast.parse(text)
+    markers = {id(node) for node in ast.walk(tree) if _is_marker(node)}
+    for test in tree.body:
         if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in test.decorator_list:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == _MARKER:
+                if isinstance(decorator, ast.Call) and _is_marker(decorator):
+                    markers.remove(id(decorator))
                     yield _proof(path, test, decorator)
+    if markers:
+        raise ValueError(f"{path.name}: a marker proves(...) belongs above a test")
+
+
+def _is_marker(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == _MARKER
 
 
 def _proof(path: Path, test: ast.FunctionDef | ast.AsyncFunctionDef, marker: ast.Call) -> Proof:

@@ -14,13 +14,12 @@ from tests.binlog_server.lab import PASSWORD
 from .peer import Peer
 from .stream import Follower
 
-STORE = StoreOptions(
-    max_binlog_size=1 << 18, innodb_log_file_size=1 << 20
-)  # small ones are made quickly
+# Small files are made quickly.
+STORE = StoreOptions(max_binlog_size=1 << 18, innodb_log_file_size=1 << 20)
 SERVER_ID = 1  # of the recorded masters
 FIRST_FILE = "binlog.000001"  # of a store in the classic style
-_PATIENCE_S = 20.0
 STYLES = (StreamStyle.ENGINE, StreamStyle.CLASSIC)
+_PATIENCE_S = 20.0
 
 
 def users(style: StreamStyle) -> dict[str, Account]:
