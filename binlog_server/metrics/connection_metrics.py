@@ -30,13 +30,15 @@ def _replica(
     )
 
 
-def _upstream(name: str, kind: str, help_: str, read: Callable[[UpstreamStatus], float]) -> Metric:
+def _upstream(
+    name: str, kind: str, help_: str, read: Callable[[UpstreamStatus], float | None]
+) -> Metric:
     return Metric(
         f"{PREFIX}upstream_{name}",
         kind,
         help_,
-        ("upstream",),
-        lambda look: [((status.name,), read(status)) for status in look.server.upstreams],
+        ("connection", "upstream"),
+        lambda look: [((s.connection, s.name), read(s)) for s in look.server.upstreams],
     )
 
 
@@ -188,9 +190,9 @@ UPSTREAMS: Final = (
         lambda status: status.last_stored,
     ),
     _upstream(
-        "delay_seconds",
+        "lag_seconds",
         GAUGE,
-        "From when the last group was written there, by the upstream's clock, until it was stored; 0 before the first",
-        lambda status: max(0.0, status.last_stored - status.last_timestamp),
+        "Seconds_Behind_Master of SHOW SLAVE STATUS: age of what was stored last, 0 when nothing more comes",
+        lambda status: status.behind_s,
     ),
 )

@@ -26,11 +26,10 @@ def what_is_missing(server: Observed) -> list[str]:
         found.append(
             f"store: commits have waited {waiting_s:.0f} s for room: the disk is full or slow"
         )
-    found += [
-        f"upstream {upstream.name}: not connected: {upstream.last_error}"
-        for upstream in server.upstreams
-        if not upstream.connected
-    ]
+    for upstream in server.upstreams:
+        if not upstream.connected:
+            name = f"{upstream.connection} {upstream.name}".lstrip()
+            found.append(f"upstream {name}: not connected: {upstream.last_error}")
     return found
 
 

@@ -79,7 +79,10 @@ def test_numbers_move(
         assert after.value(name) - before.value(name) >= at_least
     for name, labels in (
         ("replica_sent_bytes_total", series),
-        ("upstream_stored_bytes_total", {"upstream": f"{upstream.host}:{upstream.port}"}),
+        (
+            "upstream_stored_bytes_total",
+            {"connection": "", "upstream": f"{upstream.host}:{upstream.port}"},
+        ),
     ):
         assert after.value(name, **labels) - before.value(name, **labels) >= 50 * 200
     assert after.value("fsync_seconds_count", file="redo") > before.value(
