@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 
 from binlog_server.admin.view import Row
 from protocol.sql_errors import UnknownColumn
@@ -134,15 +135,23 @@ _ANY_CHARACTER = "any character"
 _WILD = {"%": _ANY_TEXT, "_": _ANY_CHARACTER}
 
 
+@lru_cache(maxsize=8)  # the same for all rows of an answer; it may be as long as a statement
+def _like_parts(pattern: str) -> tuple[str, ...]:
+    """Characters, and what stands for others; % only once in a row."""
+    parts: list[str] = []
+    for match in _LIKE_PART.finditer(pattern):
+        wild = None if match[1] else _WILD.get(match[0])
+        if wild is not _ANY_TEXT or parts[-1:] != [_ANY_TEXT]:
+            parts.append(wild or (match[1] or match[0]).lower())
+    return tuple(parts)
+
+
 def like_matches(pattern: str, name: str) -> bool:
     """SQL LIKE without case: % any text, _ any character, backslash takes the next as it is.
 
     In time pattern times name, whatever the pattern: after a mismatch only the last % takes one character more.
     """
-    wanted = [
-        (match[1] or match[0]).lower() if match[1] or match[0] not in _WILD else _WILD[match[0]]
-        for match in _LIKE_PART.finditer(pattern)
-    ]
+    wanted = _like_parts(pattern)
     text = name.lower()
     at = in_text = 0
     last_any = resume = -1
