@@ -181,7 +181,8 @@ class Dump:
             return
         if end.file_no != before.file_no:
             await self._begin_file(end)
-        elif overtaken:
+        elif overtaken and self._request.style.registered:
+            # Others do not count; and they get one format description a file.
             self._tell_place(end.file_no, position_of(end.offset))
 
     async def _begin_file(self, cursor: Position) -> None:

@@ -50,8 +50,9 @@ class DumpRequest:
         *,
         skip_marked: bool,
         classic: bool = False,
+        registered: bool = True,
     ) -> DumpRequest:
-        """`classic`: the style of stream that the account gets.
+        """`classic`: the style of stream that the account gets. `registered`: COM_REGISTER_SLAVE came before.
 
         Raises `ServerError`: 4246 without a GTID position, where only that will do; 1941 or 1943 for a malformed one;
         1236.
@@ -90,6 +91,7 @@ class DumpRequest:
                 classic=classic,
                 checksum=_wants_checksum(variables),
                 capability=min(max(capability, 0), int(Capability.GTID)),
+                registered=registered,
             ),
             non_block=command.non_block,
         )

@@ -74,6 +74,7 @@ class DumpSession:
                 sql.user_variables,
                 skip_marked=skip_marked,
                 classic=sql.coordinates.classic,
+                registered=connection.registered is not None,
             )
         except ServerError as error:
             log.warning("dump refused: %s: %s", channel.peer, error)

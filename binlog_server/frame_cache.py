@@ -21,7 +21,7 @@ from protocol.classic_positions import (
     position_of,
     sealed,
 )
-from protocol.stored_group import without_skipped
+from protocol.stored_group import is_start_marker, without_skipped
 from protocol.weaker_clients import Capability, Event, client_events
 from protocol.wire.event_frames import EventFrames, event_frames
 from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, PlacedGroup, Position
@@ -47,6 +47,8 @@ class FrameStyle(NamedTuple):
     classic: events have positions.
     checksum: events have checksums.
     capability: what the replica understands; less than GTID only with `classic`.
+    registered: it is a replica. Others get one format description a file, the first: they have no temporary tables
+        that end when the upstream starts, and `mariadb-binlog --raw` begins its file anew with each.
     """
 
     annotate: bool
@@ -54,9 +56,12 @@ class FrameStyle(NamedTuple):
     classic: bool = False
     checksum: bool = False
     capability: int = int(Capability.GTID)
+    registered: bool = True
 
     def frames(self, groups: list[bytes]) -> EventFrames:
         """Packets of whole groups, without positions."""
+        if not self.registered:
+            groups = [group for group in groups if not is_start_marker(group)]
         if self.checksum:
             return event_frames([self._unplaced(group) for group in groups], annotate=True)
         if self.skip_marked:
@@ -96,6 +101,8 @@ class FrameStyle(NamedTuple):
 
     def events(self, payload: bytes) -> list[Event]:
         """Those of a group that the replica gets, as it understands them."""
+        if not self.registered and is_start_marker(payload):
+            return []
         return client_events(
             payload,
             annotate=self.annotate,

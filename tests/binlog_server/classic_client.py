@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from binlog_server.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.users import Account
-from protocol.connection.commands import BinlogDump
+from protocol.connection.commands import BinlogDump, RegisterSlave
 from protocol.errors import RemoteError
 from protocol.events import EventHeader, EventType
 from protocol.events.checksum import normal_form, verify_checksum
@@ -66,8 +66,16 @@ def is_marker(got: Got) -> bool:
 class ClassicClient:
     """One connection of its own for each dump."""
 
-    def __init__(self, lab: Lab, *, user: str = USER, **variables: str | int | None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        user: str = USER,
+        registered: bool = True,
+        **variables: str | int | None,
+    ) -> None:
         self._lab = lab
+        self._registered = registered
         self._user = user
         self._variables = {
             "master_binlog_checksum": "CRC32",
@@ -86,6 +94,8 @@ class ClassicClient:
             if value is not None:
                 shown = value if isinstance(value, int) else f"'{value}'"
                 await self._client.query(f"SET @{name}={shown}")
+        if self._registered:
+            assert (await self._client.ask(RegisterSlave(77).build()))[:1] == b"\0"
         self._client.command(BinlogDump(77, flags, file, position).build())
 
     async def event(self) -> Got | RemoteError | None:

@@ -12,7 +12,7 @@ from binlog_server.app import Server
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
 from protocol.connection.auth import native_password_scramble
-from protocol.connection.commands import BinlogDump, Query
+from protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from protocol.connection.handshake import Greeting, LoginRequest
 from protocol.gtid import Gtid
 from protocol.limits import EVENT_BYTES_MAX
@@ -234,6 +234,7 @@ class Replica:
         *,
         flags: int = 2,
         server_id: int = 100,
+        registered: bool = True,
         **variables: str | int,
     ) -> None:
         """`variables` are set as user variables beside those that every replica sets."""
@@ -244,6 +245,8 @@ class Replica:
         }.items():
             shown = value if isinstance(value, int) else f"'{value}'"
             await self.client.query(f"SET @{name}={shown}")
+        if registered:
+            assert (await self.client.ask(RegisterSlave(server_id).build()))[:1] == b"\0"
         self.client.seen.clear()
         self.client.command(BinlogDump(server_id, flags).build())
 

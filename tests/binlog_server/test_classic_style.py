@@ -196,6 +196,26 @@ async def test_an_overtaken_group_is_followed_by_its_place(lab: Lab) -> None:
     assert joined(more.of_groups) == transaction(Gtid(0, 1, 3))
 
 
+async def test_one_format_description_a_file_for_who_is_no_replica(lab: Lab) -> None:
+    """Such as mariadb-binlog: with --raw it begins the file anew with each."""
+    lab.engine.append(marker(1), None)
+    large = bytes(2 * FILE_BYTES)
+    group = group_of(Random(1), Gtid(0, 1, 1), 10)
+    lab.engine.append(group, Gtid(0, 1, 1))
+    lab.engine.append(marker(2), None)
+    writer = lab.engine.begin()
+    for event in (build_event(23, large, server_id=1), XidEvent(2, 1).build()):
+        writer.spill(event)
+    writer.commit(GtidEvent(Gtid(0, 1, 2)).build(), Gtid(0, 1, 2))
+    lab.publish("0-1-3")
+    stream = await ClassicClient(lab, registered=False).dump()
+    files = len({got.file for got in stream.events})
+    for kind in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.GTID_LIST):
+        assert [got.type for got in stream.events].count(kind) == files
+    gtids = [got for got in stream.events if got.type == EventType.GTID]
+    assert [int.from_bytes(got.event[19:27], "little") for got in gtids] == [1, 2, 3]
+
+
 async def test_flush_is_told_at_once(lab: Lab) -> None:
     lab.publish("0-1-1")
     client = ClassicClient(lab)

@@ -169,6 +169,18 @@ async def test_start_marker_is_withheld_until_the_position_is_reached(lab: Lab) 
     assert FormatDescription.parse(await fresh.event()).created == 1
 
 
+async def test_start_markers_are_for_replicas(lab: Lab) -> None:
+    """Who has not registered gets one format description: `mariadb-binlog --raw` begins its file anew with each."""
+    lab.engine.append(start_marker(1), None)
+    lab.engine.append(transaction(Gtid(0, 1, 1)), Gtid(0, 1, 1))
+    lab.engine.append(start_marker(2), None)
+    lab.engine.append(transaction(Gtid(0, 1, 2)), Gtid(0, 1, 2))
+    lab.engine.sync()
+    reader = await lab.replica("", registered=False)
+    await reader.opening()
+    assert await reader.groups(2) == "0-1-1,0-1-2"
+
+
 def annotated(gtid: Gtid) -> bytes:
     """A group with an ANNOTATE_ROWS event behind its GTID event."""
     group = transaction(gtid)
