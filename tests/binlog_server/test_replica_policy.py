@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import AsyncIterator
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.account import UserAccount
+from binlog_server.admin.account_statements import parse_account_statement
 from binlog_server.cli import main
 from binlog_server.config import ConfigError, load
 from binlog_server.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.users import Account
-from protocol.errors import RemoteError
+from protocol.errors import RemoteError, SqlSyntaxError
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 
@@ -141,6 +143,26 @@ async def test_sql_needs_create_user(lab: Lab) -> None:
     plain = await logged_in(lab, "plain", "pw")
     assert await errno(plain, "ALTER USER plain WITH MAX_BYTES_PER_SECOND 0") == 1227
     assert await errno(client, "ALTER USER root WITH MAX_LAG_SECONDS 5") == 1290
+
+
+WORDS = [
+    *(name.upper() for name in LIMITS),
+    "STREAM_STYLE",
+    "CLASSIC",
+    "WITH",
+    "MAX_USER_CONNECTIONS",
+]
+WORDS += ["0", "1048576", "99999999999999999999", "-", "'x'", ",", "GRANT OPTION", "\0"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12))
+def test_any_words_are_options_or_a_syntax_error(words: list[str]) -> None:
+    try:
+        statement = parse_account_statement(f"ALTER USER a WITH {' '.join(words)}")
+    except SqlSyntaxError:
+        return
+    with contextlib.suppress(ValueError):
+        ReplicaPolicy().changed(statement.replica)
 
 
 # --- configuration file ---
