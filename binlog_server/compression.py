@@ -42,13 +42,14 @@ class Compressor:
         self._made: OrderedDict[_Key, tuple[bytearray, list[Part]]] = OrderedDict()
         self._being_made: dict[_Key, asyncio.Task[list[Part]]] = {}
         self.hits = 0
-        self.misses = 0
+        self.misses = 0  # compressed; the others had been, or were just being
 
     def at_once(self, data: bytes | bytearray) -> list[Part]:
         """Compressed on the loop: for what is short."""
         key = (id(data), 0)
         parts = self._kept(key)
         if parts is None:
+            self.misses += 1
             parts = compressed(data)
             self._keep(key, data, parts)
         return parts
@@ -60,7 +61,10 @@ class Compressor:
         if parts is not None:
             return parts
         making = self._being_made.get(key)
-        if making is None:
+        if making is not None:
+            self.hits += 1
+        else:
+            self.misses += 1
             # A task of its own: the replica that asked first may go away while others wait.
             making = asyncio.get_running_loop().create_task(self._make(key, data, start))
             self._being_made[key] = making
@@ -87,7 +91,6 @@ class Compressor:
     def _kept(self, key: _Key) -> list[Part] | None:
         found = self._made.get(key)
         if found is None:
-            self.misses += 1
             return None
         self.hits += 1
         self._made.move_to_end(key)

@@ -165,6 +165,26 @@ async def test_frames_are_compressed_once(lab: Lab) -> None:
         replica.client.close()
 
 
+async def test_history_is_compressed_once_for_those_who_read_it_together(lab: Lab) -> None:
+    """Large frames, in a thread: who comes while they are being made waits for the same ones."""
+    history(lab, 40, 100_000)
+    clients = [await compressed_client(lab) for _ in range(6)]
+    replicas = [Replica(client) for client in clients]
+    for number, replica in enumerate(replicas):
+        await replica.start(server_id=number + 10)
+
+    async def all_of_it(replica: Replica) -> str:
+        await replica.opening()
+        return await replica.groups(40)
+
+    found = await asyncio.gather(*(all_of_it(replica) for replica in replicas))
+    assert set(found) == {",".join(f"0-1-{number}" for number in range(1, 41))}
+    compressor = lab.server.compressor
+    assert compressor.hits > 4 * compressor.misses / 6
+    for client in clients:
+        client.close()
+
+
 async def test_what_is_shared_is_bounded() -> None:
     compressor = Compressor(shared_bytes=100_000)
     kept = [bytearray(random.Random(n).randbytes(10_000)) for n in range(30)]
