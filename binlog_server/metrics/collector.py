@@ -34,7 +34,7 @@ class ServerCollector(Collector):
 
 def _family(metric: Metric, look: Look) -> Family:
     # A dict: Prometheus throws a scrape away that has the same series twice.
-    found = {tuple(labels): value for labels, value in metric.read(look)}
+    found = {tuple(map(_text, labels)): value for labels, value in metric.read(look)}
     values = [(labels, value) for labels, value in found.items() if value is not None]
     if metric.type == HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
@@ -48,6 +48,11 @@ def _family(metric: Metric, look: Look) -> Family:
         assert not isinstance(value, Durations)
         family.add_metric(labels, value)
     return family
+
+
+def _text(label: str) -> str:
+    """Names that clients gave may hold what is no UTF-8: nobody's scrape fails for it."""
+    return label.encode("utf-8", "backslashreplace").decode()
 
 
 def _buckets(durations: Durations) -> list[tuple[str, float]]:

@@ -187,6 +187,15 @@ async def test_leases_and_files(lab: Lab) -> None:
     assert (await scrape(lab)).labels("lease_held_bytes") == []
 
 
+async def test_names_that_are_no_utf8(lab: Lab) -> None:
+    await (await lab.replica()).opening()
+    (connection,) = lab.server.connections.dumps_of(100)
+    connection.account = 'a\udcff"\n\\@%'
+    for accept in ("", "application/openmetrics-text; version=1.0.0"):
+        answer = await get(lab.server.metrics_port, "/metrics", accept)
+        assert b'account="a\\\\udcff\\"\\n\\\\@%"' in answer.body
+
+
 async def test_formats(lab: Lab) -> None:
     plain = await get(lab.server.metrics_port, "/metrics")
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
