@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedInput, VisitError
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
 from binlog_server.admin.tokens import NEAR_CHARS, integer, unquote, whole_words
 from protocol.errors import SqlSyntaxError
@@ -89,6 +89,8 @@ def parse_replication_statement(text: str) -> ReplicationStatement:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
         at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            at = len(text)
         # From the beginning, so that no half of a string is taken for text.
         hidden = _STRINGS.sub(lambda found: "?" * len(found[0]), text)
         near = hidden[at : at + NEAR_CHARS]
