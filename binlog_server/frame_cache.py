@@ -58,6 +58,11 @@ class FrameStyle(NamedTuple):
     capability: int = int(Capability.GTID)
     registered: bool = True
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether each event is made anew, in Python."""
+        return self.classic or self.checksum
+
     def frames(self, groups: list[bytes]) -> EventFrames:
         """Packets of whole groups, without positions."""
         if not self.registered:
@@ -119,6 +124,8 @@ _Key = tuple[Position, FrameStyle]
 # Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
 # pool busy by themselves, and might push each other's batches out of the cache unused.
 _BUSY: Final = 4
+# Bytes of binlog that the loop itself makes into frames with positions or checksums: a millisecond's work.
+_LITTLE: Final = 32768
 
 
 class FrameCache:
@@ -162,7 +169,7 @@ class FrameCache:
         if batch is not None:
             self._made[key] = batch  # to the young end
             self.hits += 1
-        elif key not in self._being_made and self._engine.is_recent(start):
+        elif key not in self._being_made and self._is_made_at_once(start, style):
             self.misses += 1
             return self._keep(key, self._make(start, style))  # in memory: done at once
         else:
@@ -175,6 +182,15 @@ class FrameCache:
             batch = await asyncio.shield(making)
         self._read_ahead((batch.end, style))
         return batch
+
+    def _is_made_at_once(self, start: Position, style: FrameStyle) -> bool:
+        """Whether making the frames costs the loop nothing worth a thread."""
+        if not self._engine.is_recent(start):
+            return False
+        if not style.is_costly:
+            return True
+        end = self._engine.durable_end
+        return start.file_no == end.file_no and end.offset - start.offset < _LITTLE
 
     def _read_ahead(self, key: _Key) -> None:
         if key in self._made or key in self._being_made or len(self._being_made) >= _BUSY:

@@ -128,7 +128,7 @@ def _binlog_replicas(view: ServerView) -> Work:
     return Work(lambda: ResultSet(columns, list(rows)))
 
 
-def _binlog_leases(view: ServerView) -> ResultSet:
+def _binlog_leases(view: ServerView, coordinates: Coordinates) -> ResultSet:
     columns = [
         Column.text("Name"),
         Column.text("From_gtid"),
@@ -142,7 +142,7 @@ def _binlog_leases(view: ServerView) -> ResultSet:
         (
             lease.name,
             lease.position,
-            lease.first_file,
+            coordinates.name(lease.first_file),
             utc(lease.created),
             None if lease.until is None else utc(lease.until),
             lease.max_bytes,
@@ -161,13 +161,13 @@ def utc(seconds: float) -> str:
 _OF_PLACES: Mapping[Show, Callable[[ServerView, Coordinates], Result]] = {
     Show.MASTER_STATUS: _master_status,
     Show.BINARY_LOGS: _binary_logs,
+    Show.BINLOG_LEASES: _binlog_leases,
 }
 _SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
     Show.SLAVE_HOSTS: _slave_hosts,
     Show.ENGINES: _engines,
     Show.PRIVILEGES: lambda _: privilege_list.show(),
     Show.BINLOG_REPLICAS: _binlog_replicas,
-    Show.BINLOG_LEASES: _binlog_leases,
 }
 assert {
     *_SHOWS,

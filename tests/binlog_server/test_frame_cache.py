@@ -7,6 +7,7 @@ import gc
 
 import pytest
 
+from binlog_server import frame_cache
 from binlog_server.frame_cache import FrameCache, FrameStyle
 from protocol.gtid import Gtid
 from storage.engine import Position
@@ -176,3 +177,22 @@ async def test_groups_come_from_a_thread_only_when_they_must(engine: SlowEngine)
     engine.recent = True
     with pytest.raises(StopIteration):
         cache.groups(START).send(None)
+
+
+async def test_much_with_checksums_is_made_in_a_thread(
+    engine: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop has other replicas to serve; a little at the tail it makes at once."""
+    engine.recent = True
+    crc = PLAIN._replace(checksum=True)
+    cache = FrameCache(engine, 1 << 20)
+    with pytest.raises(StopIteration):
+        cache.frames(START, crc).send(None)
+    monkeypatch.setattr(frame_cache, "_LITTLE", BATCH_GROUPS)  # an engine in memory counts groups
+    second = Position(0, BATCH_GROUPS)
+    with pytest.raises(StopIteration):
+        cache.frames(second, PLAIN).send(None)
+    waiting = asyncio.ensure_future(cache.frames(second, crc))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert (await within(waiting)).end == Position(0, 2 * BATCH_GROUPS)
