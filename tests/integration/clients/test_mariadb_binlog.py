@@ -100,7 +100,7 @@ def test_follow_for_ever(relay: Relay) -> None:
 
 @pytest.mark.proves("-R --raw --stop-never", client="mariadb-binlog", versions=("10.11", "11.8"))
 def test_copy_for_ever(relay: Relay) -> None:
-    """As binlogs are archived: the file grows with what is committed."""
+    """As binlogs are archived: the file grows with what is committed, also when the upstream starts again."""
     written = relay.write()
     copy = relay.programs.directory / f"copy-{ANY_FILE}"
     options = (
@@ -110,8 +110,13 @@ def test_copy_for_ever(relay: Relay) -> None:
         f"--start-position={written[0]}",
     )
     with relay.programs.running("mariadb-binlog", *options, *REMOTE):
+        until(
+            lambda: copy.exists() and written[-1] in gtids(relay.programs.read(copy)),
+            f"{written[-1]} copied",
+        )
+        relay.upstream.restart()
         last = insert(relay.upstream, 3)
-        until(lambda: copy.exists() and last in gtids(relay.programs.read(copy)), f"{last} copied")
+        until(lambda: last in gtids(relay.programs.read(copy)), f"{last} copied")
     number = int(last.rpartition("-")[2])
     everything = [f"{last.rpartition('-')[0]}-{n}" for n in range(2, number + 1)]
     assert gtids(relay.programs.read(copy)) == everything

@@ -50,6 +50,14 @@ def test_position_in_a_file(relay: Relay) -> None:
     ]
 
 
+@pytest.mark.proves("--dump-slave --gtid", client="mariadb-dump", versions=("10.11", "11.8"))
+def test_position_of_the_upstream(relay: Relay) -> None:
+    """What this server has of its upstream: as GTIDs, the same as its own position."""
+    position = relay.write()[-1]
+    dump = relay.programs.run("mariadb-dump", "--dump-slave", "--gtid", *ALL)
+    assert f"SET GLOBAL gtid_slave_pos='{position}';" in statements(dump)
+
+
 @pytest.mark.proves("a database is refused", client="mariadb-dump", versions=("10.11", "11.8"))
 def test_a_database_is_not_here(relay: Relay) -> None:
     """The upstream has it. A dump without its tables, and no error, would be taken for a backup."""
