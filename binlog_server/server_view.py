@@ -46,7 +46,15 @@ _STORE_OPTIONS = frozenset(
     }
 )
 # Read from the configuration by whoever needs them; a change needs nothing else.
-_CONFIG_OPTIONS = frozenset({"max_connections", "net_read_timeout", "net_write_timeout"})
+_CONFIG_OPTIONS = frozenset(
+    {
+        "connect_timeout",
+        "max_connections",
+        "max_user_connections",
+        "net_read_timeout",
+        "net_write_timeout",
+    }
+)
 
 
 class ServerFacts:
@@ -94,8 +102,12 @@ class ServerFacts:
         expire_s = config.binlog_expire_logs_seconds or round(config.expire_logs_days * _DAY_S)
         return {
             **CONSTANTS,
+            "binlog_cache_size": str(config.binlog_cache_size),
             "binlog_directory": str(config.binlog_directory),
             "binlog_expire_logs_seconds": str(expire_s),
+            "binlog_stmt_cache_size": str(config.binlog_stmt_cache_size),
+            "connect_timeout": str(config.connect_timeout),
+            "datadir": str(config.binlog_directory),
             "expire_logs_days": f"{expire_s / _DAY_S:.6f}",
             "gtid_binlog_pos": position,
             "gtid_binlog_state": str(state),
@@ -104,6 +116,7 @@ class ServerFacts:
             "gtid_ignore_duplicates": _on(self.relay.domains.ignore_duplicates),
             "gtid_slave_pos": self._slave_position(state),
             "gtid_strict_mode": _on(config.gtid_strict_mode),
+            "have_ssl": "YES" if config.ssl else "DISABLED",
             "hostname": config.report_host,
             "innodb_binlog_state_interval": str(config.innodb_binlog_state_interval),
             "innodb_flush_log_at_timeout": str(config.innodb_flush_log_at_timeout),
@@ -113,12 +126,16 @@ class ServerFacts:
             "max_allowed_packet": str(config.max_allowed_packet),
             "max_binlog_size": str(config.max_binlog_size),
             "max_binlog_total_size": str(config.max_binlog_total_size),
+            "max_connect_errors": str(config.max_connect_errors),
             "max_connections": str(config.max_connections),
+            "max_user_connections": str(config.max_user_connections),
             "net_read_timeout": str(config.net_read_timeout),
             "net_write_timeout": str(config.net_write_timeout),
             "replica_lag_grace_seconds": str(config.replica_lag_grace_seconds),
             "port": str(self.port),
             "read_only": _on(self.publisher.read_only),
+            "report_host": config.report_host,
+            "require_secure_transport": _on(config.require_secure_transport),
             "server_id": str(config.server_id),
             "server_uid": str(self.state.get(SERVER_UUID_KEY)),
             "slave_connections_needed_for_purge": str(config.slave_connections_needed_for_purge),
@@ -127,6 +144,7 @@ class ServerFacts:
             "tcp_keepalive_interval": str(config.tcp_keepalive_interval),
             "tcp_keepalive_probes": str(config.tcp_keepalive_probes),
             "tcp_keepalive_time": str(config.tcp_keepalive_time),
+            "tls_version": config.tls_version,
             "version": config.server_version,
             "version_comment": "binlog-server",
             "wait_timeout": str(self._wait_timeout),

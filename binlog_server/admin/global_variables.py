@@ -41,6 +41,7 @@ _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
 GLOBALS: Mapping[str, GlobalVariable] = {
     "binlog_expire_logs_seconds": GlobalVariable(0, 8_553_600),
+    "connect_timeout": GlobalVariable(1, 3600, privileges=_CONNECTIONS),
     "expire_logs_days": GlobalVariable(0, 99, decimals=6),
     "gtid_binlog_state": GlobalVariable(text=True),
     "gtid_ignore_duplicates": GlobalVariable(privileges=_REPLICATION),
@@ -50,6 +51,7 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "max_binlog_size": GlobalVariable(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),
     "max_binlog_total_size": GlobalVariable(0, 2**62),
     "max_connections": GlobalVariable(10, 100_000, privileges=_CONNECTIONS),
+    "max_user_connections": GlobalVariable(0, 100_000, privileges=_CONNECTIONS),
     "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "read_only": GlobalVariable(privileges=("SUPER", "READ_ONLY ADMIN")),

@@ -204,6 +204,7 @@ BOOLEANS = frozenset(
         "log_slave_updates",
         "performance_schema",
         "read_only",
+        "require_secure_transport",
         "skip_replication",
         "sql_auto_is_null",
         "sql_notes",

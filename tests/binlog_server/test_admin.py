@@ -391,6 +391,9 @@ def test_effect_on_others(sql: SqlSession, lab: Lab) -> None:
     )
     assert lab.server.config.max_connections == 50
     assert lab.server.config.net_write_timeout == 7
+    run(sql, "SET GLOBAL connect_timeout=3, GLOBAL max_user_connections=2")
+    assert lab.server.config.connect_timeout == 3
+    assert lab.server.config.max_user_connections == 2
     assert lab.server.publisher.strict
     run(sql, "SET GLOBAL gtid_strict_mode=DEFAULT")
     assert not lab.server.publisher.strict
@@ -471,8 +474,10 @@ def test_where(sql: SqlSession) -> None:
     ]
     assert names("Variable_name LIKE 'max%' AND Variable_name NOT LIKE 'max\\_b%'") == [
         "max_allowed_packet",
+        "max_connect_errors",
         "max_connections",
         "max_statement_time",
+        "max_user_connections",
     ]
 
 
