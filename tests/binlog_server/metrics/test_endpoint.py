@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -185,6 +187,27 @@ async def test_leases_and_files(lab: Lab) -> None:
     assert found.value("file_number", which="last") >= 1
     await asyncio.to_thread(lab.server.leases.drop, 'a "name"\\')
     assert (await scrape(lab)).labels("lease_held_bytes") == []
+
+
+async def test_replicas_do_not_notice_hostile_scrapers(lab: Lab, rng: random.Random) -> None:
+    replica = await lab.replica()
+    await replica.opening()
+    port = lab.server.metrics_port
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+    for _, writer in idle:
+        writer.write(rng.randbytes(rng.choice((0, 10, 20_000))))
+    for number in range(1, 20):
+        lab.publish(f"0-1-{number}")
+        assert await replica.groups(1) == f"0-1-{number}"
+    for _, writer in idle:
+        writer.close()
+    answers: list[bytes] = []
+    async with asyncio.timeout(10):
+        while not answers:  # until the places of those that have gone are free
+            with contextlib.suppress(ConnectionError):
+                request = b"GET /metrics HTTP/1.1\r\n\r\n"
+                answers += filter(None, [await exchange(port, request)])
+    assert answer_of(answers[0]).status == 200
 
 
 async def test_names_that_are_no_utf8(lab: Lab) -> None:
