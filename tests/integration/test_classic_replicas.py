@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load, make_table
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.mariadb import MariaDB
@@ -97,15 +97,13 @@ def test_cuts_inside_a_group(
     proxy = chaos_proxy(server)
     replica = make_replica().follow(server, port=proxy.port, gtid=gtid, options=OPTIONS)
     assert_equal(upstream, replica)
-    replica.q("STOP SLAVE")
     one = f"INSERT INTO d.t (a) VALUES ('{'x' * 190}')"
-    upstream.script("SET SESSION binlog_format=STATEMENT", "BEGIN", *([one] * 1000), "COMMIT")
-    position = upstream.gtid_binlog_pos
-    until(lambda: server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"] == position, "it is here")
-    proxy.down.cut_after = rng.randrange(20_000, 100_000)
-    replica.q("START SLAVE")
-    until(lambda: proxy.down.cut_after is None, "a cut")
-    proxy.down.cut_after = rng.randrange(20_000, 100_000)
-    until(lambda: proxy.down.cut_after is None, "another one")
-    insert(upstream, 5)
-    assert_equal(upstream, replica)
+    for _ in range(2):
+        replica.q("STOP SLAVE")
+        upstream.script("SET SESSION binlog_format=STATEMENT", "BEGIN", *([one] * 500), "COMMIT")
+        proxy.down.cut_after = rng.randrange(20_000, 100_000)
+        replica.q("START SLAVE")
+        # By file it says of a group that was cut that it is done before its rows are seen, whoever its master is.
+        insert(upstream, 1)
+        assert_equal(upstream, replica)
+        assert proxy.down.cut_after is None
