@@ -35,7 +35,14 @@ from protocol.events import (
     gtid_of,
     strip_checksum,
 )
+from protocol.events.compressed import uncompressed
+from protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from protocol.events.query import query_ends_group
+from protocol.events.rows import RowsEvent
+from protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
+from protocol.events.status_variables import StatusVariables
+from protocol.events.table_map import TableMap
+from protocol.gtid import BinlogState, SlavePosition, parse_gtid_list
 from protocol.limits import LOGIN_PACKET_BYTES_MAX
 from protocol.wire.event_frames import event_frames
 from protocol.wire.packets import PacketReader
@@ -50,6 +57,14 @@ from protocol.wire.results import (
 
 from .conversation import Conversation, all_streams, capture_names, conversations, packets
 from .pair import SALT
+
+UNCOMPRESSED_MAX: Final = 1 << 20
+
+
+def as_text(data: bytes) -> str:
+    """As a statement has it."""
+    return data.decode("utf-8", "surrogateescape")
+
 
 PARSERS: Final[list[Callable[[bytes], object]]] = [
     parse_command,
@@ -76,6 +91,18 @@ PARSERS: Final[list[Callable[[bytes], object]]] = [
     lambda data: strip_checksum(data, 1),
     lambda data: list(split_events(data)),
     lambda data: event_frames([data], annotate=False),
+    TableMap.parse,
+    lambda data: RowsEvent.parse(data, UNCOMPRESSED_MAX),
+    lambda data: uncompressed(data, UNCOMPRESSED_MAX),
+    StatusVariables.parse,
+    IntvarEvent.parse,
+    RandEvent.parse,
+    UserVarEvent.parse,
+    LoadPiece.parse,
+    ExecuteLoadQuery.parse,
+    lambda data: SlavePosition.parse(as_text(data)),
+    lambda data: BinlogState.parse(as_text(data)),
+    lambda data: parse_gtid_list(as_text(data)),
 ]
 
 
@@ -233,6 +260,31 @@ def test_changed_streams_in_the_assembler(events: list[bytes], chance: random.Ra
     with contextlib.suppress(ProtocolError):
         for event in events:
             assembler.feed(event)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "0-1-1",
+                "-",
+                ",",
+                " ",
+                "1",
+                "4294967295",
+                "4294967296",
+                "18446744073709551616",
+                "x",
+                "\n",
+            ]
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_texts_like_gtid_lists(parts: list[str]) -> None:
+    for parse in PARSERS[-3:]:
+        parse_quietly(parse, "".join(parts).encode())
 
 
 @pytest.mark.parametrize("size", [1, 100, LOGIN_PACKET_BYTES_MAX - 32])
