@@ -294,16 +294,16 @@ class Dump:
         self._last_sent = time.monotonic()
 
     def _refuse(self, error: ServerError) -> None:
-        wanted = self._request.file_position or f"'{self._request.position}'"
+        place, facts = self._request.place_for_log
         log.warning(
             "dump refused: connection %(connection)d from %(peer)s, server_id %(server_id)d, "
-            "position %(gtid)s: %(reason)s",
+            f"{place}: %(reason)s",
             {
                 "connection": self._connection.id,
                 "peer": self._connection.address,
                 "server_id": self._request.server_id,
-                "gtid": wanted,
                 "reason": error,
+                **facts,
             },
         )
         if not self._machine.is_closed:

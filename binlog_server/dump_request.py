@@ -96,6 +96,13 @@ class DumpRequest:
             non_block=command.non_block,
         )
 
+    @property
+    def place_for_log(self) -> tuple[str, Mapping[str, object]]:
+        """Where it is to begin: a text with the names of facts in it, and the facts."""
+        if self.file_position is None:
+            return "position '%(gtid)s'", {"gtid": self.position}
+        return "file '%(file)s' position %(position)d", self.file_position._asdict()
+
 
 def _integer(variables: UserVariables, name: str) -> int:
     """A user variable as a number; 0 when it is unset or says nothing of the kind."""

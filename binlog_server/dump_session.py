@@ -95,13 +95,10 @@ class DumpSession:
             older.ending.end(DuplicateServerId())
         connection.dump_server_id = request.server_id
         connection.now("Binlog Dump", "starting")
+        place, facts = request.place_for_log
         log.info(
-            "dump starts: %(peer)s, server_id %(server_id)d, position '%(gtid)s'",
-            {
-                "peer": channel.peer,
-                "server_id": request.server_id,
-                "gtid": request.position,
-            },
+            f"dump starts: %(peer)s, server_id %(server_id)d, {place}",
+            {"peer": channel.peer, "server_id": request.server_id, **facts},
         )
         channel.give_up_after(net_write_timeout())
         return cls(request, server, channel, connection, sink, net_write_timeout)
