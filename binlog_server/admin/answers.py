@@ -21,6 +21,7 @@ from binlog_server.admin import (
 )
 from binlog_server.admin.assignments import set_for_statement, set_variables
 from binlog_server.admin.functions import call
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.parser import parse
 from binlog_server.admin.replication_sql import replicate
 from binlog_server.admin.replication_statements import (
@@ -104,35 +105,6 @@ __all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
 
 _U64_DIGITS = 20
 DIAGNOSTICS_MAX = 64  # as max_error_count
-_LOOK = ("SUPER", "BINLOG MONITOR", "BINLOG ADMIN")
-_LOOK_AT_UPSTREAM = ("SUPER", "SLAVE MONITOR")
-
-# What a statement needs, any of them; by its type, or by itself. Nothing for others.
-PRIVILEGES: Mapping[type | Show, tuple[str, ...]] = {
-    Show.MASTER_STATUS: _LOOK,
-    Show.BINARY_LOGS: _LOOK,
-    Show.BINLOG_LEASES: _LOOK,
-    Show.BINLOG_REPLICAS: (*_LOOK, "REPLICATION MASTER ADMIN"),
-    Show.SLAVE_HOSTS: (*_LOOK, "REPLICATION MASTER ADMIN"),
-    Show.ALL_SLAVES_STATUS: _LOOK_AT_UPSTREAM,
-    ShowSlaveStatus: _LOOK_AT_UPSTREAM,
-    ShowBinlogEvents: _LOOK,
-    ExplainPurge: _LOOK,
-    ExplainGtid: _LOOK,
-    **dict.fromkeys(
-        (ChangeMaster, StartSlave, StopSlave, StartAllSlaves, StopAllSlaves),
-        ("SUPER", "REPLICATION SLAVE ADMIN"),
-    ),
-    ResetSlave: ("RELOAD",),
-    Purge: ("SUPER", "BINLOG ADMIN"),
-    FlushLogs: ("RELOAD",),
-    FlushNothing: ("RELOAD",),
-    FlushTables: ("RELOAD",),
-    ResetMaster: ("RELOAD",),
-    AlterLease: ("SUPER", "BINLOG ADMIN"),
-    CreateLease: ("SUPER", "BINLOG ADMIN"),
-    DropLease: ("SUPER", "BINLOG ADMIN"),
-}
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog_server.admin.answers import PRIVILEGES
 from binlog_server.admin.global_variables import GLOBALS
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.parser import parse
 from protocol.errors import SqlSyntaxError
 
