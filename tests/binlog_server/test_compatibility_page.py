@@ -26,7 +26,7 @@ async def test_the_page_is_what_ran() -> None:
     results = await run()
     assert PAGE.read_text() == text(results), f"run {COMMAND}, and look at what has changed"
     met = {statement for outcome in results.outcomes.values() for statement in outcome.intended}
-    assert {entry.statement for entry in INTENDED} == met, "a difference that there is no more"
+    assert {entry.statement for entry in INTENDED} == met, "take out what differs no more"
 
 
 def test_what_is_marked_is_known() -> None:

@@ -128,7 +128,6 @@ INTENDED = [
     Intended("SHOW PROCESSLIST", own_rows, "other clients"),
     Intended("SHOW STATUS LIKE 'Uptime'", own_values, "the clock"),
     Intended("SHOW GLOBAL STATUS LIKE 'binlog%'", own_rows, "we count no cache"),
-    Intended("SHOW SESSION STATUS LIKE 'Ssl_version'", own_rows, "recorded without TLS"),
     Intended("SELECT @@gtid_binlog_pos", own_values, "other history"),
     Intended("SELECT @@GLOBAL.gtid_binlog_pos", own_values, "other history"),
     Intended("SHOW BINLOG EVENTS IN", error(1220), "files have other names"),
