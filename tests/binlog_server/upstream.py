@@ -64,6 +64,7 @@ class FakeUpstream:
         self.dumps: list[BinlogDump] = []
         self.registered: list[RegisterSlave] = []
         self.statements: list[str] = []
+        self.rows: dict[str, tuple[str, ...]] = {}  # answers to further statements
         self._server: asyncio.Server
         self._streams: list[Callable[[list[bytes]], None]] = []
         self._writers: list[asyncio.StreamWriter] = []
@@ -129,6 +130,7 @@ class FakeUpstream:
         row = {
             "SHOW VARIABLES LIKE 'SERVER_ID'": ("server_id", str(visit.server_id)),
             "SELECT @master_binlog_checksum": ("CRC32",),
+            **self.rows,
         }.get(sql, ("0",))
         columns = [Column.text(f"c{number}") for number in range(len(row))]
         return machine.send_result_set(columns, [row])
