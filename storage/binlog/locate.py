@@ -22,6 +22,8 @@ def locate(pages: PageSource, place: Position, limit: Position, file_end: Positi
     if not pages.has_data(place.file_no):
         raise PositionPurged("the file of the position is gone")
     border = place in (limit, file_end)
+    if place >= min(limit, file_end):  # else a place far beyond would be looked for page by page
+        return Located(border, None, place, place)
     reader = _reader_before(pages, place, limit)
     after = place
     while (record := reader.next()) is not None and record.start.file_no == place.file_no:

@@ -379,7 +379,11 @@ class IbbEngine:
         return locate(self._pages, place, self.durable_end, self._file_end(place))
 
     def _file_end(self, place: Position) -> Position:
-        return Position(place.file_no, self._shape(place.file_no).pages * PAGE_SIZE)
+        """Of the file of a place, as it is now: FLUSH cuts it off. Raises `PositionPurged`."""
+        size = self._pages.size(place.file_no)
+        if size is None:
+            raise PositionPurged(f"{file_name(place.file_no)} has gone")
+        return Position(place.file_no, size)
 
     def state_at(self, place: Position) -> BinlogState:
         """See `BinlogEngine`."""

@@ -119,7 +119,13 @@ async def test_binlog_gtid_pos(lab: Lab) -> None:
         assert sorted(str(text).split(",")) == sorted(seen.values()), (got.file, got.position)
     begin = await sql.query("SELECT binlog_gtid_pos('binlog.000001','4')")
     assert begin == [[""]]
-    for place in ("'binlog.000099', 4", "'binlog.000001', 5", "'x', 4", "'binlog.000001', 40001"):
+    for place in (
+        "'binlog.000099', 4",
+        "'binlog.000001', 5",
+        "'x', 4",
+        "'binlog.000001', 40001",
+        f"'binlog.000001', {2**64 - 1}",
+    ):
         assert await sql.query(f"SELECT BINLOG_GTID_POS({place})") == [[None]]
     with pytest.raises(RemoteError, match="4247"):
         await (await client(lab, "repl")).query("SELECT BINLOG_GTID_POS('binlog.000001', 4)")

@@ -145,6 +145,15 @@ class PlaceContract:
         assert found.group is None
         engine.close()
 
+    def test_places_far_beyond_the_end_are_none(self, bench: Bench) -> None:
+        engine = filled(bench, simple(300, size=1000))
+        for file_no in {0, engine.durable_end.file_no}:
+            for offset in (1 << 40, 1 << 70):
+                found = engine.locate(Position(file_no, offset))
+                assert not found.border
+                assert found.group is None
+        engine.close()
+
     def test_a_place_that_is_gone(self, bench: Bench) -> None:
         engine = filled(bench, simple(600, size=1000))
         gone = beginning(engine)
