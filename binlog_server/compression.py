@@ -229,6 +229,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._inflating = None
         if not self.is_closing():
             self._hand_over(payload)
+        if not self.is_closing():  # as it may be by now
             if self._reading:
                 self._transport.resume_reading()
             self._feed()

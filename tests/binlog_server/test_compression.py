@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import zlib
 
@@ -103,6 +104,10 @@ BROKEN = {
         framed([Part(b"\xff\xff\xff\0" + b"x" * 60, 0)], 0)[0],
         1153,
     ),
+    "the same in what a thread takes apart": (
+        framed(compressed(b"\xff\xff\xff\0" + bytes(100_000)), 0)[0],
+        1153,
+    ),
     "garbage inside": (framed(compressed(b"\x01\0\0\x07x"), 0)[0], 1156),
 }
 
@@ -110,6 +115,8 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 async def test_broken(what: str) -> None:
     """An error, also in the compressed protocol, and the end; nobody else notices."""
+    bugs: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: bugs.append(context))
     data, errno = BROKEN[what]
     async with Lab(max_allowed_packet=1 << 20) as lab:
         other = await lab.client()
@@ -121,6 +128,9 @@ async def test_broken(what: str) -> None:
         assert await client.closed()
         assert await other.query("SELECT 1") == [["1"]]
         client.close()
+        await until(lambda: len(lab.server.connections) == 1)
+    gc.collect()
+    assert not bugs
 
 
 def history(lab: Lab, count: int, size: int) -> None:
