@@ -51,7 +51,7 @@ class ReplicaRows:
 
     def __iter__(self) -> Iterator[Sequence[Value]]:
         files = self._engine.files()
-        durable = str(self._engine.binlog_state().position())
+        durable = self._gtid_at(self._end)  # not `binlog_state`, which may be ahead of what is durable
         for connection, sent, state in self._replicas:
             behind = sent is not None and sent < self._end
             yield (

@@ -637,6 +637,13 @@ def test_replica_that_is_behind(lab: Lab, sql: SqlSession) -> None:
     assert 0 < gap < 16384
     assert isinstance(gap_ms, int)
     assert gap_ms > 1000, "the group is from 2023"
+    later = Gtid(0, 1, 3)
+    lab.engine.append(transaction(later), later)
+    ((*_, durable, _, _, _, _),) = rows(sql, "SHOW BINLOG REPLICAS")
+    assert durable == "0-1-2", "not synced yet"
+    lab.engine.sync()
+    ((*_, durable, _, _, _, _),) = rows(sql, "SHOW BINLOG REPLICAS")
+    assert durable == "0-1-3"
     lab.server.connections.remove(connection)
 
 
