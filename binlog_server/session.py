@@ -111,7 +111,8 @@ class ClientSession(asyncio.Protocol):
         connections = self._server.connections
         connections.remove(self._connection)
         connections.aborted_connects += self._conversation is None
-        connections.write_timeouts += self._channel.timed_out
+        # TCP may notice it first: see `tcp_options`.
+        connections.write_timeouts += self._channel.timed_out or isinstance(exc, TimeoutError)
         if self._login_timer is not None:
             self._login_timer.cancel()
         if self._conversation is not None:
