@@ -7,7 +7,7 @@ from typing import Final
 
 from binlog_server.coordinates import classic_name, classic_number
 from binlog_server.dump_request import DumpRequest, FilePosition
-from binlog_server.frame_cache import FrameStyle
+from binlog_server.frame_style import FrameStyle
 from protocol import file_position_errors
 from protocol.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
 from protocol.dump_position import check_position

@@ -87,7 +87,7 @@ from binlog_server.admin.view import (
     Work,
 )
 from binlog_server.coordinates import AS_STORED, Coordinates
-from binlog_server.frame_cache import FrameStyle
+from binlog_server.frame_style import FrameStyle
 from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from binlog_server.admin.statements import ShowBinlogEvents
 from binlog_server.admin.view import Row
 from binlog_server.coordinates import AS_CLASSIC, classic_number
-from binlog_server.frame_cache import FrameStyle
+from binlog_server.frame_style import FrameStyle
 from protocol.classic_positions import (
     POSITIONS_PER_BYTE,
     event_ends,

@@ -176,6 +176,26 @@ async def test_going_on_from_every_position(lab: Lab, seed: int) -> None:
     assert overtaken < 40
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_from_any_gtid(lab: Lab, seed: int) -> None:
+    """Skipping, over file borders too, ends in the same places."""
+    rng = Random(seed)
+    random_history(lab, rng, 60)
+    every = (await ClassicClient(lab).dump()).events
+    ends = [got for got in every if got.type == EventType.XID]
+    for end in rng.sample(ends, 10):
+        seq_no = int.from_bytes(end.event[19:27], "little")
+        if seq_no > 60:
+            continue  # of the other domain
+        stream = await ClassicClient(lab).dump(gtid=f"0-1-{seq_no}")
+        assert stream.error is None
+        found = [got for got in stream.events if got.type == EventType.XID]
+        places_ = {(got.event, got.file, got.header.end_position) for got in ends}
+        assert {(got.event, got.file, got.header.end_position) for got in found} <= places_
+        assert end.event not in {got.event for got in found}
+        assert stream.events[-1].position == every[-1].position
+
+
 async def test_an_overtaken_group_is_followed_by_its_place(lab: Lab) -> None:
     """Its data are in the file before that of its commit."""
     lab.publish("0-1-1")

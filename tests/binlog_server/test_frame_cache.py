@@ -8,7 +8,8 @@ import gc
 import pytest
 
 from binlog_server import frame_cache
-from binlog_server.frame_cache import FrameCache, FrameStyle
+from binlog_server.frame_cache import FrameCache
+from binlog_server.frame_style import FrameStyle
 from protocol.gtid import Gtid
 from storage.engine import Position
 from storage.errors import CorruptBinlog

@@ -3,6 +3,8 @@ server that starts anew in the middle; and positions that a DBA compares."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.integration.load import assert_equal, insert, load, make_table, until
@@ -25,7 +27,7 @@ def large(upstream: MariaDB, table: str, rows: int) -> None:
     upstream.q(f"INSERT INTO {table} (a) SELECT REPEAT('x', 190) FROM d.seq_1_to_{rows}")
 
 
-def places(replica: MariaDB) -> tuple[object, ...]:
+def places(replica: MariaDB) -> tuple[Any, ...]:
     """What was read and what was applied."""
     status = replica.replica_status()
     names = (
