@@ -165,6 +165,7 @@ def test_dumped_position(relay: Relay, version: str, make_replica: MakeMariaDB) 
 
 
 @pytest.mark.proves("file mode", client="python-mysql-replication")
+@pytest.mark.parametrize("version", ["11.8"], indirect=True)
 def test_rows_by_file(relay: Relay) -> None:
     """From where SHOW MASTER STATUS says that it is, and from the beginning of a file."""
     relay.write()
@@ -178,6 +179,7 @@ def test_rows_by_file(relay: Relay) -> None:
 
 
 @pytest.mark.proves("file mode, from a position", client="python-mysql-replication")
+@pytest.mark.parametrize("version", ["11.8"], indirect=True)
 def test_resumes_by_position(relay: Relay) -> None:
     """Group by group on a connection each, as a service that is restarted often: none is missed, none comes twice."""
     first, second = write_two_files(relay)

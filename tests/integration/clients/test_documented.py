@@ -105,6 +105,7 @@ def archives(programs: Programs, command: str) -> None:
         child.wait(TIMEOUT_S)
 
 
+@pytest.mark.parametrize("version", ["11.8"], indirect=True)
 def test_scripts(programs: Programs) -> None:
     printed = []
     for script in SCRIPTS:

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.clients.programs import TIMEOUT_S, Programs, Relay, server_version
 
 
-@pytest.mark.proves("batch", client="mariadb", versions=("10.11", "11.8"))
+@pytest.mark.proves("batch", "source", client="mariadb", versions=("10.11", "11.8"))
 def test_batch(relay: Relay) -> None:
     gtids = relay.write()
     run = relay.programs.run
@@ -32,10 +32,6 @@ def test_batch(relay: Relay) -> None:
     assert "ERROR 1193 (HY000) at line 1: Unknown system variable 'nope'" in said
     assert "not reached" not in said
     assert "reached" in run("mariadb", "-Bf", given="SELECT * FROM d.t;\nSELECT 'reached';\n")
-
-
-@pytest.mark.proves("source", client="mariadb", versions=("10.11", "11.8"))
-def test_source(relay: Relay) -> None:
     script = relay.programs.directory / "script.sql"
     script.write_text(
         "-- what a DBA keeps in a file\n"
@@ -43,7 +39,7 @@ def test_source(relay: Relay) -> None:
         "DELIMITER //\n"
         "SELECT @here, @there//\n"
     )
-    said = relay.programs.run("mariadb", "-NB", "-e", f"source {script}")
+    said = run("mariadb", "-NB", "-e", f"source {script}")
     assert said == "it works\tNULL\n"
 
 

@@ -33,6 +33,7 @@ def groups(text: str) -> list[str]:
 
 @pytest.mark.proves(
     "-R --start-position=GTID --stop-position=GTID",
+    "-R --verify-binlog-checksum",
     client="mariadb-binlog",
     versions=("10.11", "11.8"),
 )
@@ -46,7 +47,8 @@ def test_between_gtids(relay: Relay) -> None:
         )
         said = run("mariadb-binlog", *positions, *REMOTE)
         assert gtids(said) == written[start:stop]
-    said = run("mariadb-binlog", f"--start-position={written[-2]}", *REMOTE)
+    options = ("--verify-binlog-checksum", f"--start-position={written[-2]}")
+    said = run("mariadb-binlog", *options, *REMOTE)
     assert gtids(said) == written[-1:]
     assert "INSERT INTO d.t (a) VALUES ('in words')" in said
 
@@ -61,15 +63,6 @@ def test_to_the_last_file(relay: Relay) -> None:
     more = [f"{written[0].rpartition('-')[0]}-{len(written) + n}" for n in (1, 2)]
     options = (f"--start-position={written[0]}", "--to-last-log")
     assert gtids(relay.programs.run("mariadb-binlog", *options, *REMOTE)) == written[1:] + more
-
-
-@pytest.mark.proves(
-    "-R --verify-binlog-checksum", client="mariadb-binlog", versions=("10.11", "11.8")
-)
-def test_verify_checksums(relay: Relay) -> None:
-    written = relay.write()
-    options = ("--verify-binlog-checksum", f"--start-position={written[0]}")
-    assert gtids(relay.programs.run("mariadb-binlog", *options, *REMOTE)) == written[1:]
 
 
 @pytest.mark.proves("-R --raw", client="mariadb-binlog", versions=("10.11", "11.8"))

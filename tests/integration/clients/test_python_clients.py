@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymysql
 import pytest
 
-from tests.kit.fixtures import MakeBinlogServer
 from tests.kit.server import BinlogServer
 
 USERS = {"dba": {"password": "it's secret", "grants": ["ALL PRIVILEGES"]}}
@@ -21,12 +20,13 @@ USERS = {"dba": {"password": "it's secret", "grants": ["ALL PRIVILEGES"]}}
 NO_VARIABLE, NO_SYNTAX, NO_THREAD = 1193, 1064, 1094
 
 
-@pytest.fixture
-def server(binlog_server: MakeBinlogServer) -> BinlogServer:
-    """Nothing in it but one group."""
-    server = binlog_server(users=USERS, server_id=4711)
+@pytest.fixture(scope="module")
+def server() -> Iterator[BinlogServer]:
+    """For all of them: nobody changes anything. Nothing in it but one group."""
+    server = BinlogServer(users=USERS, server_id=4711).start()
     server.q("CREATE DATABASE d")
-    return server
+    yield server
+    server.discard()
 
 
 def module(name: str) -> Any:
@@ -111,7 +111,7 @@ def test_mysql_connector(server: BinlogServer, pure: bool, tls: bool) -> None:
     connection.time_zone = "+00:00"
     connection.start_transaction(isolation_level="READ COMMITTED")
     connection.rollback()
-    assert connection.cmd_statistics()["Threads"] == 1
+    assert connection.cmd_statistics()["Threads"] >= 1
     assert connection.server_info == "11.8.6-MariaDB-binlog-server"
     cursor = connection.cursor(dictionary=True)
     cursor.execute("SELECT %(a)s AS a, @@time_zone AS zone", {"a": "it's"})

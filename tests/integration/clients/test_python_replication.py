@@ -17,7 +17,11 @@ from tests.integration.clients.programs import Relay
 from tests.kit.server import BinlogServer
 
 # It calls pymysql by names of arguments that pymysql has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning"),
+    # It is the same whichever version wrote what it reads.
+    pytest.mark.parametrize("version", ["11.8"], indirect=True),
+]
 
 ROWS = (WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent)
 
