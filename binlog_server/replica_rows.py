@@ -51,7 +51,8 @@ class ReplicaRows:
 
     def __iter__(self) -> Iterator[Sequence[Value]]:
         files = self._engine.files()
-        durable = self._gtid_at(self._end)  # not `binlog_state`, which may be ahead of what is durable
+        # Not `binlog_state`, which may be ahead of it.
+        durable = self._gtid_at(self._end)
         for connection, sent, state in self._replicas:
             behind = sent is not None and sent < self._end
             yield (

@@ -123,6 +123,10 @@ class PageStore:
         size = self._cuts.get(file_no) or self._new_files.get(file_no)
         return self.files.size(file_no) if size is None else size
 
+    def numbers(self) -> list[int]:
+        """Of the files, ascending; also of those that are still to be made."""
+        return sorted({*self.files.numbers(), *list(self._new_files)})
+
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""
         return self.header(file_no) is not None

@@ -342,7 +342,7 @@ class IbbEngine:
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
-        sizes = ((n, self._pages.files.size(n)) for n in self._pages.files.numbers())
+        sizes = ((n, self._pages.size(n)) for n in self._pages.numbers())
         return [BinlogFile(file_name(n), size) for n, size in sizes if size is not None]
 
     def status(self) -> tuple[str, int]:

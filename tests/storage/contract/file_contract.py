@@ -65,6 +65,14 @@ IN_USE: dict[str, tuple[Callable[[BinlogEngine], Callable[[], None]], type[Stora
 class FileContract:
     # --- FLUSH BINARY LOGS ---
 
+    def test_the_file_being_written_is_listed(self, bench: Bench) -> None:
+        """Also before anything of it is on disk."""
+        engine = bench.open()
+        for payload, gtid in simple(60, size=8000):
+            engine.append(payload, gtid)
+            assert engine.status()[0] in [file.name for file in engine.files()]
+        engine.close()
+
     def test_flush_makes_everything_durable(self, bench: Bench) -> None:
         engine = bench.open()
         append_all(engine, simple(3))
