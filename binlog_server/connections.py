@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,6 +54,8 @@ class Connection:
     # Of the account, for the dump that runs or may come.
     policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
     limits: Limits | None = None  # of the dump that runs
+    info: str | None = None  # the statement that runs, without secrets
+    database: Callable[[], str | None] = lambda: None  # the default database
     lag_state: str = ""  # what becomes of it because it lags; empty: nothing
 
     @property
@@ -61,9 +63,9 @@ class Connection:
         """As SHOW PROCESSLIST and SHOW BINLOG REPLICAS tell it."""
         return f"{self.state}; {self.lag_state}" if self.lag_state else self.state
 
-    def now(self, command: str, state: str) -> None:
+    def now(self, command: str, state: str, info: str | None = None) -> None:
         """What it does from now on."""
-        self.command, self.state = command, state
+        self.command, self.state, self.info = command, state, info
         self.since = time.monotonic()
 
 
@@ -170,11 +172,11 @@ class Connections:
                 c.id,
                 c.user,
                 c.address,
-                None,
+                c.database(),
                 c.command,
                 int(now - c.since),
                 c.shown_state,
-                None,
+                c.info,
                 "0.000",
             )
             for c in self

@@ -17,6 +17,7 @@ from binlog_server.dump_session import DumpSession
 from binlog_server.host import Host
 from binlog_server.idle import IdleTimer
 from binlog_server.privileges import REPLICATION_SLAVE
+from binlog_server.secrets_in_sql import shown_text
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
 from binlog_server.tls import tls_status
@@ -78,6 +79,7 @@ class Conversation:
             coordinates=coordinates_of(account.replica.style),
         )
         self.committer = server.new_committer(self, self._machine, self.sql)
+        connection.database = self._database
         if request.database:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
@@ -233,6 +235,20 @@ class Conversation:
             self._query(query.sql)
 
     def _query(self, sql: str) -> None:
+        self._connection.now("Query", "starting", shown_text(sql))
+        try:
+            self._answer_query(sql)
+        finally:
+            if self._work is None or self._work.done():
+                self._rests()
+            else:
+                self._work.add_done_callback(lambda _: self._rests())
+
+    def _rests(self) -> None:
+        if self._dump is None:
+            self._connection.now("Sleep", "")
+
+    def _answer_query(self, sql: str) -> None:
         result = self.sql.execute(sql)
         if self._channel.mute:  # it was KILL of this connection
             return
@@ -249,6 +265,9 @@ class Conversation:
             self._work = self._server.answer_later(
                 result, self, machine, lambda: self.sql.warning_count
             )
+
+    def _database(self) -> str | None:
+        return self.sql.database.decode("utf-8", "replace") or None
 
     # --- time-outs ---
 

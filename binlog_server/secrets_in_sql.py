@@ -17,6 +17,11 @@ def hide_strings(sql: str) -> str:
     return _QUOTED.sub("'?'", sql)
 
 
+def shown_text(sql: str) -> str:
+    """A statement for others to see, as in SHOW PROCESSLIST: without strings if it may be about passwords."""
+    return hide_strings(sql) if _SUSPICIOUS.search(sql) else sql
+
+
 def log_text(error: ServerError) -> str:
     """An error for the log. What a syntax error quotes is the middle of a statement: a quote in it may begin a string
     or end one, so that nothing is kept of a text that has a quote and may be about passwords."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from binlog_server.admin import places, privilege_list
 from binlog_server.admin.row_filter import Test, filtered
 from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics
 from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
 from binlog_server.coordinates import AS_STORED, Coordinates
-from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column
+from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
 
 _TYPE_DOUBLE = 5
 
 VARIABLE_COLUMNS = ("variable_name", "value")
+
+
+_INFO_CHARS: Final = 100  # of a statement, without FULL
 
 
 def show(
@@ -24,7 +28,7 @@ def show(
     if what in _OF_PLACES:
         return _OF_PLACES[what](view, coordinates)
     if what in (Show.PROCESSLIST, Show.FULL_PROCESSLIST):
-        return _processlist(view, user)
+        return _processlist(view, user, None if what is Show.FULL_PROCESSLIST else _INFO_CHARS)
     return _SHOWS[what](view)
 
 
@@ -83,7 +87,7 @@ def _slave_hosts(view: ServerView) -> ResultSet:
     return ResultSet(columns, list(view.slave_hosts()))
 
 
-def _processlist(view: ServerView, user: str | None) -> ResultSet:
+def _processlist(view: ServerView, user: str | None, info_chars: int | None) -> ResultSet:
     columns = [
         Column.bigint("Id"),
         Column.text("User"),
@@ -95,7 +99,15 @@ def _processlist(view: ServerView, user: str | None) -> ResultSet:
         Column.text("Info"),
         Column("Progress", _TYPE_DOUBLE, CHARSET_BINARY, 7, FLAG_BINARY, 3),
     ]
-    return ResultSet(columns, list(view.processlist(user)))
+    at = [column.name for column in columns].index("Info")
+    rows = (list(row) for row in view.processlist(user))
+    return ResultSet(
+        columns, [[*row[:at], _cut(row[at], info_chars), *row[at + 1 :]] for row in rows]
+    )
+
+
+def _cut(info: Value, chars: int | None) -> Value:
+    return info[:chars] if isinstance(info, str) else info
 
 
 def _engines(_: ServerView) -> ResultSet:

@@ -396,6 +396,22 @@ async def test_processlist_and_slave_hosts(lab: Lab) -> None:
     assert len(await client.query("SHOW PROCESSLIST")) == 1
 
 
+async def test_processlist_shows_what_runs(lab: Lab) -> None:
+    client, other = await lab.client(), await lab.client()
+    await client.query("USE shop")
+    long = f"SHOW /* {'x' * 200} */ PROCESSLIST"
+    (mine, its) = await client.query(long)
+    assert mine[3:5] == ["shop", "Query"]
+    assert mine[6:8] == ["starting", long[:100]]
+    assert its[3:5] == [None, "Sleep"]
+    assert its[6:8] == ["", None]
+    full = "SHOW FULL /* password 'secret' */ PROCESSLIST"
+    (mine, _) = await client.query(full)
+    assert mine[7] == full.replace("secret", "?")
+    ((_, *its), mine) = await other.query("SHOW PROCESSLIST")
+    assert its[3] == "Sleep", "its statement is over"
+
+
 async def test_reset_forgets_the_position(lab: Lab) -> None:
     client = await lab.client()
     await client.query("SET @slave_connect_state='', @mariadb_slave_capability=4")
