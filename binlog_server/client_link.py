@@ -20,9 +20,11 @@ from protocol.connection.client import (
 from protocol.connection.handshake import Capability
 from protocol.connection.replica import ReplicaHandshake
 from protocol.errors import ProtocolError
+from protocol.wire.compressed import CompressedReader, compressed, framed
 
 READ_BYTES = 1 << 18
 NO_TLS = TlsOptions(enabled=False)
+LARGE_BYTES = 1 << 20  # uncompressed in a thread
 
 
 class ClientLink:
@@ -42,12 +44,16 @@ class ClientLink:
     ) -> None:
         self.machine = machine
         self.protection = ""
-        """After the login: whether there is TLS, and how it was verified."""
+        """After the login, for the log: whether there is TLS, how it was verified, and whether all is compressed."""
         self._reader = reader
         self._writer = writer
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """May be changed: a stream with heartbeats is watched more closely than a login."""
         self._host = host
         self._tls = tls
+        self._packed: CompressedReader | None = (
+            None  # from the login on, if compression was agreed on
+        )
 
     @classmethod
     async def connect(
@@ -58,11 +64,14 @@ class ClientLink:
         password: str,
         timeout_s: float,
         tls: TlsOptions = NO_TLS,
+        *,
+        compress: bool = False,
     ) -> Self:
-        """Open the socket; `log_in` comes next."""
+        """Open the socket; `log_in` comes next. `compress`: everything after it, if the server offers that."""
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
-        return cls(reader, writer, ClientConnection(user, password), timeout_s, host, tls)
+        machine = ClientConnection(user, password, compress=compress)
+        return cls(reader, writer, machine, timeout_s, host, tls)
 
     async def log_in(self) -> str:
         """Returns the version text of the greeting. Raises `RemoteError` when refused, `TlsFailed`."""
@@ -79,6 +88,9 @@ class ClientLink:
                 case LoggedIn():
                     session = self._writer.get_extra_info("ssl_object")
                     self.protection = self._tls.check(self._host, self.machine, session)
+                    if self.machine.compressed:
+                        self._packed = CompressedReader(restarts=False)
+                        self.protection += ", compressed"
                     return version
                 case ErrorReceived(error):
                     raise error
@@ -93,7 +105,7 @@ class ClientLink:
             raise TlsFailed("the server has sent something in clear behind its greeting")
         self._writer.write(self.machine.tls_request())
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 await self._writer.start_tls(context, server_hostname=self._host)
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
@@ -101,7 +113,7 @@ class ClientLink:
 
     async def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
-        self._writer.write(self.machine.query(sql))
+        self._send(self.machine.query(sql))
         match await self.next_event():
             case ResultReceived(rows=rows):
                 return rows
@@ -115,7 +127,7 @@ class ClientLink:
     async def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""
         while (request := handshake.next_request()) is not None:
-            self._writer.write(request)
+            self._send(request)
             if not handshake.is_streaming:
                 handshake.answer(await self.next_event())
 
@@ -127,11 +139,24 @@ class ClientLink:
 
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
-        async with asyncio.timeout(self._timeout_s):
+        async with asyncio.timeout(self.timeout_s):
             data = await self._reader.read(READ_BYTES)
         if not data:
             raise ConnectionError("the server has closed the connection")
-        self.machine.receive_data(data)
+        if self._packed is None:
+            self.machine.receive_data(data)
+            return
+        self._packed.feed(data)
+        while (part := self._packed.next_part()) is not None:
+            if part.size < LARGE_BYTES:
+                self.machine.receive_data(part.payload())
+            else:
+                self.machine.receive_data(await asyncio.to_thread(part.payload))
+
+    def _send(self, request: bytes) -> None:
+        if self._packed is not None:
+            request, self._packed.next_seq = framed(compressed(request), 0)
+        self._writer.write(request)
 
     def close(self) -> None:
         """Close the socket."""

@@ -70,6 +70,7 @@ class Config:
     # By name; "" is the default one.
     upstream: Mapping[str, MasterInfo] = field(default_factory=dict, repr=False)
     skip_slave_start: bool = False
+    slave_compressed_protocol: bool = False
     gtid_ignore_duplicates: bool = False
     master_info_key_file: str = ""  # in the directory of the store, without it
     server_id: int = 1

@@ -138,6 +138,7 @@ class ServerFacts:
             "require_secure_transport": _on(config.require_secure_transport),
             "server_id": str(config.server_id),
             "server_uid": str(self.state.get(SERVER_UUID_KEY)),
+            "slave_compressed_protocol": _on(config.slave_compressed_protocol),
             "slave_connections_needed_for_purge": str(config.slave_connections_needed_for_purge),
             "slave_net_timeout": str(config.slave_net_timeout),
             "sync_binlog": str(self._sync_binlog),
@@ -168,6 +169,8 @@ class ServerFacts:
         elif name == "gtid_strict_mode":
             self.publisher.strict = value == "ON"
             self.config = dataclasses.replace(self.config, gtid_strict_mode=value == "ON")
+        elif name == "slave_compressed_protocol":
+            self._set_config({name: value == "ON"})
         elif name == "gtid_ignore_duplicates":
             self.relay.domains.ignore_duplicates = value == "ON"
         elif name == "wait_timeout":

@@ -55,6 +55,7 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "read_only": GlobalVariable(privileges=("SUPER", "READ_ONLY ADMIN")),
+    "slave_compressed_protocol": GlobalVariable(privileges=_REPLICATION),
     "slave_connections_needed_for_purge": GlobalVariable(0, _U32_MAX),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
     "sync_binlog": GlobalVariable(0, _U32_MAX),

@@ -206,6 +206,7 @@ BOOLEANS = frozenset(
         "read_only",
         "require_secure_transport",
         "skip_replication",
+        "slave_compressed_protocol",
         "sql_auto_is_null",
         "sql_notes",
         "sql_quote_show_create",

@@ -172,8 +172,9 @@ class Follower:
             info.port,
             info.user,
             password,
-            info.silence_s(config.slave_net_timeout),
+            config.slave_net_timeout,
             info.tls,
+            compress=config.slave_compressed_protocol,
         )
         try:
             status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
@@ -191,6 +192,7 @@ class Follower:
                 report_host=config.report_host,
             )
             await link.start_dump(handshake)
+            link.timeout_s = info.silence_s(config.slave_net_timeout)
             self._follows(handshake, position)
             self._ingest = Ingest(
                 self._name,

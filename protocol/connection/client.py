@@ -31,10 +31,11 @@ from protocol.connection.handshake import (
     TlsRequest,
 )
 from protocol.connection.machine import Machine
+from protocol.connection.result_reader import ResultReader
 from protocol.errors import ProtocolError, RemoteError
 from protocol.group_runs import GroupRun, take_part, take_run
-from protocol.limits import COMMAND_PACKET_BYTES_MAX, RESULT_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
-from protocol.wire.packets import PacketReader, frame_packet
+from protocol.limits import COMMAND_PACKET_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
+from protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader, frame_packet
 from protocol.wire.results import (
     EOF_MARK,
     ERROR_MARK,
@@ -47,10 +48,10 @@ from protocol.wire.results import (
     parse_eof,
     parse_error,
     parse_ok,
-    parse_row,
 )
 
 _S = ClientState
+_BEFORE_LOGIN: Final = (_S.CONNECTED, _S.GREETED, _S.SECURED, _S.LOGGING_IN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ NEED_DATA: Final = None
 class ClientConnection:
     """One connection to an upstream; see the head of this file. Not for several threads."""
 
-    def __init__(self, user: str, password: str) -> None:
+    def __init__(self, user: str, password: str, *, compress: bool = False) -> None:
+        """`compress`: if the server offers it."""
         self._user = user
         self._password = password
         self._machine = Machine(CLIENT_TRANSITIONS, ClientState.CONNECTED)
@@ -133,10 +135,11 @@ class ClientConnection:
         self._greeting: Greeting | None = None
         self._plugin = NATIVE_PASSWORD
         self._login_info = b""
-        self._columns: list[Column] = []
-        self._column_count = 0
-        self._rows: list[list[str | None]] = []
-        self._result_bytes = 0
+        self._compress = compress
+        self._capabilities = REPLICA_CAPABILITIES
+        self.compressed = False
+        """All bytes after the login are in compressed packets, for the caller to wrap: see `wire.compressed`."""
+        self._result = ResultReader(0)
 
     @property
     def state(self) -> ClientState:
@@ -173,7 +176,7 @@ class ClientConnection:
     def tls_request(self) -> bytes:
         """Ask for TLS; the handshake comes next, then the login. Only if the greeting offers it."""
         self._machine.advance(ClientStep.TLS_REQUESTED)
-        data, self._seq = frame_packet(TlsRequest().build(), self._seq)
+        data, self._seq = frame_packet(TlsRequest(self._capabilities).build(), self._seq)
         return data
 
     def login(self, attributes: dict[str, str] | None = None) -> bytes:
@@ -187,7 +190,7 @@ class ClientConnection:
             self._user,
             native_password_scramble(self._password, self._greeting.salt),
             attributes=attributes or {},
-            capabilities=REPLICA_CAPABILITIES | (Capability.SSL if secured else 0),
+            capabilities=self._capabilities | (Capability.SSL if secured else 0),
             charset=CHARSET_UTF8,
         )
         data, self._seq = frame_packet(request.build(), self._seq)
@@ -244,7 +247,9 @@ class ClientConnection:
                 packet = self._reader.next_packet()
                 if packet is None:
                     return NEED_DATA
-                if packet.seq != self._seq:
+                # Inside of compressed packets, which have numbers of their own, these begin anew at any place.
+                numbered = not self.compressed or self._machine.state in _BEFORE_LOGIN
+                if numbered and packet.seq != self._seq:
                     raise ProtocolError(f"packet has sequence number {packet.seq}, not {self._seq}")
                 self._seq = packet.next_seq
                 event = self._receive(packet.payload)
@@ -263,7 +268,10 @@ class ClientConnection:
         if window is None or self._machine.state is not _S.STREAMING:
             return None
         buffer, offset = window
-        taken = take_run(buffer, offset, len(buffer), self._seq, checksum_algorithm)
+        seq = self._seq
+        if self.compressed and len(buffer) - offset >= PACKET_HEADER_SIZE:
+            seq = buffer[offset + PACKET_HEADER_SIZE - 1]
+        taken = take_run(buffer, offset, len(buffer), seq, checksum_algorithm)
         if taken is None:
             return None
         self._reader.take_to(taken.at)
@@ -311,6 +319,9 @@ class ClientConnection:
         if payload[0] == ERROR_MARK:
             return self._final_error(payload)
         self._greeting = Greeting.parse(payload)
+        if self._compress and self._greeting.capabilities & Capability.COMPRESS:
+            self.compressed = True
+            self._capabilities |= Capability.COMPRESS
         self._machine.advance(ClientStep.GREETING_RECEIVED)
         return GreetingReceived(self._greeting)
 
@@ -344,17 +355,12 @@ class ClientConnection:
             return self._request_error(payload)
         if mark == LOCAL_INFILE_MARK:
             raise ProtocolError("the upstream asks for a local file")
-        self._column_count = parse_column_count(payload)
-        self._columns, self._rows, self._result_bytes = [], [], 0
+        self._result = ResultReader(parse_column_count(payload))
         self._machine.advance(ClientStep.RESULT_BEGUN)
         return None
 
     def _column_packet(self, payload: bytes) -> None:
-        if len(self._columns) < self._column_count:
-            self._count_result_bytes(payload)
-            self._columns.append(Column.parse(payload))
-        else:
-            parse_eof(payload)
+        if not self._result.take_column(payload):
             self._machine.advance(ClientStep.COLUMNS_ENDED)
 
     def _row_packet(self, payload: bytes) -> ClientEvent | None:
@@ -363,11 +369,9 @@ class ClientConnection:
         if is_eof(payload):
             parse_eof(payload)
             self._machine.advance(ClientStep.ANSWER_RECEIVED)
-            result = ResultReceived(self._columns, self._rows)
-            self._columns, self._rows = [], []
-            return result
-        self._count_result_bytes(payload)
-        self._rows.append(parse_row(payload, self._column_count))
+            done, self._result = self._result, ResultReader(0)
+            return ResultReceived(done.columns, done.rows)
+        self._result.take_row(payload)
         return None
 
     def _stream_packet(self, payload: bytes) -> ClientEvent:
@@ -390,11 +394,6 @@ class ClientConnection:
         error = parse_error(payload)
         self._machine.advance(ClientStep.FAILED)
         return ErrorReceived(error)
-
-    def _count_result_bytes(self, payload: bytes) -> None:
-        self._result_bytes += len(payload)
-        if self._result_bytes > RESULT_BYTES_MAX:
-            raise ProtocolError(f"result set of more than {RESULT_BYTES_MAX} bytes")
 
     def _fail(self) -> None:
         self._machine.advance(ClientStep.FAILED)

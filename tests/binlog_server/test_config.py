@@ -78,6 +78,7 @@ WRONG_IN_FILE = [
     ("ignored_options=[]", "unknown option 'ignored_options'"),
     ("wsrep_on=true", "follow one of its nodes as upstream"),
     ("server_id='x'", "server_id: 'x' is not int"),
+    ("slave_compressed_protocol=1", "slave_compressed_protocol: 1 is not bool"),
     ("skip_slave_start=1", "skip_slave_start: 1 is not bool"),
     ("gtid_ignore_duplicates='ON'", "gtid_ignore_duplicates: 'ON' is not bool"),
     ("master_info_key_file=1", "master_info_key_file: 1 is not str"),

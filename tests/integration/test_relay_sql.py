@@ -385,6 +385,34 @@ def test_tls(backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBi
     assert "TLS, not verified" in server.log()
 
 
+def test_compressed(
+    backend: Backend,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    upstream, _ = tls_upstream(make_upstream)
+    server = binlog_server(users=ADMIN, slave_net_timeout=10)
+    server.q("SET GLOBAL slave_compressed_protocol=1")
+    server.q(
+        f"CHANGE MASTER TO {to(upstream)}, MASTER_HEARTBEAT_PERIOD=0.1, "
+        f"MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=0"
+    )
+    server.q("START SLAVE")
+    wait_status(server, Slave_IO_Running="Yes")
+    assert "TLS, not verified, compressed" in server.log()
+    make_table(upstream)
+    replica = make_replica().follow(server)
+    insert(upstream, 200, size=200)
+    upstream.script(
+        "CREATE TABLE d.big (a INT, b LONGBLOB)",
+        "INSERT INTO d.big VALUES (1, REPEAT('x', 20000000)), (2, RANDOM_BYTES(1024))",
+        "INSERT INTO d.big SELECT seq, RANDOM_BYTES(1000) FROM d.seq_1_to_3000",
+    )
+    assert_equal(upstream, replica)
+    assert "lost upstream" not in server.log()
+
+
 def test_tls_is_wanted_and_not_there(
     make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

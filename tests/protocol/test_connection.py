@@ -236,6 +236,32 @@ def test_client_checks_the_proof_of_a_certificate(plugin: str) -> None:
         assert not wrong
 
 
+def test_numbers_inside_of_compressed_packets() -> None:
+    """They begin anew at any place of the answers; not before, where nothing is compressed yet."""
+    offers = Greeting("11.8", 1, SALT, capabilities=0x81FFFFFE)
+    client = ClientConnection("u", "p", compress=True)
+    client.receive_data(frame_packet(offers.build(), 0)[0])
+    client.next_event()
+    login = client.login()
+    assert LoginRequest.parse(login[4:]).capabilities & Capability.COMPRESS
+    client.receive_data(frame_packet(ok_payload(), 2)[0])
+    assert isinstance(client.next_event(), LoggedIn)
+    client.binlog_dump(7)
+    for seq in (1, 7, 7, 0, 200):
+        client.receive_data(frame_packet(b"\0an event", seq)[0])
+        assert client.next_event() == EventReceived(b"an event")
+    without = Greeting("11.8", 1, SALT, capabilities=0x81FFFFFE & ~Capability.COMPRESS)
+    for compress, greeting in ((True, without), (False, offers)):
+        client = ClientConnection("u", "p", compress=compress)
+        client.receive_data(frame_packet(greeting.build(), 0)[0])
+        client.next_event()
+        client.login()
+        assert not client.compressed
+        client.receive_data(frame_packet(ok_payload(), 3)[0])
+        with pytest.raises(ProtocolError, match="sequence number 3, not 2"):
+            client.next_event()
+
+
 def test_client_asks_for_tls_before_it_logs_in() -> None:
     client = ClientConnection("u", "p")
     client.receive_data(frame_packet(Greeting("11.8", 1, SALT).build(), 0)[0])
