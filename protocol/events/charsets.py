@@ -164,20 +164,26 @@ def decode_text(raw: bytes, collation: int) -> str | UndecodedText:
     return UndecodedText(raw, collation)
 
 
+def replaced_text(raw: bytes, collation: int) -> str:
+    """`raw` as text, with U+FFFD for what is none; without a codec for every byte that is not ASCII."""
+    decode = _decoder(charset_of(collation), "replace")
+    return raw.decode("ascii", "replace") if decode is None else decode(raw)
+
+
 @functools.cache
-def _decoder(charset: str | None) -> Callable[[bytes], str] | None:
+def _decoder(charset: str | None, errors: str = "strict") -> Callable[[bytes], str] | None:
     if charset in _SINGLE_BYTE:
         table = _single_byte_table(*_SINGLE_BYTE[charset])
-        return lambda raw: codecs.charmap_decode(raw, "strict", table)[0]
+        return lambda raw: codecs.charmap_decode(raw, errors, table)[0]
     codec = _MULTI_BYTE.get(charset or "")
     if codec is None:
         return None
     instead = _INSTEAD.get(charset or "")
     if instead is not None:
-        return lambda raw: raw.decode(codec).translate(instead)
+        return lambda raw: raw.decode(codec, errors).translate(instead)
     # A ucs2 column may hold the halves of surrogate pairs, alone too.
-    errors = "surrogatepass" if charset == "ucs2" else "strict"
-    return lambda raw: raw.decode(codec, errors)
+    handler = "surrogatepass" if charset == "ucs2" and errors == "strict" else errors
+    return lambda raw: raw.decode(codec, handler)
 
 
 def _single_byte_table(codec: str, instead: dict[int, str | None]) -> str:

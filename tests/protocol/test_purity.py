@@ -33,6 +33,8 @@ PURE = {
     "uuid",
     "zlib",
 }
+# Of the one package that nothing of the server imports.
+COLUMNS = {"numpy", "pyarrow"}
 
 
 def imported(path: Path) -> set[str]:
@@ -48,7 +50,8 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_nothing_impure(path: Path) -> None:
-    assert imported(path) <= PURE | {"protocol"}
+    columns = COLUMNS if path.is_relative_to(PACKAGE / "row_columns") else set()
+    assert imported(path) <= PURE | {"protocol"} | columns
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.wire.values import Cursor
@@ -24,11 +24,10 @@ from protocol.wire.values import Cursor
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _DIGITS_IN_GROUP: Final = 9
-_GROUP_SIZE: Final = 4
-_REST_SIZES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
+_GROUP_SIZES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # by digits
 _YEAR_ZERO: Final = 1900
 
-assert len(_REST_SIZES) == _DIGITS_IN_GROUP
+assert len(_GROUP_SIZES) == _DIGITS_IN_GROUP + 1
 
 
 def integer(cursor: Cursor, size: int, *, unsigned: bool) -> int:
@@ -57,23 +56,31 @@ def bit(cursor: Cursor, bits: int, size: int) -> int:
     return value
 
 
-def decimal(cursor: Cursor, digits: int, scale: int) -> Decimal:
-    """A DECIMAL(digits, scale)."""
+class DigitGroup(NamedTuple):
+    """Digits of a DECIMAL that are kept together, and the bytes that they take."""
+
+    digits: int
+    size: int
+
+
+def decimal_groups(digits: int, scale: int) -> list[DigitGroup]:
+    """How a DECIMAL(digits, scale) is cut, the highest digits first."""
     whole_groups, whole_rest = divmod(digits - scale, _DIGITS_IN_GROUP)
     part_groups, part_rest = divmod(scale, _DIGITS_IN_GROUP)
-    groups = [
-        *([whole_rest] if whole_rest else []),
-        *[_DIGITS_IN_GROUP] * (whole_groups + part_groups),
-        *([part_rest] if part_rest else []),
-    ]
-    sizes = [_GROUP_SIZE if n == _DIGITS_IN_GROUP else _REST_SIZES[n] for n in groups]
-    raw = bytearray(cursor.take(sum(sizes)))
+    counts = (whole_rest, *[_DIGITS_IN_GROUP] * (whole_groups + part_groups), part_rest)
+    return [DigitGroup(n, _GROUP_SIZES[n]) for n in counts if n]
+
+
+def decimal(cursor: Cursor, digits: int, scale: int) -> Decimal:
+    """A DECIMAL(digits, scale)."""
+    groups = decimal_groups(digits, scale)
+    raw = bytearray(cursor.take(sum(group.size for group in groups)))
     negative = not raw[0] & 0x80
     raw[0] ^= 0x80
     if negative:
         raw = bytearray(byte ^ 0xFF for byte in raw)
     at, number = 0, 0
-    for digit_count, size in zip(groups, sizes, strict=True):
+    for digit_count, size in groups:
         group = int.from_bytes(raw[at : at + size], "big")
         if group >= 10**digit_count:
             raise ProtocolError(

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ProtocolError
+from protocol.events.column_type import ColumnType
 from protocol.wire.values import Cursor
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -91,6 +92,13 @@ def datetime2(cursor: Cursor, digits: int) -> datetime.datetime | ZeroDate:
 def timestamp2(cursor: Cursor, digits: int) -> datetime.datetime | ZeroDate:
     seconds = int.from_bytes(cursor.take(_TIMESTAMP_SIZE), "big")
     return _timestamp(seconds, _fraction(cursor, (digits + 1) // 2))
+
+
+def old_size(type_: ColumnType, digits: int | None) -> int:
+    """Bytes of an old TIME, DATETIME or TIMESTAMP; `digits` as for `old_time`."""
+    if type_ == ColumnType.TIMESTAMP:
+        return _TIMESTAMP_SIZE + _OLD_FRACTION_SIZES[digits or 0]
+    return (_OLD_TIME_SIZES if type_ == ColumnType.TIME else _OLD_DATETIME_SIZES)[digits or 0]
 
 
 def old_time(cursor: Cursor, digits: int | None) -> datetime.timedelta:

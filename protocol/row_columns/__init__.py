@@ -1,0 +1,26 @@
+"""Rows of row events as Arrow columns: many events at once, no Python object for a value.
+
+    chains.py, event_walk.py   where events and rows begin, in many groups or events at once
+    image.py                   where the values of each column lie in many rows
+    numbers, temporal, texts   the values of a column, by its type; plain.py for types that are rare
+    column.py                  which Arrow type a column becomes
+    decoder.py, changes.py     groups in, `Changes` out
+
+docs/rows.md has the table of types. Needs pyarrow and numpy (the extra `spark`), so nothing of the server imports this
+package. Damaged bytes are an error: the vector code only sees that something is wrong, the plain decoder
+(`protocol/events/row_values`) then says what.
+"""
+
+from protocol.row_columns.changes import Changes, arrow_schema, column_names
+from protocol.row_columns.decoder import Prepare, RowDecoder
+from protocol.row_columns.options import ColumnOptions, UnrepresentableValue
+
+__all__ = [
+    "Changes",
+    "ColumnOptions",
+    "Prepare",
+    "RowDecoder",
+    "UnrepresentableValue",
+    "arrow_schema",
+    "column_names",
+]

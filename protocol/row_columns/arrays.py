@@ -1,0 +1,51 @@
+"""Arrow arrays from numpy's, by their buffers: nothing is copied value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from protocol.row_columns.row_bytes import Bools, Field, Integers
+
+
+def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.Array:
+    """Values of fixed size, in the byte order of the machine; booleans too."""
+    data = np.packbits(values, bitorder="little") if pa.types.is_boolean(type_) else values
+    return pa.Array.from_buffers(type_, len(values), [_validity(nulls), pa.py_buffer(data)])
+
+
+def binary(field: Field, skip: int = 0) -> pa.Array:
+    """The bytes of each value, without the first `skip`; none is shorter than that.
+
+    Offsets that alternate between the beginnings and the ends of values make an array over the row bytes in which
+    each second element is a value; taking those is one copy. Places ascend, also those of NULLs: a NULL lies at the
+    most a length and `skip` further than it should, and the next value has the same before it.
+    """
+    assert field.lengths is not None
+    lengths: Integers = field.lengths
+    if skip:
+        lengths = (
+            lengths - skip if field.nulls is None else np.where(field.nulls, 0, lengths - skip)
+        )
+    count = len(field)
+    offsets = np.empty(2 * count, np.int32)
+    np.add(field.at, skip, out=offsets[0::2], casting="same_kind")
+    np.add(offsets[0::2], lengths, out=offsets[1::2], casting="same_kind")
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(field.data.raw)]
+    around = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), buffers)
+    return with_nulls(around.take(pa.array(np.arange(0, 2 * count, 2))), field.nulls)
+
+
+def with_nulls(values: pa.Array, nulls: Bools | None) -> pa.Array:
+    """The same values, some of them null; `values` has no nulls and no offset."""
+    if nulls is None:
+        return values
+    buffers = [_validity(nulls), *values.buffers()[1:]]
+    return pa.Array.from_buffers(values.type, len(values), buffers)
+
+
+def _validity(nulls: Bools | None) -> pa.Buffer | None:
+    return None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))

@@ -1,0 +1,178 @@
+"""Row changes of one shape, gathered as bytes, and what they become: one Arrow batch an image.
+
+Of one shape: one table as it is described at one time, one kind of change, the same columns present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from protocol.errors import ProtocolError
+from protocol.events.rows import ChangeKind, RowsEvent
+from protocol.events.table_map import TableMap
+from protocol.row_columns.chains import chain_starts
+from protocol.row_columns.column import ArrowColumn, arrow_column
+from protocol.row_columns.image import ImageLayout
+from protocol.row_columns.options import ColumnOptions
+from protocol.row_columns.row_bytes import Damaged, Field, Integers, RowBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows of one shape, in the order of the log.
+
+    Element i of `group`, `event` and `row` is where row i comes from: number of the group as it was given, of the
+    event in the group, of the row in the event, the last two from 0. An INSERT has no `before`, a DELETE no `after`;
+    both have all columns of the table, and null in those that were not logged: `before_present`, `after_present` are
+    the numbers of those that were.
+    """
+
+    table: TableMap
+    kind: ChangeKind
+    group: NDArray[np.int64]
+    event: NDArray[np.int32]
+    row: NDArray[np.int32]
+    before: pa.RecordBatch | None
+    after: pa.RecordBatch | None
+    before_present: tuple[int, ...]
+    after_present: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def column_names(table: TableMap) -> list[str]:
+    """@1, @2, ... where no names were logged."""
+    return [column.name or f"@{i}" for i, column in enumerate(table.columns, 1)]
+
+
+def arrow_schema(table: TableMap, options: ColumnOptions) -> pa.Schema:
+    """Of the images of a table."""
+    made = arrow_columns(table, options)
+    return pa.schema([pa.field(column.name, column.type) for column in made])
+
+
+def arrow_columns(table: TableMap, options: ColumnOptions) -> list[ArrowColumn]:
+    prefix = f"{table.database}.{table.table}."
+    return [
+        arrow_column(column, prefix + name, options)._replace(name=name)
+        for column, name in zip(table.columns, column_names(table), strict=True)
+    ]
+
+
+class _Image:
+    """The columns of a table that are present in one image."""
+
+    def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], bitmap: int) -> None:
+        self.present: Final = tuple(i for i in range(len(columns)) if bitmap >> i & 1)
+        self.layout: Final = ImageLayout([table.columns[i] for i in self.present])
+        self._columns = columns
+
+    def batch(self, fields: Sequence[Field], count: int) -> pa.RecordBatch:
+        found = dict(zip(self.present, fields, strict=True))
+        arrays = [
+            column.values(found[i]) if i in found else pa.nulls(count, column.type)
+            for i, column in enumerate(self._columns)
+        ]
+        names = [column.name for column in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+class Gathered:
+    """Row events of one shape. One owner."""
+
+    def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], first: RowsEvent) -> None:
+        self._table = table
+        self._first = first
+        self._images = [_Image(table, columns, first.present)]
+        if first.kind is ChangeKind.UPDATE:
+            self._images.append(_Image(table, columns, first.present_after))
+        self._forget()
+
+    def _forget(self) -> None:
+        self.size = 0
+        self._bodies: list[bytes] = []
+        self._groups: list[int] = []
+        self._events: list[int] = []
+
+    def __len__(self) -> int:
+        """The number of events."""
+        return len(self._bodies)
+
+    def add(self, rows: bytes, group: int, event: int) -> None:
+        """The images of one event."""
+        self._bodies.append(rows)
+        self._groups.append(group)
+        self._events.append(event)
+        self.size += len(rows)
+
+    def take(self) -> Changes:
+        """What was gathered, which is then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
+        try:
+            return self._decode()
+        except Damaged:
+            raise self._explanation() from None
+        finally:
+            self._forget()
+
+    def hop(self, data: RowBytes, at: Integers) -> Integers:
+        """See `Hop`: over the images of one row."""
+        for image in self._images:
+            at = image.layout.hop(data, at)
+        return at
+
+    def hop_one(self, data: RowBytes, at: int) -> int:
+        """See `Hop`."""
+        for image in self._images:
+            at = image.layout.hop_one(data, at)
+        return at
+
+    def _decode(self) -> Changes:
+        data = RowBytes(b"".join(self._bodies))
+        ends = np.cumsum([len(body) for body in self._bodies])
+        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        if any(image.present for image in self._images):
+            starts = chain_starts(data, begins, ends, self)
+            counts = np.diff(np.searchsorted(starts, begins), append=len(starts))
+        else:  # an INSERT of nothing but defaults under binlog_row_image=MINIMAL: one row without bytes
+            if data.size:
+                raise Damaged
+            starts, counts = begins, np.ones(len(begins), np.int64)
+        batches = []
+        at = starts
+        for image in self._images:
+            fields, at = image.layout.fields(data, at)
+            batches.append(image.batch(fields, len(starts)))
+        first_rows = np.cumsum(counts) - counts
+        kind = self._first.kind
+        before = None if kind is ChangeKind.INSERT else 0
+        after = None if kind is ChangeKind.DELETE else len(batches) - 1
+        return Changes(
+            self._table,
+            kind,
+            np.repeat(np.array(self._groups, np.int64), counts),
+            np.repeat(np.array(self._events, np.int32), counts),
+            (np.arange(len(starts)) - np.repeat(first_rows, counts)).astype(np.int32),
+            None if before is None else batches[before],
+            None if after is None else batches[after],
+            () if before is None else self._images[before].present,
+            () if after is None else self._images[after].present,
+        )
+
+    def _explanation(self) -> ProtocolError:
+        """What the plain decoder says of the bytes; it stops at the first that are wrong."""
+        table = replace(self._table, table_id=self._first.table_id)
+        name = f"{table.database}.{table.table}"
+        for body, group, event in zip(self._bodies, self._groups, self._events, strict=True):
+            try:
+                for _ in replace(self._first, body=body).rows(table):
+                    pass
+            except ProtocolError as error:
+                return ProtocolError(f"{error} (group {group}, event {event})")
+        return ProtocolError(f"row events of {name} are damaged")

@@ -1,0 +1,52 @@
+"""The events of many groups: type and extent of each (`protocol/events/header.py` has the header)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
+from protocol.row_columns.chains import chain_starts
+from protocol.row_columns.row_bytes import Integers, RowBytes
+
+_LENGTH_SIZE: Final = 4
+_BEYOND: Final = 1 << 40  # behind the end of anything: for a length that is none
+
+
+class Events(NamedTuple):
+    """One element an event. `group` counts the groups from 0, `number` the events of a group."""
+
+    type: NDArray[np.uint8]
+    begin: Integers
+    end: Integers
+    group: Integers
+    number: Integers
+
+
+class _EventHop:
+    """See `Hop`."""
+
+    def hop(self, data: RowBytes, at: Integers) -> Integers:
+        lengths = data.unsigned(at + LENGTH_OFFSET, _LENGTH_SIZE)
+        return at + np.where(lengths < HEADER_SIZE, _BEYOND, lengths)
+
+    def hop_one(self, data: RowBytes, at: int) -> int:
+        here = at + LENGTH_OFFSET
+        length = int.from_bytes(data.raw[here : here + _LENGTH_SIZE], "little")
+        return at + (_BEYOND if length < HEADER_SIZE else length)
+
+
+def walk_events(data: RowBytes, begins: Integers, ends: Integers) -> Events:
+    """The events of groups that lie at these places. Raises `Damaged` for a group that does not split into events."""
+    starts = chain_starts(data, begins, ends, _EventHop())
+    group = np.searchsorted(begins, starts, side="right") - 1
+    first = np.searchsorted(starts, begins)
+    return Events(
+        data.bytes[starts + TYPE_OFFSET],
+        starts,
+        starts + data.unsigned(starts + LENGTH_OFFSET, _LENGTH_SIZE),
+        group,
+        np.arange(len(starts)) - first[group],
+    )

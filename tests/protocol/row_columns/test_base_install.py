@@ -1,0 +1,29 @@
+"""The base install has neither pyarrow nor numpy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import importlib, pkgutil, sys
+for name in ("numpy", "pyarrow", "pyspark"):
+    sys.modules[name] = None  # importing it is an ImportError from here on
+import binlog_server, protocol, storage
+for package in (binlog_server, protocol, storage):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.startswith("protocol.row_columns") and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+            print(module.name)
+"""
+
+
+def test_server_runs_without_them() -> None:
+    """Every module but the row columns can be imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"binlog_server.app", "protocol.events.rows", "storage.engine"} <= set(
+        done.stdout.split()
+    )
