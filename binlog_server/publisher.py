@@ -69,7 +69,7 @@ class Publisher:
         self._domain_id = domain_id
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
         self._announced = False
-        self.follows = follows
+        self._follows = follows
         self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
@@ -88,6 +88,20 @@ class Publisher:
     def read_only(self, value: bool) -> None:
         self._read_only = value
         self.accepts = not value and not self._stopping
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is an upstream."""
+        return self._follows
+
+    @follows.setter
+    def follows(self, value: bool) -> None:
+        self._follows = value
+        if not value:  # its domains may go on here, from where it has left them
+            for domain in self._domains.values():
+                if domain.foreign:
+                    domain.foreign = False
+                    self._reload(domain)
 
     def stop(self) -> None:
         """Nothing more is committed."""
@@ -121,7 +135,7 @@ class Publisher:
                 domain_id,
                 max((gtid.seq_no for gtid in known), default=0),
                 state.last(domain_id),
-                foreign=self.follows and any(g.server_id != self._server_id for g in known),
+                foreign=self._follows and any(g.server_id != self._server_id for g in known),
             )
         return domain
 
@@ -134,11 +148,14 @@ class Publisher:
     def history_changed(self) -> None:
         """The store was reset: numbers begin anew, and the next group is the first."""
         self._announced = False
-        state = self._engine.binlog_state()
         for domain in self._domains.values():
-            known = [gtid for gtid in state.entries() if gtid.domain_id == domain.id]
-            domain.seq_no = max((gtid.seq_no for gtid in known), default=0)
-            domain.last = state.last(domain.id)
+            self._reload(domain)
+
+    def _reload(self, domain: Domain) -> None:
+        state = self._engine.binlog_state()
+        known = [gtid for gtid in state.entries() if gtid.domain_id == domain.id]
+        domain.seq_no = max((gtid.seq_no for gtid in known), default=0)
+        domain.last = state.last(domain.id)
 
     # --- commits ---
 

@@ -180,6 +180,21 @@ def test_domains_of_the_upstream_are_not_ours(disk: MemoryDisk) -> None:
         own.require_open(2)
 
 
+def test_a_promoted_relay_goes_on_where_its_upstream_ended(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    master = Publisher(engine, server_version="11.8.6", server_id=9, domain_id=0)
+    master.transaction(["DO 1"])
+    own = relay(engine)
+    with pytest.raises(OptionPreventsStatement):
+        own.require_open(0)
+    master.transaction(["DO 2"])  # as the relay stores it: past the publisher
+    own.follows = False
+    own.require_open(0)
+    assert own.transaction(["DO 3"]) == Gtid(0, 7, 3)
+    own.follows = True
+    assert not own.follows_in(0), "commits number it now"
+
+
 def test_without_an_upstream_every_domain_is_ours(disk: MemoryDisk) -> None:
     engine = IbbEngine(disk, STORE)
     Publisher(engine, server_version="11.8.6", server_id=9, domain_id=0).transaction(["DO 1"])
