@@ -14,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from typing import Protocol
 
 from binlog_server.connections import Connection
 from binlog_server.coordinates import classic_name
 from binlog_server.dump_request import DumpRequest
 from binlog_server.dump_start import DumpStart, start_of
-from binlog_server.frame_cache import FrameCache
+from binlog_server.frame_cache import FrameCache, take_error
+from binlog_server.large_group_frames import Chunk, LargeGroupFrames
 from binlog_server.stream_events import StreamEvents
 from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
@@ -33,7 +35,7 @@ from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.gtid import BinlogState
 from protocol.stored_group import group_gtid
 from protocol.wire.event_frames import EventFrames
-from storage.engine import BinlogEngine, Hold, PlacedBatch, Position
+from storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
 from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE
 
@@ -98,8 +100,12 @@ class Dump:
         self._classic = request.style.classic
         self._last_sent = 0.0
         self._hold: Hold | None = None
+        self.inside_event = False
+        """What was sent last ends inside an event: nothing can be told to the replica now."""
         # Where the next events come from.
         self._cursor = Position(0, 0)
+        # Classic style: how far the replica has counted inside a large group.
+        self._place_inside = 0
         # Engine style: as the replica counts. It adds up events, and stops on a heartbeat that lies before its sum.
         self._replica_position = FIRST_EVENT_POSITION
 
@@ -145,8 +151,12 @@ class Dump:
                 await self._wait(moved)
             elif groups_filter.transparent:
                 batch = await self._frames.frames(self._cursor, request.style)
-                self._send_frames(batch.frames)
-                await self._go_to(batch.end, overtaken=batch.overtaken)
+                overtaken = batch.overtaken
+                if batch.large is not None:
+                    overtaken = await self._send_large(batch.large)
+                else:
+                    self._send_frames(batch.frames)
+                await self._go_to(batch.end, overtaken=overtaken)
                 await self._sink.drain()
             else:
                 await self._send_filtered(groups_filter)
@@ -171,6 +181,8 @@ class Dump:
             self._send_list(start.state, 0, start.cursor)
         elif start.rest is not None:
             self._send_frames(start.rest)
+        elif start.large_rest is not None:
+            await self._send_chunks(start.large_rest)
         if start.cursor.file_no != start.file_no:
             await self._begin_file(start.cursor)
 
@@ -208,6 +220,10 @@ class Dump:
             await self._filter_placed(groups_filter)
         else:
             batch = await self._frames.groups(self._cursor)
+            if batch.large is not None:
+                if _is_wanted(groups_filter, batch.large.head):
+                    await self._send_large(batch.large)
+                self._list_if_due(groups_filter, batch.end)
             for group in batch.groups:
                 if _is_wanted(groups_filter, group):
                     self._send_frames(self._request.style.frames([group]))
@@ -220,6 +236,13 @@ class Dump:
 
     async def _filter_placed(self, groups_filter: DumpFilter) -> None:
         batch = await self._frames.placed(self._cursor)
+        if batch.large is not None:
+            overtaken = False
+            if _is_wanted(groups_filter, batch.large.head):
+                overtaken = await self._send_large(batch.large)
+            await self._go_to(batch.end, overtaken=overtaken)
+            self._list_if_due(groups_filter, batch.end)
+            return
         for group in batch.groups:
             if _is_wanted(groups_filter, group.payload):
                 one = PlacedBatch(self._cursor, group.end, [group])
@@ -237,6 +260,39 @@ class Dump:
         state = groups_filter.take_gtid_list()
         if state is not None:
             self._send_list(state, 0, end)
+
+    # --- groups too large for memory ---
+
+    async def _send_large(self, group: LargeGroup) -> bool:
+        """All of it; returns whether it is overtaken."""
+        frames = LargeGroupFrames(group, self._request.style, self._cursor)
+        await self._send_chunks(frames)
+        return frames.overtaken
+
+    async def _send_chunks(self, frames: LargeGroupFrames) -> None:
+        """Each chunk is read in a thread while the one before it goes to the socket."""
+        chunks = frames.chunks()
+        reading = _next_of(chunks)
+        try:
+            while (chunk := await self._read(reading)) is not None:
+                reading = _next_of(chunks)
+                self._send_frames(chunk.frames)
+                self.inside_event = chunk.inside_event
+                self._place_inside = chunk.position
+                self._heartbeat_if_due()
+                await self._sink.drain()
+        finally:
+            self._place_inside = 0
+            reading.cancel()
+
+    async def _read(self, reading: asyncio.Task[Chunk | None]) -> Chunk | None:
+        """What a thread reads, with heartbeats meanwhile."""
+        while not reading.done():
+            due = None if self.inside_event else self._heartbeat_due()
+            wait_s = None if due is None else max(0, due - time.monotonic())
+            await asyncio.wait([reading], timeout=wait_s)
+            self._heartbeat_if_due()
+        return reading.result()
 
     # --- waiting ---
 
@@ -266,17 +322,17 @@ class Dump:
 
     def _heartbeat_if_due(self) -> None:
         due = self._heartbeat_due()
-        if due is not None and time.monotonic() >= due:
+        if due is not None and time.monotonic() >= due and not self.inside_event:
             name, position = STREAM_NAME, self._replica_position
             if self._classic:
                 name = classic_name(self._cursor.file_no)
-                position = position_of(self._cursor.offset)
+                position = self._place_inside or position_of(self._cursor.offset)
             self._send(self._events.heartbeat(name, position))
 
     # --- the socket ---
 
     def _send_frames(self, frames: EventFrames) -> None:
-        if frames.packets:
+        if frames.size:
             sequence = self._machine.dump_sequence
             self._sink.write(frames.at_sequence(sequence))
             self._replica_position += frames.size
@@ -306,8 +362,14 @@ class Dump:
                 **facts,
             },
         )
-        if not self._machine.is_closed:
+        if not self._machine.is_closed and not self.inside_event:
             self._sink.write(self._machine.dump_error(error))
+
+
+def _next_of(chunks: Iterator[Chunk]) -> asyncio.Task[Chunk | None]:
+    reading = asyncio.get_running_loop().create_task(asyncio.to_thread(next, chunks, None))
+    reading.add_done_callback(take_error)  # perhaps the replica goes before it comes
+    return reading
 
 
 def _is_wanted(groups_filter: DumpFilter, group: bytes) -> bool:

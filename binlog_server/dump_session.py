@@ -46,8 +46,8 @@ class DumpSession:
             drop=self._drop,
         )
         connection.limits = self._limits
-        dump = server.new_dump(request, channel.machine, self._limits, connection)
-        self._task = asyncio.get_running_loop().create_task(self._run(dump))
+        self._dump = server.new_dump(request, channel.machine, self._limits, connection)
+        self._task = asyncio.get_running_loop().create_task(self._run(self._dump))
 
     @classmethod
     def start(
@@ -112,14 +112,18 @@ class DumpSession:
         """Ended from outside, with an error for the replica if there is one to tell."""
         self.cancel()
         self._limits.flush()  # an error in the midst of an event would not be seen
-        if error is not None and not self._channel.machine.is_closed:
+        if (
+            error is not None
+            and not self._channel.machine.is_closed
+            and not self._dump.inside_event
+        ):
             self._channel.write(self._channel.machine.dump_error(error))
 
     def shut_down(self) -> None:
         """The server stops."""
         self.cancel()
         self._limits.flush()
-        if self._channel.machine.state is ServerState.DUMPING:
+        if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
             self._channel.write(self._channel.machine.dump_end_eof())
 
     def _drop(self, error: ServerError) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from binlog_server.coordinates import classic_name, classic_number
 from binlog_server.dump_request import DumpRequest, FilePosition
 from binlog_server.frame_style import FrameStyle
+from binlog_server.large_group_frames import LargeGroupFrames
 from protocol import file_position_errors
 from protocol.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
 from protocol.dump_position import check_position
@@ -17,7 +18,7 @@ from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.gtid import BinlogState
 from protocol.wire.event_frames import EventFrames
 from storage.binlog.file_names import file_number
-from storage.engine import BinlogEngine, Position
+from storage.engine import BinlogEngine, LargeGroup, Position
 from storage.errors import PositionPurged
 from storage.ibb.page import PAGE_SIZE
 
@@ -29,7 +30,7 @@ class DumpStart:
     """Read from `cursor` on; `state` is the binlog state there, and only known with GTID.
 
     The replica is at `position` of file `file_no`, in classic coordinates. `rest` comes before everything else: the
-    events that it lacks of the group which it is inside of.
+    events that it lacks of the group which it is inside of; `large_rest` of a large one.
     """
 
     cursor: Position
@@ -37,6 +38,7 @@ class DumpStart:
     file_no: int
     position: int
     rest: EventFrames | None = None
+    large_rest: LargeGroupFrames | None = None
 
 
 def start_of(request: DumpRequest, engine: BinlogEngine) -> DumpStart:
@@ -75,6 +77,11 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEng
         raise file_position_errors.unknown_file() from None
     if position == position_of(offset) and (found.border or place == engine.written_end):
         return DumpStart(place, BinlogState(), file_no, position)
+    if isinstance(found.group, LargeGroup):
+        large_rest = LargeGroupFrames(found.group, style, start=position)
+        if not large_rest.begins_at(position):
+            raise file_position_errors.impossible_position(name, position)
+        return DumpStart(found.after, BinlogState(), file_no, position, large_rest=large_rest)
     rest = None if found.group is None else style.rest_of(found.group, position)
     if rest is None:
         raise file_position_errors.impossible_position(name, position)

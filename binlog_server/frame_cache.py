@@ -11,7 +11,7 @@ to sockets, the thread makes the next.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from binlog_server.frame_style import FramedBatch, FrameStyle
 from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
@@ -94,7 +94,7 @@ class FrameCache:
         if key[0] < self._engine.durable_end and not self._engine.is_recent(key[0]):
             # An error is no one's yet: who comes there asks again.
             self.made_ahead += 1
-            self._begin(key).add_done_callback(_take_error)
+            self._begin(key).add_done_callback(take_error)
 
     def _begin(self, key: _Key) -> asyncio.Task[FramedBatch]:
         # A task of its own: the replica that asked first may go away while others wait.
@@ -113,7 +113,7 @@ class FrameCache:
         if style.classic:
             return style.placed_frames(self._engine.read_placed(start))
         batch = self._engine.read(start)
-        return FramedBatch(batch.end, style.frames(batch.groups))
+        return FramedBatch(batch.end, style.frames(batch.groups), large=batch.large)
 
     def _keep(self, key: _Key, batch: FramedBatch) -> FramedBatch:
         if batch.end == key[0]:
@@ -126,7 +126,7 @@ class FrameCache:
         return batch
 
 
-def _take_error(making: asyncio.Task[FramedBatch]) -> None:
+def take_error(making: asyncio.Task[Any]) -> None:
     """So that asyncio does not complain that nobody did."""
     if not making.cancelled():
         making.exception()

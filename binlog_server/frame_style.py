@@ -15,7 +15,7 @@ from protocol.classic_positions import (
 from protocol.stored_group import is_start_marker, without_skipped
 from protocol.weaker_clients import Capability, Event, client_events
 from protocol.wire.event_frames import EventFrames, event_frames
-from storage.engine import PlacedBatch, PlacedGroup, Position
+from storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,13 @@ class FramedBatch:
     """Groups ready to be sent. `end` is where the next batch begins.
 
     `overtaken`: the last group is longer than its place; see `protocol.classic_positions`.
+    `large`: instead of frames, one group that each replica gets by `large_group_frames`.
     """
 
     end: Position
     frames: EventFrames
     overtaken: bool = False
+    large: LargeGroup | None = None
 
 
 class FrameStyle(NamedTuple):
@@ -66,6 +68,8 @@ class FrameStyle(NamedTuple):
 
     def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
         """Packets of groups with their positions, as many as can be sent in one go."""
+        if batch.large is not None:
+            return FramedBatch(batch.end, event_frames([], annotate=True), large=batch.large)
         before = position_of(batch.start.offset)
         parts: list[bytes] = []
         for group in batch.groups:

@@ -17,7 +17,7 @@ from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
 LOOK_S = 1.0  # between two looks at how far behind a replica is
-_LARGE_BYTES = 4 << 20  # larger than any batch of more than one group
+_LARGE_BYTES = 4 << 20  # larger than any batch of several groups
 
 
 class ReplicaLimits:
@@ -49,7 +49,8 @@ class ReplicaLimits:
         self._drop = drop
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[memoryview] = deque()  # for the throttle; no more than a batch
-        self._batch_bytes = 0  # written since all was drained
+        self._place = connection.sent
+        self._bytes_here = 0  # written since that place
         self._taken = 0  # of them, at the last look
         self._throttle: Throttle | None = None
         self._watch: LagWatch | None = None
@@ -85,7 +86,10 @@ class ReplicaLimits:
 
     def write(self, data: bytes | bytearray) -> None:
         """See `Sink`."""
-        self._batch_bytes += len(data)
+        if self._connection.sent != self._place:
+            self._place = self._connection.sent
+            self._bytes_here = 0
+        self._bytes_here += len(data)
         if self._throttle is None and not self._waiting:
             self._sink.write(data)
         else:
@@ -96,7 +100,6 @@ class ReplicaLimits:
         while self._waiting:
             await self._send_piece()
         await self._sink.drain()
-        self._batch_bytes = 0
 
     async def _send_piece(self) -> None:
         throttle = self._throttle
@@ -164,8 +167,8 @@ class ReplicaLimits:
     def _takes_what_it_gets(self) -> bool:
         """Nothing waits for it; or it is within one large group, and goes on: its place moves only at the end."""
         waiting = self._untaken() + sum(map(len, self._waiting))
-        before, self._taken = self._taken, self._batch_bytes - waiting
-        return not waiting or (self._batch_bytes > _LARGE_BYTES and self._taken > before)
+        before, self._taken = self._taken, self._bytes_here - waiting
+        return not waiting or (self._bytes_here > _LARGE_BYTES and self._taken > before)
 
 
 def _dropped(lag: Lag, grace_s: float) -> MasterFatalError:

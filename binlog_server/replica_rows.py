@@ -27,12 +27,12 @@ def age_ms(engine: BinlogEngine, sent: Position) -> int | None:
     None if it was purged meanwhile.
     """
     try:
-        groups = engine.read(sent).groups
+        heads = engine.read(sent).heads
     except StorageError:
         return None
-    if not groups:
+    if not heads:
         return 0
-    written = int.from_bytes(groups[0][:_TIMESTAMP_BYTES], "little")
+    written = int.from_bytes(heads[0][:_TIMESTAMP_BYTES], "little")
     return max(0, round((time.time() - written) * 1000))
 
 

@@ -77,18 +77,23 @@ def sealed(events: Sequence[Event], ends: Sequence[int], *, checksum: bool) -> b
             parts.append(_marker(event, checksum=checksum))
             continue
         length = len(event) + CHECKSUM_SIZE if checksum else len(event)
-        head = b"".join(
-            (
-                event[:LENGTH_OFFSET],
-                _LENGTH_AND_END.pack(length, end & U32_MAX),
-                event[FLAGS_OFFSET:HEADER_SIZE],
-            )
-        )
+        head = sealed_header(event, length, end)
         body = event[HEADER_SIZE:]
         parts += (head, body)
         if checksum:
             parts.append(zlib.crc32(body, zlib.crc32(head)).to_bytes(CHECKSUM_SIZE, "little"))
     return b"".join(parts)
+
+
+def sealed_header(event: Event, length: int, end: int) -> bytes:
+    """The header of an event, of which nothing else need be there, with that length and end position."""
+    return b"".join(
+        (
+            event[:LENGTH_OFFSET],
+            _LENGTH_AND_END.pack(length, end & U32_MAX),
+            event[FLAGS_OFFSET:HEADER_SIZE],
+        )
+    )
 
 
 def _marker(event: Event, *, checksum: bool) -> bytes:

@@ -87,11 +87,16 @@ def client_events(
     """
     events: Iterator[Event] = _views(payload)
     if skip_marked:
-        events = (event for event in events if not event[FLAGS_OFFSET + 1] & _SKIP_HIGH)
+        events = (event for event in events if not is_marked(event))
     if annotate and capability >= Capability.GTID:
         return list(events)
     kept = (understood(event, capability, annotate=annotate) for event in events)
     return [event for event in kept if event is not None]
+
+
+def is_marked(event: Event) -> bool:
+    """Whether an event, of which its header is enough, was logged with @@skip_replication=1."""
+    return bool(event[FLAGS_OFFSET + 1] & _SKIP_HIGH)
 
 
 def understood(event: Event, capability: int, *, annotate: bool) -> Event | None:

@@ -15,8 +15,8 @@ The store is synchronous; every method may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -33,6 +33,7 @@ __all__ = [
     "GroupMark",
     "GroupWriter",
     "Hold",
+    "LargeGroup",
     "Located",
     "PlacedBatch",
     "PlacedGroup",
@@ -40,6 +41,10 @@ __all__ = [
     "StartPoint",
     "Xid",
 ]
+
+
+# Bytes of a group beyond which no batch holds it: see `LargeGroup`.
+LARGE_GROUP_BYTES: Final = 4 << 20
 
 
 class BinlogFile(NamedTuple):
@@ -60,12 +65,36 @@ class StartPoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LargeGroup:
+    """A group of more than `large_group_bytes`: it is not in memory, but read piece by piece.
+
+    head: its first bytes, at least the GTID event.
+    end: as `PlacedGroup.end`.
+    pieces: begins to read it from its first byte. Raises `CorruptBinlog` where it is damaged or a file has gone. Who
+        holds the file of the place where the batch began holds all of it.
+    """
+
+    head: bytes
+    end: Position
+    pieces: Callable[[], Iterator[bytes]] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupBatch:
-    """Consecutive whole groups, in normal form, and start markers. Empty when `start` was the durable end."""
+    """Consecutive whole groups, in normal form, and start markers. Empty when `start` was the durable end.
+
+    A large group is a batch of its own: `large`, and no `groups`.
+    """
 
     start: Position
     end: Position
     groups: list[bytes]
+    large: LargeGroup | None = None
+
+    @property
+    def heads(self) -> list[bytes]:
+        """The beginnings of all groups, at least their GTID events."""
+        return self.groups if self.large is None else [self.large.head]
 
 
 class PlacedGroup(NamedTuple):
@@ -83,11 +112,13 @@ class PlacedBatch:
     """Consecutive groups that begin in the file of `start`. The next batch begins at `end`.
 
     Empty when `start` was the durable end, or when nothing more begins in that file; `end` is in the next one then.
+    A large group is a batch of its own: `large`, and no `groups`.
     """
 
     start: Position
     end: Position
     groups: list[PlacedGroup]
+    large: LargeGroup | None = None
 
 
 class Located(NamedTuple):
@@ -99,7 +130,7 @@ class Located(NamedTuple):
     """
 
     border: bool
-    group: PlacedGroup | None
+    group: PlacedGroup | LargeGroup | None
     begin: Position
     after: Position
 
@@ -151,6 +182,9 @@ class GroupWriter(Protocol):
 
 class BinlogEngine(Protocol):
     """A binlog store that is open."""
+
+    large_group_bytes: int
+    """Groups above this size are read as a `LargeGroup`. At least 32 KiB: what is on two pages is in memory anyway."""
 
     @property
     def cache_bytes(self) -> int:

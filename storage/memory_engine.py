@@ -21,10 +21,12 @@ from storage.binlog.purge import FileFate, PurgePlan
 from storage.binlog.references import Hold, Reason, References
 from storage.durations import Durations
 from storage.engine import (
+    LARGE_GROUP_BYTES,
     BinlogEngine,
     BinlogFile,
     GroupBatch,
     GroupMark,
+    LargeGroup,
     Located,
     PlacedBatch,
     PlacedGroup,
@@ -44,6 +46,7 @@ from storage.errors import (
 
 FILE_NAME = "memory"
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
+PIECE_BYTES = 1000  # of a large group
 
 _Entry = tuple[bytes, Gtid | None]
 _XA_STEP: _Entry = b"", None
@@ -142,6 +145,7 @@ class MemoryEngine:
     def __init__(self, history: MemoryHistory | None = None, *, cache_bytes: int = 1 << 15) -> None:
         self._history = history or MemoryHistory()
         self._cache_bytes = cache_bytes
+        self.large_group_bytes = LARGE_GROUP_BYTES
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self._when_failed: list[Callable[[StorageError], None]] = []
@@ -431,6 +435,11 @@ class MemoryEngine:
         found: list[bytes] = []
         while at < self._durable:
             payload, _ = self._groups[at]
+            if len(payload) > self.large_group_bytes:
+                if found:
+                    break
+                end = self._position(at + 1)
+                return GroupBatch(start, end, [], _large(payload, end))
             at += 1
             if payload:
                 found.append(payload)
@@ -440,20 +449,25 @@ class MemoryEngine:
 
     def read_placed(self, start: Position) -> PlacedBatch:
         """See `BinlogEngine`. Places are counted in entries, as positions are."""
-        end = self.read(start).end
+        batch = self.read(start)
+        if batch.large is not None:
+            return PlacedBatch(start, batch.end, [], batch.large)
         first = start.offset - self._history.purged
-        entries = enumerate(self._groups[first : end.offset - self._history.purged], first + 1)
+        entries = enumerate(
+            self._groups[first : batch.end.offset - self._history.purged], first + 1
+        )
         groups = [
             PlacedGroup(payload, self._position(at)) for at, (payload, _) in entries if payload
         ]
-        return PlacedBatch(start, end, groups)
+        return PlacedBatch(start, batch.end, groups)
 
     def locate(self, place: Position) -> Located:
         """See `BinlogEngine`."""
         if place.file_no or place.offset < self._history.purged:
             raise PositionPurged("the groups there were purged")
         border = place <= self.durable_end
-        group = next(iter(self.read_placed(place).groups), None)
+        batch = self.read_placed(place)
+        group = batch.large or next(iter(batch.groups), None)
         if group is None:
             return Located(border, None, place, place)
         begin = group.end._replace(offset=group.end.offset - 1)
@@ -474,6 +488,13 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         if not self._failed:
             self.sync()
+
+
+def _large(payload: bytes, end: Position) -> LargeGroup:
+    starts = range(0, len(payload), PIECE_BYTES)
+    return LargeGroup(
+        payload[:PIECE_BYTES], end, lambda: (payload[at : at + PIECE_BYTES] for at in starts)
+    )
 
 
 _ENGINE: type[BinlogEngine] = MemoryEngine  # that it is one is said here first

@@ -20,7 +20,7 @@ from protocol.events.checksum import ChecksumAlgorithm
 from protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
 from protocol.events.header import EventHeader
 from protocol.events.rotate import FIRST_EVENT_POSITION
-from storage.engine import BinlogEngine, PlacedGroup, Position
+from storage.engine import BinlogEngine, LargeGroup, PlacedGroup, Position
 from storage.errors import PositionPurged
 from storage.ibb.page import PAGE_SIZE
 
@@ -57,10 +57,13 @@ def gtid_position(
         found = engine.locate(place)
         if found.border and at == position_of(offset):
             return str(engine.state_at(place).position())
-        if found.group is None or style.rest_of(found.group, at) is None:
+        if found.group is None:
             return None
-        lengths = event_lengths(style.events(found.group.payload), checksum=style.checksum)
-        begins = at == position_of(found.group.end.offset) - sum(lengths)
+        group = _whole(found.group)
+        if style.rest_of(group, at) is None:
+            return None
+        lengths = event_lengths(style.events(group.payload), checksum=style.checksum)
+        begins = at == position_of(group.end.offset) - sum(lengths)
         return str(engine.state_at(found.begin if begins else found.after).position())
     except PositionPurged:
         return None
@@ -119,8 +122,17 @@ def _groups(engine: BinlogEngine, place: Position) -> Iterator[PlacedGroup]:
     found = engine.locate(place)
     start = found.after
     if found.group is not None:
-        yield found.group
+        yield _whole(found.group)
     while start.file_no == place.file_no and start < engine.durable_end:
         batch = engine.read_placed(start)
         yield from batch.groups
+        if batch.large is not None:
+            yield _whole(batch.large)
         start = batch.end
+
+
+def _whole(group: PlacedGroup | LargeGroup) -> PlacedGroup:
+    """In memory, however large: who asks for the places inside it."""
+    if isinstance(group, LargeGroup):
+        return PlacedGroup(b"".join(group.pieces()), group.end)
+    return group

@@ -114,8 +114,8 @@ def _is_behind(engine: BinlogEngine, at: Position, gtid: Gtid) -> bool:
     """Whether it is among the groups from `at` on; a higher number of the same server ends the search."""
     while True:
         batch = engine.read(at)
-        for group in batch.groups:
-            found = group_gtid(group)
+        for head in batch.heads:
+            found = group_gtid(head)
             if found == gtid:
                 return True
             if found is not None and found[:2] == gtid[:2] and found.seq_no > gtid.seq_no:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from storage.binlog.group_reader import group_payload
+from storage.binlog.group_reader import large_group, payload_up_to
 from storage.binlog.search import first_record
-from storage.engine import GroupBatch, PlacedBatch, PlacedGroup
+from storage.engine import LARGE_GROUP_BYTES, GroupBatch, PlacedBatch, PlacedGroup
 from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
@@ -30,15 +30,17 @@ _REST_OF_COMMIT = RecordType.COMMIT | CONT | LAST  # ... and the second, on the 
 assert WINDOW_BYTES % PAGE_SIZE == 0
 
 
-def read_batch(pages: PageSource, start: Position, limit: Position) -> GroupBatch:
+def read_batch(
+    pages: PageSource, start: Position, limit: Position, large_bytes: int = LARGE_GROUP_BYTES
+) -> GroupBatch:
     """See `BinlogEngine.read`; `limit` is the durable end."""
     groups: list[bytes] = []
-    end = start
+    end = behind_group = start
     window = _window(start)
     size = 0
     while end < limit:
         if _window(end) == window:
-            end = _plain_commits(pages, end, limit, groups)
+            end = behind_group = _plain_commits(pages, end, limit, groups)
         # Behind the window, which held only what was never committed, one group is enough.
         if _window(end) == window or not groups:
             reader = RecordReader(pages, end, limit)
@@ -47,26 +49,35 @@ def read_batch(pages: PageSource, start: Position, limit: Position) -> GroupBatc
                 break
             end = record.end
             if record.type == RecordType.COMMIT:
-                payload = group_payload(pages, record)
+                payload = payload_up_to(pages, record, large_bytes)
+                if payload is None:
+                    if groups:
+                        return GroupBatch(start, behind_group, groups)
+                    return GroupBatch(start, end, [], large_group(pages, record))
                 groups.append(payload)
                 size += len(payload)
+                behind_group = end
         if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
             break
     return GroupBatch(start, end, groups)
 
 
 def read_placed_batch(
-    pages: PageSource, start: Position, limit: Position, file_end: Position
+    pages: PageSource,
+    start: Position,
+    limit: Position,
+    file_end: Position,
+    large_bytes: int = LARGE_GROUP_BYTES,
 ) -> PlacedBatch:
     """See `BinlogEngine.read_placed`. `limit` is the durable end, `file_end` the physical end of the file."""
     groups: list[bytes] = []
     ends: list[Position] = []
-    end = start
+    end = behind_group = start
     window = _window(start)
     size = 0
     while end < limit:
         if _window(end) == window:
-            end = _plain_commits(pages, end, limit, groups, ends)
+            end = behind_group = _plain_commits(pages, end, limit, groups, ends)
         if _window(end) == window or not groups:
             reader = RecordReader(pages, end, limit)
             record = reader.next()
@@ -77,7 +88,13 @@ def read_placed_batch(
                 break
             end = record.end
             if record.type == RecordType.COMMIT:
-                payload = group_payload(pages, record)
+                payload = payload_up_to(pages, record, large_bytes)
+                if payload is None and not groups:
+                    return PlacedBatch(start, end, [], large_group(pages, record, file_end))
+                if payload is None:
+                    end = behind_group
+                    break
+                behind_group = end
                 groups.append(payload)
                 ends.append(min(end, file_end))
                 size += len(payload)

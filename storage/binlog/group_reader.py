@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from functools import partial
 
 from protocol.errors import ProtocolError
 from protocol.event_group import split_events
 from protocol.stored_group import HEAD_BYTES
+from storage.engine import LargeGroup
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob
 from storage.ibb.chunk import Position, Record, RecordType
@@ -23,19 +26,41 @@ def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
 
 def group_payload(pages: PageSource, record: Record) -> bytes:
     """The whole group in one piece. Raises `CorruptBinlog`."""
+    payload = payload_up_to(pages, record, sys.maxsize)
+    assert payload is not None
+    return payload
+
+
+def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
+    """The same; None if it has more than `bytes_max` bytes, of which no more than that and a piece are read."""
     if record.data[:1] == b"\0":  # the common case: nothing out of band
         first_file = record.start.file_no
         payload = record.data[1:]
+        if len(payload) > bytes_max:
+            return None
     else:
         lists = _decode(record).lists
         first_file = min(reference.first.file_no for reference in lists)
-        payload = b"".join(group_pieces(pages, record))
+        pieces: list[bytes] = []
+        size = 0
+        for piece in group_pieces(pages, record):
+            size += len(piece)
+            if size > bytes_max:
+                return None
+            pieces.append(piece)
+        payload = b"".join(pieces)
     # If a file was cut short at a page, what goes on in the next file is the rest of something else.
     if first_file != record.end.file_no and not _splits_into_events(payload):
         raise CorruptBinlog(
             *record.start, "the group does not split into events: a part of it is missing", payload
         )
     return payload
+
+
+def large_group(pages: PageSource, record: Record, file_end: Position | None = None) -> LargeGroup:
+    """What `payload_up_to` was None for. `file_end`: the physical end of its file, for those who tell places."""
+    end = record.end if file_end is None else min(record.end, file_end)
+    return LargeGroup(group_head(pages, record), end, partial(group_pieces, pages, record))
 
 
 def _splits_into_events(payload: bytes) -> bool:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from storage.binlog.group_reader import group_payload
-from storage.engine import Located, PlacedGroup
+from storage.binlog.group_reader import large_group, payload_up_to
+from storage.engine import LARGE_GROUP_BYTES, LargeGroup, Located, PlacedGroup
 from storage.errors import PositionPurged
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import NESTABLE, PageSource, RecordReader
 
 
-def locate(pages: PageSource, place: Position, limit: Position, file_end: Position) -> Located:
+def locate(
+    pages: PageSource,
+    place: Position,
+    limit: Position,
+    file_end: Position,
+    large_bytes: int = LARGE_GROUP_BYTES,
+) -> Located:
     """See `BinlogEngine.locate`. Reads the pages from the last record before `place` to the group behind it.
 
     Args:
@@ -26,13 +32,18 @@ def locate(pages: PageSource, place: Position, limit: Position, file_end: Positi
         return Located(border, None, place, place)
     reader = _reader_before(pages, place, limit)
     after = place
+    group: PlacedGroup | LargeGroup
     while (record := reader.next()) is not None and record.start.file_no == place.file_no:
         if record.type not in NESTABLE:
             reader.stop_skipping()
         end = min(record.end, file_end)
         border = border or place in (record.start, end)
         if record.type == RecordType.COMMIT and end > place:
-            group = PlacedGroup(group_payload(pages, record), end)
+            payload = payload_up_to(pages, record, large_bytes)
+            if payload is None:
+                group = large_group(pages, record, file_end)
+            else:
+                group = PlacedGroup(payload, end)
             return Located(border, group, record.start, record.end)
         after = max(after, record.end)
     return Located(border, None, after, after)

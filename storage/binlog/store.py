@@ -44,7 +44,14 @@ from storage.binlog.state_at import state_at
 from storage.binlog.state_breaks import StateBreaks
 from storage.disk import Disk
 from storage.durations import Durations
-from storage.engine import BinlogFile, GroupBatch, Located, PlacedBatch, StartPoint
+from storage.engine import (
+    LARGE_GROUP_BYTES,
+    BinlogFile,
+    GroupBatch,
+    Located,
+    PlacedBatch,
+    StartPoint,
+)
 from storage.errors import (
     DiskError,
     DiskFull,
@@ -82,6 +89,7 @@ class IbbEngine:
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
         self._options = options or StoreOptions()
+        self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
         self._append_lock = threading.Lock()
         self.references = References()
@@ -368,15 +376,19 @@ class IbbEngine:
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
-        return read_batch(self._pages, start, self.durable_end)
+        return read_batch(self._pages, start, self.durable_end, self.large_group_bytes)
 
     def read_placed(self, start: Position) -> PlacedBatch:
         """See `BinlogEngine`."""
-        return read_placed_batch(self._pages, start, self.durable_end, self._file_end(start))
+        return read_placed_batch(
+            self._pages, start, self.durable_end, self._file_end(start), self.large_group_bytes
+        )
 
     def locate(self, place: Position) -> Located:
         """See `BinlogEngine`."""
-        return locate(self._pages, place, self.durable_end, self._file_end(place))
+        return locate(
+            self._pages, place, self.durable_end, self._file_end(place), self.large_group_bytes
+        )
 
     def _file_end(self, place: Position) -> Position:
         """Of the file of a place, as it is now: FLUSH cuts it off. Raises `PositionPurged`."""

@@ -36,6 +36,8 @@ def payloads(directory: Path) -> list[bytes]:
         while at < engine.durable_end:
             batch = engine.read(at)
             found += batch.groups
+            if batch.large is not None:
+                found.append(b"".join(batch.large.pieces()))
             at = batch.end
     return found
 

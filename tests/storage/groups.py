@@ -136,10 +136,12 @@ def beginning(engine: BinlogEngine) -> Position:
 def read_from(engine: BinlogEngine, start: Position) -> list[bytes]:
     """All groups from `start` to the durable end."""
     found: list[bytes] = []
-    while (batch := engine.read(start)).groups:
+    while (batch := engine.read(start)).heads:
         assert batch.start == start
         assert batch.end > start
         found += batch.groups
+        if batch.large is not None:
+            found.append(b"".join(batch.large.pieces()))
         start = batch.end
     return found
 

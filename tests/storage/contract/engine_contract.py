@@ -7,8 +7,8 @@ To hold a new engine to them, write a `Bench` for it and a class:
         def bench(self) -> Bench: ...
 
 Here: order, wholeness, visibility, batches, reopening, failures. Open groups and XA transactions stand in
-`group_contract.py`, searching in `search_contract.py`, what is done to files in `file_contract.py`, places in
-`place_contract.py`; `EngineContract` has them all.
+`group_contract.py`, groups too large for memory in `large_contract.py`, searching in `search_contract.py`, what is done
+to files in `file_contract.py`, places in `place_contract.py`; `EngineContract` has them all.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.storage.contract.bench import (
 )
 from tests.storage.contract.file_contract import FileContract
 from tests.storage.contract.group_contract import GroupContract
+from tests.storage.contract.large_contract import LargeContract
 from tests.storage.contract.place_contract import PlaceContract
 from tests.storage.contract.search_contract import SearchContract
 from tests.storage.groups import (
@@ -54,7 +55,7 @@ from tests.storage.groups import (
 __all__ = ["FILE_BYTES", "Bench", "EngineContract"]
 
 
-class EngineContract(GroupContract, FileContract, PlaceContract, SearchContract):
+class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, SearchContract):
     """Every test gets a `bench` with an empty place."""
 
     # --- order, wholeness, visibility ---

@@ -1,0 +1,195 @@
+"""The packets of a group that is too large for memory, chunk by chunk, in any style.
+
+With positions the group is read twice: whether it fits in front of its end is known only when the lengths of all its
+events are; see `protocol.classic_positions`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from binlog_server.frame_style import FrameStyle
+from protocol.classic_positions import (
+    OVERTAKEN,
+    event_lengths,
+    position_of,
+    sealed,
+    sealed_header,
+)
+from protocol.event_parts import EventPart, EventRun, event_parts
+from protocol.events.checksum import CHECKSUM_SIZE
+from protocol.events.header import HEADER_SIZE
+from protocol.weaker_clients import is_marked
+from protocol.wire.event_frames import EventFrames, event_frames
+from protocol.wire.long_event import LongEvent
+from storage.engine import LargeGroup, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some of the packets, perhaps none.
+
+    inside_event: the last event goes on in the next chunk, and nothing may come between.
+    position: as a replica of the classic style counts then; 0 in the other one.
+    """
+
+    frames: EventFrames
+    inside_event: bool
+    position: int
+
+
+class LargeGroupFrames:
+    """One large group for one replica. Waits for the disk.
+
+    Args:
+        before: in the classic style, what was sent before lies before that place. None for a client that is inside the
+            group: it is there because the group is not overtaken.
+        start: the position of the event to begin with, for such a client.
+    """
+
+    def __init__(
+        self,
+        group: LargeGroup,
+        style: FrameStyle,
+        before: Position | None = None,
+        start: int | None = None,
+    ) -> None:
+        self._group = group
+        self._style = style
+        self._before = before
+        self._start = start
+        self.overtaken = False
+        """Whether the group is longer than its place. Known from the first chunk on."""
+
+    def begins_at(self, position: int) -> bool:
+        """Whether an event of the client begins at this position. Reads the group, twice."""
+        at = position_of(self._group.end.offset) - sum(self._lengths())
+        for length in self._lengths():
+            if at >= position:
+                return at == position
+            at += length
+        return False
+
+    def chunks(self) -> Iterator[Chunk]:
+        """To be taken by one thread at a time. Raises `StorageError`, `ProtocolError`."""
+        ends = self._ends()
+        long_event: _LongEvent | None = None  # None while one passes that is left out
+        for part in event_parts(self._group.pieces()):
+            if isinstance(part, EventRun):
+                frames, inside = self._run(part.data, ends), False
+            else:
+                if part.first:
+                    long_event = self._long_event(part, ends)
+                frames = _NOTHING if long_event is None else long_event.frame(part)
+                inside = long_event is not None and not part.last
+            yield Chunk(frames, inside, ends.position)
+
+    def _ends(self) -> _Ends:
+        if not self._style.classic:
+            return _Ends()
+        size = sum(self._lengths())
+        end = position_of(self._group.end.offset)
+        before = self._before
+        self.overtaken = before is not None and end - size < position_of(before.offset)
+        return _OvertakenEnds(size, end) if self.overtaken else _FittingEnds(size, end)
+
+    def _run(self, run: bytes, ends: _Ends) -> EventFrames:
+        style = self._style
+        if not style.is_costly:
+            return style.frames([run])
+        events = style.events(run)
+        placed = list(
+            zip(events, ends.of(event_lengths(events, checksum=style.checksum)), strict=True)
+        )
+        if self._start is not None:
+            placed = [(event, end) for event, end in placed if end > self._start]
+        events, end_positions = [event for event, _ in placed], [end for _, end in placed]
+        return event_frames([sealed(events, end_positions, checksum=style.checksum)], annotate=True)
+
+    def _long_event(self, part: EventPart, ends: _Ends) -> _LongEvent | None:
+        if self._style.skip_marked and is_marked(part.data):
+            return None
+        length = self._long_length(part)
+        end = ends.next(length)
+        if self._start is not None and end <= self._start:
+            return None
+        return _LongEvent(length, end, checksum=self._style.checksum)
+
+    def _long_length(self, part: EventPart) -> int:
+        return part.length + CHECKSUM_SIZE if self._style.checksum else part.length
+
+    def _lengths(self) -> Iterator[int]:
+        """Of the events that the client gets, as it gets them."""
+        style = self._style
+        for part in event_parts(self._group.pieces()):
+            if isinstance(part, EventRun):
+                yield from event_lengths(style.events(part.data), checksum=style.checksum)
+            elif part.first and not (style.skip_marked and is_marked(part.data)):
+                yield self._long_length(part)
+
+
+_NOTHING = event_frames([], annotate=True)
+
+
+class _Ends:
+    """End positions of events in their order: none."""
+
+    position = 0
+
+    def next(self, length: int) -> int:
+        """Of the next event, `length` bytes long."""
+        return 0
+
+    def of(self, lengths: Iterable[int]) -> list[int]:
+        """Of the next events."""
+        return [self.next(length) for length in lengths]
+
+
+class _FittingEnds(_Ends):
+    """As `classic_positions.event_ends`."""
+
+    def __init__(self, size: int, end: int) -> None:
+        self.position = end - size
+
+    def next(self, length: int) -> int:
+        self.position += length
+        return self.position
+
+
+class _OvertakenEnds(_Ends):
+    """As `classic_positions.overtaken_ends`."""
+
+    def __init__(self, size: int, end: int) -> None:
+        self.position = OVERTAKEN
+        self._last = OVERTAKEN + size
+        self._end = end
+
+    def next(self, length: int) -> int:
+        is_first = self.position == OVERTAKEN
+        self.position += length
+        if self.position == self._last:
+            return self._end
+        return self.position if is_first else 0
+
+
+class _LongEvent:
+    """An event of `length` bytes, sealed and framed while it is read."""
+
+    def __init__(self, length: int, end: int, *, checksum: bool) -> None:
+        self._length = length
+        self._end = end
+        self._checksum = checksum
+        self._sum = 0
+        self._packets = LongEvent(length)
+
+    def frame(self, part: EventPart) -> EventFrames:
+        data = part.data
+        if part.first:
+            data = sealed_header(data, self._length, self._end) + data[HEADER_SIZE:]
+        if self._checksum:
+            self._sum = zlib.crc32(data, self._sum)
+            if part.last:
+                data += self._sum.to_bytes(CHECKSUM_SIZE, "little")
+        return self._packets.frame(data)

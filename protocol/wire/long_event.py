@@ -1,0 +1,55 @@
+"""One event of the dump stream as packets, while it still comes: the twin of `event_frames.frame_event`.
+
+The length of the event is known from its header, so each packet can be announced before its bytes are there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from protocol.limits import PACKET_PAYLOAD_MAX
+from protocol.wire.event_frames import EventFrames
+
+_STATUS: Final = b"\0"
+_SEQUENCE_OFFSET: Final = 3
+_UNNUMBERED: Final = b"\0"
+
+
+class LongEvent:
+    """An event of `length` bytes. Give its bytes to `frame`, in order."""
+
+    def __init__(self, length: int) -> None:
+        self._unannounced = len(_STATUS) + length
+        self._room = 0  # bytes of the packet that has begun which are still to come
+        self._begun = False
+        self._ended = False  # a packet has begun that is not full: the last one
+
+    def frame(self, data: bytes) -> EventFrames:
+        """The next bytes of the stream; the packets that begin in them are to be numbered."""
+        if not self._begun:
+            self._begun = True
+            data = _STATUS + data
+        framed = bytearray()
+        numbers = array("Q")
+        at = 0
+        while at < len(data):
+            if not self._room:
+                self._begin_packet(framed, numbers)
+            taken = min(self._room, len(data) - at)
+            framed += data[at : at + taken]
+            self._room -= taken
+            at += taken
+        if not self._room and not self._unannounced and not self._ended:
+            self._begin_packet(
+                framed, numbers
+            )  # a full packet says that more follows, if need be an empty one
+        return EventFrames(framed, numbers)
+
+    def _begin_packet(self, framed: bytearray, numbers: array[int]) -> None:
+        size = min(self._unannounced, PACKET_PAYLOAD_MAX)
+        self._unannounced -= size
+        self._room = size
+        self._ended = size < PACKET_PAYLOAD_MAX
+        numbers.append(len(framed) + _SEQUENCE_OFFSET)
+        framed += size.to_bytes(3, "little") + _UNNUMBERED
