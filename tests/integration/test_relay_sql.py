@@ -62,7 +62,6 @@ def warned(server: BinlogServer | MariaDB, sql: str) -> list[tuple[str, int, str
 
 
 def test_a_life_over_restarts(
-    backend: Backend,
     make_upstream: MakeMariaDB,
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,
@@ -169,7 +168,6 @@ def test_statements_beside_a_real_server(
 
 
 def test_two_masters_into_one_replica(
-    backend: Backend,
     make_upstream: MakeMariaDB,
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,
@@ -238,9 +236,7 @@ def test_one_domain_from_two_masters(
 
 
 def test_start_position_until_and_filters(
-    backend: Backend,
     make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,
 ) -> None:
     upstream = make_upstream()
