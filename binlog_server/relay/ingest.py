@@ -134,6 +134,7 @@ class Ingest:
         """Bytes appended."""
         if not self._gate.admits_run(run):
             return 0
+        self._gate.last_marker = None
         index = 0
         while (index := self._engine.append_run(run, index)) < len(run):
             if self._room.available:
@@ -177,6 +178,7 @@ class Ingest:
             if large is not None:
                 await large.rollback()
             return 0
+        self._gate.last_marker = None
         if large is not None:
             large.commit(whole.gtid)
         else:

@@ -34,6 +34,7 @@ def test_lists_them() -> None:
         "large-transaction",
         "latency",
         "recovery",
+        "relay",
     ]
 
 
@@ -109,6 +110,16 @@ def test_large_transaction() -> None:
     assert result["memory_growth_mib"] >= 0
     for server in ("ours", "mariadbd"):
         assert [len(result[server][key]) for key in ("baseline", "writing", "commit")] == [3, 3, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_relay() -> None:
+    done = benchmarks("relay", "--json", f"--groups={GROUPS}", "--bytes=8000000", "--repetitions=1")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    for key in ("ratio_small", "ratio_large", "ratio_large_synced", "rss_mib", "groups_s"):
+        assert result[key] > 0, key
 
 
 @pytest.mark.slow

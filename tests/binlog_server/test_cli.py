@@ -130,7 +130,7 @@ def test_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Traceback" not in err
 
 
-BASIC = "REPLICATION SLAVE, BINLOG MONITOR, REPLICATION MASTER ADMIN"
+BASIC = "REPLICATION SLAVE, BINLOG MONITOR, REPLICATION MASTER ADMIN, SLAVE MONITOR"
 
 
 def test_users(

@@ -29,6 +29,7 @@ from protocol.connection.commands import DumpFlag
 from protocol.errors import RemoteError
 from tests.kit.mariadb import Account, Source
 
+NO_REPLICA = 4242  # the server_id that is registered where the dump has none
 FORMAT_DESCRIPTION = 15
 CREATED_OFFSET = 19 + 2 + 50  # header, binlog version, server version
 
@@ -68,11 +69,16 @@ class RawClient:
     def start_dump(
         self, position: str | None = "", *, server_id: int = 0, flags: int | None = None
     ) -> None:
-        """From a GTID position; None sets none. Without a server_id the dump ends at the end."""
+        """From a GTID position; None sets none. Without a server_id the dump ends at the end.
+
+        It registers, as a replica does: who does not is sent no start markers.
+        """
         self.query("SET @master_binlog_checksum= @@global.binlog_checksum")
         self.query("SET @mariadb_slave_capability=4")
         if position is not None:
             self.query(f"SET @slave_connect_state='{position}'")
+        self.socket.sendall(self.connection.register_slave(server_id or NO_REPLICA))
+        self._next()
         if flags is None:
             flags = DumpFlag.SEND_ANNOTATE_ROWS | (0 if server_id else DumpFlag.NON_BLOCK)
         self.socket.sendall(self.connection.binlog_dump(server_id, flags))
