@@ -13,7 +13,7 @@ from tests.storage.sizes import small
 
 from .lab import until
 from .test_follower import Delays, delays, following
-from .upstream import OPENING, FakeUpstream, Visit, groups
+from .upstream import OPENING, FakeUpstream, Visit, description, groups, rotate
 
 __all__ = ["delays"]
 
@@ -134,3 +134,16 @@ async def test_following_ends_in_the_middle(engine: IbbEngine, delays: Delays) -
         )
     engine.close()  # nothing is open any more
     assert str(engine.binlog_state()) == "0-1-1"
+
+
+async def test_starts_in_the_same_second_are_two_if_a_group_lies_between(
+    engine: IbbEngine, delays: Delays
+) -> None:
+    start = description(created=7)
+    events = [rotate(), start, start, *groups("0-1-1"), rotate(), start, *groups("0-1-2")]
+    async with FakeUpstream([Visit(events)]) as upstream, following(upstream, engine):
+        await until(lambda: str(engine.binlog_state()) == "0-1-2")
+    engine.sync()
+    found = [payload[4] for payload in read_all(engine)]
+    assert found == [15, 162, 15, 162]
+    engine.close()
