@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from protocol.row_columns.row_bytes import Bools, Field, Integers
+from protocol.row_columns.row_bytes import Bools, Field, Integers, RowBytes
 
 
 def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.Array:
@@ -18,25 +18,31 @@ def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.A
 
 
 def binary(field: Field, skip: int = 0) -> pa.Array:
-    """The bytes of each value, without the first `skip`; none is shorter than that.
-
-    Offsets that alternate between the beginnings and the ends of values make an array over the row bytes in which
-    each second element is a value; taking those is one copy. Places ascend, also those of NULLs: a NULL lies at the
-    most a length and `skip` further than it should, and the next value has the same before it.
-    """
+    """The bytes of each value, without the first `skip`; none is shorter than that."""
     assert field.lengths is not None
     lengths: Integers = field.lengths
     if skip:
         lengths = (
             lengths - skip if field.nulls is None else np.where(field.nulls, 0, lengths - skip)
         )
-    count = len(field)
+    begins = field.at + skip if skip else field.at
+    return with_nulls(ranges(field.data, begins, begins + lengths), field.nulls)
+
+
+def ranges(data: RowBytes, begins: Integers, ends: Integers) -> pa.Array:
+    """The bytes at some places, which ascend; all in one buffer without gaps.
+
+    Offsets that alternate between beginnings and ends make an array in which each second element is wanted; taking
+    those is one copy. NULLs ascend too: they lie at the most a length and `skip` further than they should, and what
+    comes next has the same before it.
+    """
+    count = len(begins)
     offsets = np.empty(2 * count, np.int32)
-    np.add(field.at, skip, out=offsets[0::2], casting="same_kind")
-    np.add(offsets[0::2], lengths, out=offsets[1::2], casting="same_kind")
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(field.data.raw)]
+    offsets[0::2] = begins
+    offsets[1::2] = ends
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data.raw)]
     around = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), buffers)
-    return with_nulls(around.take(pa.array(np.arange(0, 2 * count, 2))), field.nulls)
+    return around.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
 def with_nulls(values: pa.Array, nulls: Bools | None) -> pa.Array:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from protocol.errors import ProtocolError
 from protocol.events.rows import ChangeKind, RowsEvent
 from protocol.events.table_map import TableMap
+from protocol.row_columns.arrays import ranges
 from protocol.row_columns.chains import chain_starts
 from protocol.row_columns.column import ArrowColumn, arrow_column
 from protocol.row_columns.image import ImageLayout
@@ -85,9 +86,15 @@ class _Image:
 
 
 class Gathered:
-    """Row events of one shape. One owner."""
+    """Row events of one shape. One owner.
 
-    def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], first: RowsEvent) -> None:
+    head_end: where in an event the images begin.
+    """
+
+    def __init__(
+        self, table: TableMap, columns: Sequence[ArrowColumn], first: RowsEvent, head_end: int
+    ) -> None:
+        self.head_end: Final = head_end
         self._table = table
         self._first = first
         self._images = [_Image(table, columns, first.present)]
@@ -97,20 +104,29 @@ class Gathered:
 
     def _forget(self) -> None:
         self.size = 0
-        self._bodies: list[bytes] = []
-        self._groups: list[int] = []
-        self._events: list[int] = []
+        self._rows: list[bytes] = []  # of many events, one behind the other
+        self._lengths: list[Integers] = []
+        self._groups: list[Integers] = []
+        self._events: list[Integers] = []
 
-    def __len__(self) -> int:
-        """The number of events."""
-        return len(self._bodies)
-
-    def add(self, rows: bytes, group: int, event: int) -> None:
-        """The images of one event."""
-        self._bodies.append(rows)
-        self._groups.append(group)
-        self._events.append(event)
+    def add(
+        self, data: RowBytes, begins: Integers, ends: Integers, groups: Integers, events: Integers
+    ) -> None:
+        """The images of some events: where each lies, and the numbers of its group and of itself."""
+        if bool((begins[1:] >= ends[:-1]).all()):
+            rows = ranges(data, begins, ends).buffers()[2].to_pybytes()
+        else:  # some were compressed, and stand behind the others
+            places = zip(begins.tolist(), ends.tolist(), strict=True)
+            rows = b"".join([data.raw[begin:end] for begin, end in places])
+        self._rows.append(rows)
+        self._lengths.append(ends - begins)
+        self._groups.append(groups)
+        self._events.append(events)
         self.size += len(rows)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows
 
     def take(self) -> Changes:
         """What was gathered, which is then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
@@ -134,8 +150,8 @@ class Gathered:
         return at
 
     def _decode(self) -> Changes:
-        data = RowBytes(b"".join(self._bodies))
-        ends = np.cumsum([len(body) for body in self._bodies])
+        data = RowBytes(b"".join(self._rows))
+        ends = np.cumsum(np.concatenate(self._lengths))
         begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
         if any(image.present for image in self._images):
             starts = chain_starts(data, begins, ends, self)
@@ -156,8 +172,8 @@ class Gathered:
         return Changes(
             self._table,
             kind,
-            np.repeat(np.array(self._groups, np.int64), counts),
-            np.repeat(np.array(self._events, np.int32), counts),
+            np.repeat(np.concatenate(self._groups), counts),
+            np.repeat(np.concatenate(self._events).astype(np.int32), counts),
             (np.arange(len(starts)) - np.repeat(first_rows, counts)).astype(np.int32),
             None if before is None else batches[before],
             None if after is None else batches[after],
@@ -169,10 +185,15 @@ class Gathered:
         """What the plain decoder says of the bytes; it stops at the first that are wrong."""
         table = replace(self._table, table_id=self._first.table_id)
         name = f"{table.database}.{table.table}"
-        for body, group, event in zip(self._bodies, self._groups, self._events, strict=True):
+        rows, at = b"".join(self._rows), 0
+        columns = (self._lengths, self._groups, self._events)
+        for length, group, event in zip(
+            *(np.concatenate(c).tolist() for c in columns), strict=True
+        ):
             try:
-                for _ in replace(self._first, body=body).rows(table):
+                for _ in replace(self._first, body=rows[at : at + length]).rows(table):
                     pass
             except ProtocolError as error:
                 return ProtocolError(f"{error} (group {group}, event {event})")
+            at += length
         return ProtocolError(f"row events of {name} are damaged")

@@ -6,7 +6,7 @@ shape into columns when it is asked for. A table map is read once, however often
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -15,7 +15,7 @@ import numpy as np
 
 from protocol.errors import ProtocolError
 from protocol.event_group import split_events
-from protocol.events.compressed import uncompressed
+from protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
@@ -35,27 +35,51 @@ _HEAD_AT: Final = (
 )  # of a row event: number of columns and bitmaps, behind table id and flags
 _KNOWN_MAX: Final = 1024
 _GATHERED_BYTES_MAX: Final = 1 << 29  # of one shape: offsets into it have 32 bits
+_BYTES_AT_ONCE_MAX: Final = (1 << 31) - 64
 _WANTED: Final = np.zeros(256, np.bool_)
 _WANTED[[EventType.TABLE_MAP, *ROWS_TYPES]] = True
-_PLAIN_ROWS: Final = frozenset(
-    map(int, (EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1))
-)
+_COMPRESSED: Final = np.zeros(256, np.bool_)
+_COMPRESSED[list(COMPRESSED_TYPES & ROWS_TYPES)] = True
+_TABLE_MAP: Final = int(EventType.TABLE_MAP)
+_NO_SHAPES: Final[tuple[int, dict[bytes, Gathered]]] = (0, {})  # of version 2 events
 
 
 class _Table:
     """A table whose rows are wanted, as it is described at one time."""
 
     def __init__(self, table: TableMap, options: ColumnOptions) -> None:
-        self.table: Final = table
-        self.columns: Final = arrow_columns(table, options)
+        self._table: Final = table
+        self._columns: Final = arrow_columns(table, options)
         bitmap = (len(table.columns) + 7) // 8
-        head = len(lenenc_int(len(table.columns))) + bitmap
-        self.head_ends: Final = {
-            int(EventType.WRITE_ROWS_V1): _HEAD_AT + head,
-            int(EventType.UPDATE_ROWS_V1): _HEAD_AT + head + bitmap,
-            int(EventType.DELETE_ROWS_V1): _HEAD_AT + head,
+        head_end = _HEAD_AT + len(lenenc_int(len(table.columns))) + bitmap
+        # By event type: where the images begin, and the shapes by the bitmaps before that.
+        self.shapes: Final[dict[int, tuple[int, dict[bytes, Gathered]]]] = {
+            int(EventType.WRITE_ROWS_V1): (head_end, {}),
+            int(EventType.UPDATE_ROWS_V1): (head_end + bitmap, {}),
+            int(EventType.DELETE_ROWS_V1): (head_end, {}),
         }
-        self.shapes: Final[dict[tuple[int, bytes], Gathered]] = {}
+
+    def gathered(self) -> Iterator[Gathered]:
+        for _, shapes in self.shapes.values():
+            yield from shapes.values()
+
+    def learn(self, event: bytes) -> Gathered:
+        """The shape of a row event that none was like. Raises `ProtocolError`."""
+        parsed = replace(RowsEvent.parse(event), table_id=0)
+        table = self._table
+        if parsed.width != len(table.columns):
+            raise ProtocolError(
+                f"row event with {parsed.width} columns, but {table.database}.{table.table} has "
+                f"{len(table.columns)}"
+            )
+        head_end, shapes = self.shapes[event[TYPE_OFFSET]]
+        if head_end + len(parsed.body) != len(event):
+            raise ProtocolError("row event: the number of its columns is not in its shortest form")
+        shape = shapes[event[_HEAD_AT:head_end]] = Gathered(table, self._columns, parsed, head_end)
+        return shape
+
+
+_NEW: Final = _Table(TableMap(0, 0, "", "", ()), ColumnOptions())  # stands for "not known yet"
 
 
 class RowDecoder:
@@ -80,11 +104,15 @@ class RowDecoder:
     def add(self, groups: Sequence[bytes], first: int = 0) -> None:
         """Groups in normal form, or pieces of them with whole events; numbered from `first` on.
 
-        What has the number of the last one goes on with it. Raises `ProtocolError`.
+        What has the number of the last one goes on with it. Less than 2 GiB at once. Raises `ProtocolError`.
         """
         if not groups:
             return
         data = RowBytes(b"".join(groups))
+        if data.size > _BYTES_AT_ONCE_MAX:
+            raise ValueError(
+                f"{data.size} bytes of groups at once: {_BYTES_AT_ONCE_MAX} are the most"
+            )
         ends = np.fromiter(accumulate(map(len, groups)), np.int64, len(groups))
         begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
         try:
@@ -94,22 +122,24 @@ class RowDecoder:
         if first != self._group:
             self._begin(first)
         events.number[events.group == 0] += self._events_before
-        self._gather(data.raw, events, first)
-        last = len(groups) - 1
-        if self._group != first + last:
-            self._begin(first + last)
+        events.group[:] += first
+        wanted = np.flatnonzero(_WANTED[events.type])
+        self._gather(*_uncompressed(data, events.some(wanted)))
+        last = first + len(groups) - 1
+        if self._group != last:
+            self._begin(last)
         self._events_before += int(np.count_nonzero(events.group == last))
 
     @property
     def gathered_bytes(self) -> int:
         """Bytes of row images that wait to be taken."""
-        return sum(shape.size for table in self._tables.values() for shape in table.shapes.values())
+        return sum(shape.size for table in self._tables.values() for shape in table.gathered())
 
     def take(self, at_least: int = 0) -> list[Changes]:
         """The changes of the shapes that have so many bytes. Raises `ProtocolError`, `UnrepresentableValue`."""
         found, self._full = self._full, []
         for table in self._tables.values():
-            found += [s.take() for s in table.shapes.values() if s and s.size >= at_least]
+            found += [s.take() for s in table.gathered() if s.size >= at_least and not s.is_empty]
         return found
 
     def _begin(self, group: int) -> None:
@@ -118,30 +148,53 @@ class RowDecoder:
         self._events_before = 0
         self._maps = {}
 
-    def _gather(self, raw: bytes, events: Events, first: int) -> None:
-        wanted = np.flatnonzero(_WANTED[events.type])
-        for type_, at, end, group, number in zip(
-            *(column[wanted].tolist() for column in events), strict=True
-        ):
-            if first + group != self._group:
-                self._begin(first + group)
+    def _gather(self, data: RowBytes, events: Events) -> None:
+        """Sorts row events by their shapes. The only loop of Python over events: it is kept short."""
+        raw = data.raw
+        picked: dict[Gathered, list[int]] = {}
+        known, maps, current = self._known, self._maps, self._group
+        rows = zip(*(column.tolist() for column in events[:4]), strict=True)
+        for i, (type_, at, end, group) in enumerate(rows):
+            if group != current:
+                current, maps = group, {}
+            id_at = at + HEADER_SIZE
+            table_id = raw[id_at : id_at + _TABLE_ID_SIZE]
             try:
-                if type_ == EventType.TABLE_MAP:
-                    self._table_map(raw, at, end)
-                else:
-                    self._rows(raw, type_, at, end, number)
+                if type_ == _TABLE_MAP:
+                    body = raw[id_at:end]
+                    table = known.get(body, _NEW)
+                    if table is _NEW:
+                        table = known[body] = self._learn(raw[at:end])
+                    maps[table_id] = table
+                    continue
+                table = maps.get(table_id, _NEW)
+                if table is None:
+                    continue
+                if table is _NEW:
+                    number = int.from_bytes(table_id, "little")
+                    raise ProtocolError(f"row event for table {number}, without a table map")
+                head_end, shapes = table.shapes.get(type_, _NO_SHAPES)
+                shape = shapes.get(raw[at + _HEAD_AT : at + head_end])
+                if shape is None or at + head_end > end:
+                    shape = table.learn(raw[at:end])
             except ProtocolError as error:
-                raise ProtocolError(f"{error} (group {self._group}, event {number})") from None
+                raise _placed(error, events, i) from None
+            chosen = picked.get(shape)
+            if chosen is None:
+                chosen = picked[shape] = []
+            chosen.append(i)
+        self._group, self._maps = current, maps
+        for shape, chosen in picked.items():
+            self._add(shape, data, events.some(chosen))
 
-    def _table_map(self, raw: bytes, at: int, end: int) -> None:
-        at += HEADER_SIZE
-        body = raw[at:end]
-        try:
-            table = self._known[body]
-        except KeyError:
-            table = self._learn(raw[at - HEADER_SIZE : end])
-            self._known[body] = table
-        self._maps[body[:_TABLE_ID_SIZE]] = table
+    def _add(self, shape: Gathered, data: RowBytes, events: Events) -> None:
+        begins = events.begin + shape.head_end
+        if (
+            shape.size + int((events.end - begins).sum()) > _GATHERED_BYTES_MAX
+            and not shape.is_empty
+        ):
+            self._full.append(shape.take())
+        shape.add(data, begins, events.end, events.group, events.number)
 
     def _learn(self, event: bytes) -> _Table | None:
         parsed = replace(TableMap.parse(event), table_id=0, flags=0)
@@ -156,41 +209,29 @@ class RowDecoder:
             self._tables[parsed] = _Table(prepared, self._options)
         return self._tables[parsed]
 
-    def _rows(self, raw: bytes, type_: int, at: int, end: int, number: int) -> None:
-        id_at = at + HEADER_SIZE
-        table_id = raw[id_at : id_at + _TABLE_ID_SIZE]
+
+def _uncompressed(data: RowBytes, events: Events) -> tuple[RowBytes, Events]:
+    """Compressed row events are replaced by plain ones, which stand behind all the others."""
+    compressed = np.flatnonzero(_COMPRESSED[events.type]).tolist()
+    if not compressed:
+        return data, events
+    plain = []
+    at = data.size
+    for i in compressed:
         try:
-            table = self._maps[table_id]
-        except KeyError:
-            shown = int.from_bytes(table_id, "little")
-            raise ProtocolError(f"row event for table {shown}, without a table map") from None
-        if table is None:
-            return
-        if type_ not in _PLAIN_ROWS:
-            raw = uncompressed(raw[at:end])
-            at, end = 0, len(raw)
-            type_ = raw[TYPE_OFFSET]
-        # Of version 2 events this is too short or wrong: the first of a shape is read by the plain parser.
-        rows_at = at + table.head_ends.get(type_, HEADER_SIZE)
-        key = type_, raw[at + _HEAD_AT : rows_at]
-        shape = table.shapes.get(key)
-        if shape is None:
-            parsed = replace(RowsEvent.parse(raw[at:end]), table_id=0)
-            if parsed.width != len(table.table.columns):
-                raise ProtocolError(
-                    f"row event with {parsed.width} columns, but {table.table.database}.{table.table.table} "
-                    f"has {len(table.table.columns)}"
-                )
-            if rows_at + len(parsed.body) != end:
-                raise ProtocolError(
-                    "row event: the number of its columns is not in its shortest form"
-                )
-            shape = table.shapes[key] = Gathered(table.table, table.columns, parsed)
-        if rows_at > end:
-            raise ProtocolError(f"row event of {end - at} bytes is cut short in its bitmaps")
-        if shape.size + end - rows_at > _GATHERED_BYTES_MAX and shape.size:
-            self._full.append(shape.take())
-        shape.add(raw[rows_at:end], self._group, number)
+            event = uncompressed(data.raw[events.begin[i] : events.end[i]])
+        except ProtocolError as error:
+            raise _placed(error, events, i) from None
+        events.type[i] = event[TYPE_OFFSET]
+        events.begin[i] = at
+        at += len(event)
+        events.end[i] = at
+        plain.append(event)
+    return RowBytes(b"".join((data.raw[: data.size], *plain))), events
+
+
+def _placed(error: ProtocolError, events: Events, i: int) -> ProtocolError:
+    return ProtocolError(f"{error} (group {events.group[i]}, event {events.number[i]})")
 
 
 def _explanation(groups: Sequence[bytes], first: int) -> ProtocolError:

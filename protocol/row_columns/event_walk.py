@@ -24,6 +24,16 @@ class Events(NamedTuple):
     group: Integers
     number: Integers
 
+    def some(self, which: Integers | list[int]) -> Events:
+        """Those with these indexes; the columns are copied."""
+        return Events(
+            self.type[which],
+            self.begin[which],
+            self.end[which],
+            self.group[which],
+            self.number[which],
+        )
+
 
 class _EventHop:
     """See `Hop`."""
