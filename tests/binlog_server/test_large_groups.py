@@ -76,8 +76,8 @@ async def test_random_histories(lab: Lab, seed: int, checksum: str) -> None:
             # Where a batch ends decides whether the place behind it is told once more.
             found.append([(got.event, got.file, got.position) for got in stream.of_groups])
             found.append(stream.events[-1].position)
-            wanted = {"master_binlog_checksum": checksum}
-            _, _, *events = await whole_stream(await lab.replica(at, flags=3, **wanted))
+            replica = await lab.replica(at, flags=3, master_binlog_checksum=checksum)
+            _, _, *events = await whole_stream(replica)
             found.append(events)
         return found
 
@@ -109,8 +109,7 @@ UNTIL = {
 async def test_until(lab: Lab, name: str) -> None:
     until_gtid, before, expected = UNTIL[name]
     publish_with_large(lab)
-    wanted = {"slave_until_gtid": until_gtid, "slave_gtid_until_before_gtids": before}
-    replica = await lab.replica(flags=2, **wanted)
+    replica = await lab.replica(slave_until_gtid=until_gtid, slave_gtid_until_before_gtids=before)
     assert gtids_of(await whole_stream(replica)) == expected
 
 
