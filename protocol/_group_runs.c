@@ -15,15 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In front of an event: length of the payload (3), sequence number (1), status (1), which is part of the payload. */
+/* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
+ * 0; with semi-sync also the magic byte, and whether the event is to be acknowledged. Then the packets are numbered
+ * from 1 again. */
 #define PACKET_HEADER 4
 #define STATUS_SIZE 1
+#define SEMI_SYNC_STATUS_SIZE 3
+#define SEMI_SYNC_MAGIC 0xEF
+#define ACK_WANTED 1
+#define SEQUENCE_AFTER_ACK 1
 #define PAYLOAD_MAX 0xFFFFFF
 
 /* The header of an event: timestamp 0, type 4, server_id 5, length 9, end position 13, flags 17. */
 #define TYPE_AT 4
 #define SERVER_AT 5
 #define LENGTH_AT 9
+#define END_AT 13
 #define FLAGS_AT 17
 #define HEADER_SIZE 19
 #define FLAG_ARTIFICIAL 0x20
@@ -129,11 +136,20 @@ query_ends_group(const unsigned char *event, Py_ssize_t size)
            || (length == 8 && memcmp(event + text, "ROLLBACK", 8) == 0);
 }
 
+/* How far a stream has been taken: place, number of the next packet, what its events did to the position of a replica
+ * (`semi_sync.PositionStep`), and whether one is to be acknowledged. */
+typedef struct {
+    const unsigned char *at;
+    unsigned char seq;
+    uint64_t advance, floor;
+    int ack_wanted;
+} Place;
+
 typedef struct {
     /* what there is */
-    const unsigned char *at, *stop;
-    unsigned char seq;
-    int checksums;
+    Place place;
+    const unsigned char *stop;
+    int checksums, semi_sync;
     const unsigned char *roles;
     /* what was taken */
     unsigned char *out;
@@ -145,16 +161,20 @@ typedef struct {
 
 /* The event of one packet, without checksum, to `out`. Returns its role; NOT_HERE if it is not plain. */
 static enum role
-take_event(Run *run, const unsigned char **at, unsigned char *seq, unsigned char **out, Py_ssize_t *size)
+take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
 {
-    const unsigned char *packet = *at;
-    if (run->stop - packet < PACKET_HEADER + STATUS_SIZE + HEADER_SIZE)
+    const unsigned char *packet = place->at;
+    Py_ssize_t status_size = run->semi_sync ? SEMI_SYNC_STATUS_SIZE : STATUS_SIZE;
+    if (run->stop - packet < PACKET_HEADER + status_size + HEADER_SIZE)
         return NOT_HERE;
     uint32_t payload = load_u32(packet) & PAYLOAD_MAX;
-    if (payload == PAYLOAD_MAX || packet[3] != *seq || packet[PACKET_HEADER] != 0)
+    const unsigned char *status = packet + PACKET_HEADER;
+    if (payload == PAYLOAD_MAX || packet[3] != place->seq || status[0] != 0
+        || (run->semi_sync && status[1] != SEMI_SYNC_MAGIC))
         return NOT_HERE;
-    const unsigned char *event = packet + PACKET_HEADER + STATUS_SIZE;
-    Py_ssize_t length = (Py_ssize_t)payload - STATUS_SIZE;
+    int ack_wanted = run->semi_sync && status[2] & ACK_WANTED;
+    const unsigned char *event = status + status_size;
+    Py_ssize_t length = (Py_ssize_t)payload - status_size;
     Py_ssize_t kept = length - (run->checksums ? CRC_SIZE : 0);
     if (length > run->stop - event || kept < HEADER_SIZE || load_u32(event + LENGTH_AT) != (uint32_t)length)
         return NOT_HERE;
@@ -163,12 +183,18 @@ take_event(Run *run, const unsigned char **at, unsigned char *seq, unsigned char
         return NOT_HERE;
     if (run->checksums && crc32_of(event, kept) != load_u32(event + kept))
         return NOT_HERE;
-    memcpy(*out, event, (size_t)kept);
-    store_u32(*out + LENGTH_AT, (uint32_t)kept);
-    store_u32(*out + LENGTH_AT + 4, 0);
+    memcpy(out, event, (size_t)kept);
+    store_u32(out + LENGTH_AT, (uint32_t)kept);
+    store_u32(out + END_AT, 0);
     *size = kept;
-    *at = event + length;
-    *seq = (unsigned char)(*seq + 1);
+    uint64_t end_position = load_u32(event + END_AT);
+    place->at = event + length;
+    place->advance += (uint64_t)length;
+    place->floor += (uint64_t)length;
+    if (place->floor < end_position)
+        place->floor = end_position;
+    place->ack_wanted |= ack_wanted;
+    place->seq = ack_wanted ? SEQUENCE_AFTER_ACK : (unsigned char)(place->seq + 1);
     return role;
 }
 
@@ -176,12 +202,11 @@ take_event(Run *run, const unsigned char **at, unsigned char *seq, unsigned char
 static int
 take_group(Run *run)
 {
-    const unsigned char *at = run->at;
-    unsigned char seq = run->seq;
-    unsigned char *out = run->out + run->out_size, *event = out;
+    Place place = run->place;
+    unsigned char *event = run->out + run->out_size;
     Py_ssize_t size;
 
-    if (take_event(run, &at, &seq, &out, &size) != GTID || size < GTID_SIZE_MIN)
+    if (take_event(run, &place, event, &size) != GTID || size < GTID_SIZE_MIN)
         return 0;
     uint32_t server = load_u32(event + SERVER_AT), domain = load_u32(event + GTID_DOMAIN_AT);
     uint64_t seq_no = load_u64(event + GTID_SEQ_AT);
@@ -191,8 +216,8 @@ take_group(Run *run)
         return 0;
     uint32_t timestamp = load_u32(event);
     for (;;) {
-        event = out += size;
-        enum role role = take_event(run, &at, &seq, &out, &size);
+        event += size;
+        enum role role = take_event(run, &place, event, &size);
         if (role == NOT_HERE || role == GTID)
             return 0;
         int ended = role == COMMIT;
@@ -205,10 +230,8 @@ take_group(Run *run)
         if (ended)
             break;
     }
-    out += size;
-    run->at = at;
-    run->seq = seq;
-    run->out_size = out - run->out;
+    run->place = place;
+    run->out_size = event + size - run->out;
     run->ends[run->count] = (uint64_t)run->out_size;
     run->seq_nos[run->count++] = seq_no;
     run->server = server;
@@ -221,8 +244,9 @@ take_group(Run *run)
 #define GROUP_SIZE_MIN (2 * (PACKET_HEADER + STATUS_SIZE + HEADER_SIZE))
 
 PyDoc_STRVAR(take_run_doc,
-"take_run(buffer, at, stop, seq, checksums, roles)\n--\n\n"
-"See `group_runs.take_run`: (new at, new seq, payloads, ends, numbers, domain_id, server_id, timestamp), or None.");
+"take_run(buffer, at, stop, seq, checksums, roles, semi_sync)\n--\n\n"
+"See `group_runs.take_run`: (new at, new seq, payloads, ends, numbers, domain_id, server_id, timestamp, advance, floor,\n"
+"ack_wanted), or None.");
 
 static PyObject *
 take_run(PyObject *Py_UNUSED(module), PyObject *args)
@@ -230,10 +254,10 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *given, *payloads = NULL, *result = NULL;
     Py_buffer buffer, roles;
     Py_ssize_t at, stop;
-    int checksums;
     Run run = {0};
 
-    if (!PyArg_ParseTuple(args, "Onnbpy*:take_run", &given, &at, &stop, &run.seq, &checksums, &roles))
+    if (!PyArg_ParseTuple(args, "Onnbpy*|p:take_run", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
+                          &run.semi_sync))
         return NULL;
     if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
         PyBuffer_Release(&roles);
@@ -253,9 +277,8 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
         goto done;
     }
     const unsigned char *begin = buffer.buf;
-    run.at = begin + at;
+    run.place.at = begin + at;
     run.stop = begin + stop;
-    run.checksums = checksums;
     run.roles = roles.buf;
     run.out = (unsigned char *)PyByteArray_AsString(payloads);
     /* The buffer cannot be resized while it is lent, and nobody else knows the payloads yet. */
@@ -272,9 +295,11 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
     if (PyByteArray_Resize(payloads, run.out_size) < 0)
         goto done;
     Py_ssize_t size = run.count * (Py_ssize_t)sizeof(uint64_t);
-    result = Py_BuildValue("nbOy#y#kkk", (Py_ssize_t)(run.at - begin), run.seq, payloads, (char *)run.ends, size,
-                           (char *)run.seq_nos, size, (unsigned long)run.domain, (unsigned long)run.server,
-                           (unsigned long)run.timestamp);
+    result = Py_BuildValue("nbOy#y#kkkKKi", (Py_ssize_t)(run.place.at - begin), run.place.seq, payloads,
+                           (char *)run.ends, size, (char *)run.seq_nos, size, (unsigned long)run.domain,
+                           (unsigned long)run.server, (unsigned long)run.timestamp,
+                           (unsigned long long)run.place.advance, (unsigned long long)run.place.floor,
+                           run.place.ack_wanted);
 
 done:
     PyMem_Free(run.ends);
@@ -286,8 +311,8 @@ done:
 }
 
 PyDoc_STRVAR(take_part_doc,
-"take_part(buffer, at, stop, seq, checksums, roles)\n--\n\n"
-"See `group_runs.take_part`: (new at, new seq, events, count), or None.");
+"take_part(buffer, at, stop, seq, checksums, roles, semi_sync)\n--\n\n"
+"See `group_runs.take_part`: (new at, new seq, events, count, advance, floor, ack_wanted), or None.");
 
 static PyObject *
 take_part(PyObject *Py_UNUSED(module), PyObject *args)
@@ -295,10 +320,10 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *given, *events = NULL, *result = NULL;
     Py_buffer buffer, roles;
     Py_ssize_t at, stop, count = 0;
-    int checksums;
     Run run = {0};
 
-    if (!PyArg_ParseTuple(args, "Onnbpy*:take_part", &given, &at, &stop, &run.seq, &checksums, &roles))
+    if (!PyArg_ParseTuple(args, "Onnbpy*|p:take_part", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
+                          &run.semi_sync))
         return NULL;
     if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
         PyBuffer_Release(&roles);
@@ -312,21 +337,19 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
     if (events == NULL)
         goto done;
     const unsigned char *begin = buffer.buf;
-    run.at = begin + at;
+    run.place.at = begin + at;
     run.stop = begin + stop;
-    run.checksums = checksums;
     run.roles = roles.buf;
     run.out = (unsigned char *)PyByteArray_AsString(events);
     PyThreadState *unlocked = stop - at >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     for (;;) {
-        const unsigned char *next = run.at;
-        unsigned char seq = run.seq, *out = run.out + run.out_size;
+        Place next = run.place;
+        unsigned char *out = run.out + run.out_size;
         Py_ssize_t size = 0;
-        enum role role = take_event(&run, &next, &seq, &out, &size);
+        enum role role = take_event(&run, &next, out, &size);
         if (role == QUERY ? query_ends_group(out, size) != 0 : role != OTHER && role != PREFIX)
             break;
-        run.at = next;
-        run.seq = seq;
+        run.place = next;
         run.out_size += size;
         count++;
     }
@@ -336,7 +359,9 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
         result = Py_None;
         Py_INCREF(result);
     } else if (PyByteArray_Resize(events, run.out_size) == 0)
-        result = Py_BuildValue("nbOn", (Py_ssize_t)(run.at - begin), run.seq, events, count);
+        result = Py_BuildValue("nbOnKKi", (Py_ssize_t)(run.place.at - begin), run.place.seq, events, count,
+                               (unsigned long long)run.place.advance, (unsigned long long)run.place.floor,
+                               run.place.ack_wanted);
 
 done:
     Py_XDECREF(events);

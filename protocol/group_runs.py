@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from protocol.event_group import ROLES, Role
 from protocol.gtid import Gtid
+from protocol.semi_sync import STILL, PositionStep
 
 _ROLE_CODES: Final = {
     Role.OTHER: 0,
@@ -45,6 +46,8 @@ class GroupRun:
     ends: of each, in `payloads`.
     seq_nos: increasing.
     timestamp: of the last one, in seconds since 1970.
+    step: what they did to the position of a replica.
+    ack_wanted: with semi-sync, one of them is to be acknowledged.
     """
 
     domain_id: int
@@ -53,6 +56,8 @@ class GroupRun:
     ends: array[int]
     seq_nos: array[int]
     timestamp: int
+    step: PositionStep = STILL
+    ack_wanted: bool = False
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -102,24 +107,39 @@ class TakenPart(NamedTuple):
     seq: int
     events: bytearray
     event_count: int
+    step: PositionStep
+    ack_wanted: bool
 
 
 def take_no_run(
-    buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+    buffer: bytearray,
+    at: int,
+    stop: int,
+    seq: int,
+    checksum_algorithm: int,
+    semi_sync: bool,
 ) -> Taken | None:
-    """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none."""
+    """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none.
+
+    `semi_sync`: the packets are as `protocol.semi_sync` says.
+    """
     return None
 
 
 def take_no_part(
-    buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+    buffer: bytearray,
+    at: int,
+    stop: int,
+    seq: int,
+    checksum_algorithm: int,
+    semi_sync: bool,
 ) -> TakenPart | None:
     """The events there of a group that has begun and is not standalone, in front of the one that ends it."""
     return None
 
 
-take_run: Callable[[bytearray, int, int, int, int], Taken | None] = take_no_run
-take_part: Callable[[bytearray, int, int, int, int], TakenPart | None] = take_no_part
+take_run: Callable[[bytearray, int, int, int, int, bool], Taken | None] = take_no_run
+take_part: Callable[[bytearray, int, int, int, int, bool], TakenPart | None] = take_no_part
 
 try:
     from protocol import _group_runs
@@ -128,24 +148,49 @@ except ImportError:
 else:
 
     def take_run_by_c(
-        buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+        buffer: bytearray,
+        at: int,
+        stop: int,
+        seq: int,
+        checksum_algorithm: int,
+        semi_sync: bool,
     ) -> Taken | None:
         """As `take_no_run` says."""
-        found = _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE)
+        found = _group_runs.take_run(
+            buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync
+        )
         if found is None:
             return None
-        at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp = found
+        at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
+        advance, floor, ack_wanted = rest
         run = GroupRun(
-            domain_id, server_id, payloads, array(_CODE, ends), array(_CODE, seq_nos), timestamp
+            domain_id,
+            server_id,
+            payloads,
+            array(_CODE, ends),
+            array(_CODE, seq_nos),
+            timestamp,
+            PositionStep(advance, floor),
+            bool(ack_wanted),
         )
         return Taken(at, seq, run)
 
     def take_part_by_c(
-        buffer: bytearray, at: int, stop: int, seq: int, checksum_algorithm: int
+        buffer: bytearray,
+        at: int,
+        stop: int,
+        seq: int,
+        checksum_algorithm: int,
+        semi_sync: bool,
     ) -> TakenPart | None:
         """As `take_no_part` says."""
-        found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE)
-        return None if found is None else TakenPart(*found)
+        found = _group_runs.take_part(
+            buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync
+        )
+        if found is None:
+            return None
+        at, seq, events, count, advance, floor, ack_wanted = found
+        return TakenPart(at, seq, events, count, PositionStep(advance, floor), bool(ack_wanted))
 
     take_run = take_run_by_c
     take_part = take_part_by_c

@@ -115,7 +115,7 @@ class Ingest:
             elif assembler.takes_parts:
                 part = machine.take_part(assembler.checksum_algorithm)
                 if part is not None:
-                    assembler.add_part(*part)
+                    assembler.add_part(part.events, part.event_count)
                     yield await self._spill()
                     continue
             match machine.next_event():

@@ -12,11 +12,19 @@ Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
 from protocol.connection.client_auth import auth_answer, proves_certificate
+from protocol.connection.client_events import AuthSwitchReceived as AuthSwitchReceived
+from protocol.connection.client_events import ClientEvent as ClientEvent
+from protocol.connection.client_events import ErrorReceived as ErrorReceived
+from protocol.connection.client_events import EventReceived as EventReceived
+from protocol.connection.client_events import GreetingReceived as GreetingReceived
+from protocol.connection.client_events import LoggedIn as LoggedIn
+from protocol.connection.client_events import OkReceived as OkReceived
+from protocol.connection.client_events import ResultReceived as ResultReceived
+from protocol.connection.client_events import StreamEnded as StreamEnded
 from protocol.connection.client_states import CLIENT_TRANSITIONS as CLIENT_TRANSITIONS
 from protocol.connection.client_states import ClientState as ClientState
 from protocol.connection.client_states import ClientStep
@@ -32,17 +40,16 @@ from protocol.connection.handshake import (
 )
 from protocol.connection.machine import Machine
 from protocol.connection.result_reader import ResultReader
-from protocol.errors import ProtocolError, RemoteError
-from protocol.group_runs import GroupRun, take_part, take_run
+from protocol.errors import ProtocolError
+from protocol.group_runs import GroupRun, TakenPart, take_part, take_run
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
+from protocol.semi_sync import SEQUENCE_AFTER_ACK, parse_event
 from protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader, frame_packet
 from protocol.wire.results import (
     EOF_MARK,
     ERROR_MARK,
     LOCAL_INFILE_MARK,
     OK_MARK,
-    Column,
-    Ok,
     is_eof,
     parse_column_count,
     parse_eof,
@@ -53,69 +60,6 @@ from protocol.wire.results import (
 _S = ClientState
 _BEFORE_LOGIN: Final = (_S.CONNECTED, _S.GREETED, _S.SECURED, _S.LOGGING_IN)
 
-
-@dataclass(frozen=True, slots=True)
-class GreetingReceived:
-    """Now `login()` is to be sent."""
-
-    greeting: Greeting
-
-
-@dataclass(frozen=True, slots=True)
-class AuthSwitchReceived:
-    """The upstream wants another plugin, or the same with a new salt: send `answer`."""
-
-    answer: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedIn:
-    """The upstream accepted the login."""
-
-
-@dataclass(frozen=True, slots=True)
-class OkReceived:
-    """The request was done."""
-
-    ok: Ok
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorReceived:
-    """The request failed; or the login or the stream, and then the machine is closed."""
-
-    error: RemoteError
-
-
-@dataclass(frozen=True, slots=True)
-class ResultReceived:
-    """A whole result set; None is NULL."""
-
-    columns: list[Column]
-    rows: list[list[str | None]]
-
-
-class EventReceived(NamedTuple):
-    """One replication event as sent (with its checksum, if any), without the status byte."""
-
-    event: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
-    """EOF in the stream: the upstream shuts down, or the dump was not to wait."""
-
-
-ClientEvent = (
-    GreetingReceived
-    | AuthSwitchReceived
-    | LoggedIn
-    | OkReceived
-    | ErrorReceived
-    | ResultReceived
-    | EventReceived
-    | StreamEnded
-)
 
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
@@ -140,6 +84,8 @@ class ClientConnection:
         self.compressed = False
         """All bytes after the login are in compressed packets, for the caller to wrap: see `wire.compressed`."""
         self._result = ResultReader(0)
+        self.semi_sync = False
+        """The packets of the stream are as `protocol.semi_sync` says; to be set before the dump command."""
 
     @property
     def state(self) -> ClientState:
@@ -271,27 +217,29 @@ class ClientConnection:
         seq = self._seq
         if self.compressed and len(buffer) - offset >= PACKET_HEADER_SIZE:
             seq = buffer[offset + PACKET_HEADER_SIZE - 1]
-        taken = take_run(buffer, offset, len(buffer), seq, checksum_algorithm)
+        taken = take_run(buffer, offset, len(buffer), seq, checksum_algorithm, self.semi_sync)
         if taken is None:
             return None
         self._reader.take_to(taken.at)
         self._seq = taken.seq
         return taken.run
 
-    def take_part(self, checksum_algorithm: int) -> tuple[bytearray, int] | None:
+    def take_part(self, checksum_algorithm: int) -> TakenPart | None:
         """In the middle of a group that is not standalone: its events at the front of what was received, none of which
-        ends it, in normal form, and their number. None: `next_event` tells what there is.
+        ends it, in normal form. None: `next_event` tells what there is.
         """
         window = self._reader.window()
         if window is None or self._machine.state is not _S.STREAMING:
             return None
         buffer, offset = window
-        taken = take_part(buffer, offset, len(buffer), self._seq, checksum_algorithm)
+        taken = take_part(
+            buffer, offset, len(buffer), self._seq, checksum_algorithm, self.semi_sync
+        )
         if taken is None:
             return None
         self._reader.take_to(taken.at)
         self._seq = taken.seq
-        return taken.events, taken.event_count
+        return taken
 
     def _receive(self, payload: bytes) -> ClientEvent | None:
         """One packet by the state; None inside a result set."""
@@ -377,13 +325,19 @@ class ClientConnection:
     def _stream_packet(self, payload: bytes) -> ClientEvent:
         mark = payload[0]
         if mark == OK_MARK:
-            return EventReceived(payload[1:])
+            return self._semi_sync_event(payload) if self.semi_sync else EventReceived(payload[1:])
         if mark == ERROR_MARK:
             return self._final_error(payload)
         if is_eof(payload):
             self._machine.advance(ClientStep.STREAM_ENDED)
             return StreamEnded()
         raise ProtocolError(f"packet {mark:#04x} in the stream")
+
+    def _semi_sync_event(self, payload: bytes) -> EventReceived:
+        event, ack_wanted = parse_event(payload)
+        if ack_wanted:
+            self._seq = SEQUENCE_AFTER_ACK
+        return EventReceived(event, ack_wanted)
 
     def _request_error(self, payload: bytes) -> ErrorReceived:
         error = parse_error(payload)

@@ -1,8 +1,7 @@
 """What a replica says to its master between the login and the stream. No I/O.
 
 The statements and their order are those of MariaDB 10.11 and 11.8; the question for the storage
-engine is 12.3's. Which answers are tolerated follows from what each one is needed for. Semi-sync
-is not asked for.
+engine is 12.3's. Which answers are tolerated follows from what each one is needed for.
 
 Each step is a request and a check of its answer; a check raises `UpstreamRefused` when there is no
 point in going on.
@@ -70,8 +69,11 @@ class ReplicaHandshake:
         report_port: int = 0,
         non_block: bool = False,
         dump_flags: int = DumpFlag.SEND_ANNOTATE_ROWS,
+        semi_sync: bool = False,
     ) -> None:
         """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there.
+
+        `semi_sync`: asked for; `connection.semi_sync` tells whether the upstream has it.
 
         `until`: groups beyond it, and those of domains that are not in it, are not sent.
         """
@@ -87,6 +89,7 @@ class ReplicaHandshake:
         self._report_host = report_host
         self._report_port = report_port
         self._dump_flags = int(dump_flags) | (DumpFlag.NON_BLOCK if non_block else 0)
+        self._semi_sync = semi_sync
         self._steps = self._plan()
         self._pending: _Step | None = None
 
@@ -148,6 +151,13 @@ class ReplicaHandshake:
             ),
             _ok,
         )
+        if self._semi_sync:
+            yield self._query(
+                "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", self._check_semi_sync
+            )
+            # Whatever the value is: from then on the packets are those of semi-sync.
+            if self._connection.semi_sync:
+                yield self._query("SET @rpl_semi_sync_slave= 1", _ok)
 
     def _query(self, sql: str, check: Callable[[ClientEvent], None]) -> _Step:
         return _Step(lambda: self._connection.query(sql), check)
@@ -162,6 +172,11 @@ class ReplicaHandshake:
                 "master and slave have equal MariaDB server ids; these ids must be different "
                 "for replication to work"
             )
+
+    def _check_semi_sync(self, event: ClientEvent) -> None:
+        if isinstance(event, ErrorReceived):
+            raise event.error
+        self._connection.semi_sync = isinstance(event, ResultReceived) and bool(event.rows)
 
     def _check_checksum(self, event: ClientEvent) -> None:
         text = _value(event, 0)

@@ -5,7 +5,7 @@ Theory of operation. The caller sends `greeting()`, feeds every byte it receives
 event wants its answer first). Every answer is built by a `send_*` method, which knows the sequence
 number. `start_dump()` turns the connection into a stream: what the client still writes (pings,
 COM_QUIT) is dropped unread, as MariaDB does, and the caller advances `dump_sequence` by the
-packets it sends.
+packets it sends. With `start_semi_sync()` acknowledgements are read: `take_acks()`.
 
 Before the login the client may send one small packet and nothing else.
 
@@ -17,7 +17,6 @@ may be sent by `last_words()` before the socket is closed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.connection.auth import NATIVE_PASSWORD
@@ -32,6 +31,10 @@ from protocol.connection.handshake import (
     TlsRequest,
 )
 from protocol.connection.machine import Machine
+from protocol.connection.server_events import AuthSwitchAnswered as AuthSwitchAnswered
+from protocol.connection.server_events import LoginReceived as LoginReceived
+from protocol.connection.server_events import ServerEvent as ServerEvent
+from protocol.connection.server_events import TlsRequested as TlsRequested
 from protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
 from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
 from protocol.limits import (
@@ -39,6 +42,8 @@ from protocol.limits import (
     LOGIN_PACKET_BYTES_MAX,
     PACKET_PAYLOAD_MAX,
 )
+from protocol.semi_sync import ACK_BYTES_MAX, Ack
+from protocol.semi_sync import STATUS as SEMI_SYNC_STATUS
 from protocol.wire.packets import (
     PACKET_HEADER_SIZE,
     Packet,
@@ -73,37 +78,6 @@ _QUIT: Final = Quit().build()
 _READY: Final = ServerState.READY
 _QUERY_HEAD: Final = bytes((0, CommandCode.QUERY))  # sequence number 0, then the command
 
-
-@dataclass(frozen=True, slots=True)
-class TlsRequested:
-    """The client wants TLS: what follows is its handshake, of which `handshake` has come already.
-
-    The caller calls `tls_started` when it is done, and feeds what was decrypted from then on.
-    """
-
-    handshake: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LoginReceived:
-    """To be answered by `accept_login`, `reject_login` or `request_auth_switch`.
-
-    `needs_switch`: the client used another plugin than the one in the greeting, so its response
-    proves nothing; it is to be asked again.
-    """
-
-    request: LoginRequest
-    needs_switch: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AuthSwitchAnswered:
-    """The client's answer to `request_auth_switch`; decided as `LoginReceived`."""
-
-    auth_response: bytes
-
-
-ServerEvent = TlsRequested | LoginReceived | AuthSwitchAnswered | Command
 
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
@@ -142,6 +116,7 @@ class ServerConnection:
         self.warnings = 0
         self._compressed = False
         self._dump_sequence = 1
+        self._semi_sync = False
 
     @property
     def state(self) -> ServerState:
@@ -173,7 +148,7 @@ class ServerConnection:
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the client; raises `ProtocolError` (`PacketTooLarge`) and closes."""
-        if self.state in _DEAF:
+        if self.state in _DEAF and not (self._semi_sync and self.state is _S.DUMPING):
             return
         try:
             self._reader.feed(data)
@@ -357,10 +332,29 @@ class ServerConnection:
         self._reader.discard()
         self.dump_sequence = self._seq
 
+    def start_semi_sync(self) -> None:
+        """In a dump, before its first event: its packets are as `protocol.semi_sync` says."""
+        self._machine.require(ServerStep.DUMP_ENDED)
+        self._semi_sync = True
+        self._reader.payload_bytes_max = ACK_BYTES_MAX
+
+    def take_acks(self) -> list[Ack]:
+        """What has come in a dump with semi-sync. Raises `ProtocolError` and closes."""
+        acks = []
+        try:
+            while self.state is _S.DUMPING and (packet := self._reader.next_packet()) is not None:
+                ack = Ack.parse(packet.payload)
+                if ack is not None:
+                    acks.append(ack)
+        except ProtocolError:
+            self._fail()
+            raise
+        return acks
+
     def dump_event(self, event: bytes) -> bytes:
         """One event with its status byte; for groups see `protocol.wire.event_frames`."""
         self._machine.require(ServerStep.DUMP_ENDED)
-        return self._frame_in_dump(b"\0" + event)
+        return self._frame_in_dump((SEMI_SYNC_STATUS if self._semi_sync else b"\0") + event)
 
     def dump_end_eof(self) -> bytes:
         """The EOF of a shutdown, a reached UNTIL or a non-blocking dump; closes."""

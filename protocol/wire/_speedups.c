@@ -21,12 +21,12 @@
 #define LENGTH_END 13
 #define HEADER_SIZE 19
 
-/* In front of an event: length of the payload (3), sequence number (1), status (1), which is part of the payload. */
+/* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
+ * one byte, or three with semi-sync. */
 #define SEQ_AT 3
-#define STATUS_SIZE 1
-#define PREFIX_SIZE 5
+#define STATUS_AT 4
+#define STATUS_SIZE_MAX 3
 #define PAYLOAD_MAX 0xFFFFFF
-#define WHOLE_EVENT_MAX (PAYLOAD_MAX - 1 - STATUS_SIZE)
 
 /* Below this many bytes, letting other threads run costs more than it gives. */
 #define UNLOCK_BYTES 32768
@@ -35,6 +35,11 @@ typedef struct {
     const unsigned char *data;
     Py_ssize_t size;
 } Payload;
+
+typedef struct {
+    const char *bytes;
+    Py_ssize_t size;
+} Status;
 
 typedef struct {
     Py_ssize_t bytes;
@@ -49,8 +54,9 @@ load_u32(const unsigned char *at)
 
 /* How much all packets take; 0 if an event has no possible length, or one packet is not enough for it. */
 static int
-measure(const Payload *payloads, Py_ssize_t count, int dropped_type, Measure *found)
+measure(const Payload *payloads, Py_ssize_t count, int dropped_type, Status status, Measure *found)
 {
+    Py_ssize_t prefix_size = STATUS_AT + status.size, whole_event_max = PAYLOAD_MAX - 1 - status.size;
     found->bytes = found->packets = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         const unsigned char *at = payloads[i].data;
@@ -59,12 +65,12 @@ measure(const Payload *payloads, Py_ssize_t count, int dropped_type, Measure *fo
             if (left < LENGTH_END)
                 return 0;
             uint32_t length = load_u32(at + LENGTH_AT);
-            if (length < HEADER_SIZE || length > WHOLE_EVENT_MAX || (Py_ssize_t)length > left)
+            if (length < HEADER_SIZE || (Py_ssize_t)length > whole_event_max || (Py_ssize_t)length > left)
                 return 0;
             if (at[TYPE_AT] != dropped_type) {
-                if (found->bytes > PY_SSIZE_T_MAX - (Py_ssize_t)length - PREFIX_SIZE)
+                if (found->bytes > PY_SSIZE_T_MAX - (Py_ssize_t)length - prefix_size)
                     return 0;
-                found->bytes += (Py_ssize_t)length + PREFIX_SIZE;
+                found->bytes += (Py_ssize_t)length + prefix_size;
                 found->packets++;
             }
             at += length;
@@ -76,23 +82,25 @@ measure(const Payload *payloads, Py_ssize_t count, int dropped_type, Measure *fo
 
 /* The packets, all numbered 0, to `out`, and where their sequence numbers lie to `offsets`; both as measured. */
 static void
-fill(const Payload *payloads, Py_ssize_t count, int dropped_type, unsigned char *out, uint64_t *offsets)
+fill(const Payload *payloads, Py_ssize_t count, int dropped_type, Status status, unsigned char *out,
+     uint64_t *offsets)
 {
+    Py_ssize_t prefix_size = STATUS_AT + status.size;
     unsigned char *begin = out;
     for (Py_ssize_t i = 0; i < count; i++) {
         const unsigned char *at = payloads[i].data, *end = at + payloads[i].size;
         while (at < end) {
             uint32_t length = load_u32(at + LENGTH_AT);
             if (at[TYPE_AT] != dropped_type) {
-                uint32_t size = length + STATUS_SIZE;
+                uint32_t size = length + (uint32_t)status.size;
                 out[0] = (unsigned char)size;
                 out[1] = (unsigned char)(size >> 8);
                 out[2] = (unsigned char)(size >> 16);
                 out[SEQ_AT] = 0;
-                out[4] = 0;
-                memcpy(out + PREFIX_SIZE, at, length);
+                memcpy(out + STATUS_AT, status.bytes, (size_t)status.size);
+                memcpy(out + prefix_size, at, length);
                 *offsets++ = (uint64_t)(out - begin) + SEQ_AT;
-                out += PREFIX_SIZE + length;
+                out += prefix_size + length;
             }
             at += length;
         }
@@ -100,7 +108,7 @@ fill(const Payload *payloads, Py_ssize_t count, int dropped_type, unsigned char 
 }
 
 PyDoc_STRVAR(frame_doc,
-"frame(payloads, dropped_type)\n--\n\n"
+"frame(payloads, dropped_type, status)\n--\n\n"
 "(packets, all numbered 0, offsets of their sequence numbers as native 64-bit numbers), or None: ask the twin.");
 
 static PyObject *
@@ -109,9 +117,14 @@ frame(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *given, *kept, *result = NULL, *data = NULL, *offsets = NULL;
     Payload *payloads = NULL;
     int dropped_type;
+    Status status = {"", 1}; /* the byte 0 */
 
-    if (!PyArg_ParseTuple(args, "Oi:frame", &given, &dropped_type))
+    if (!PyArg_ParseTuple(args, "Oi|y#:frame", &given, &dropped_type, &status.bytes, &status.size))
         return NULL;
+    if (status.size < 1 || status.size > STATUS_SIZE_MAX) {
+        PyErr_SetString(PyExc_ValueError, "no such status");
+        return NULL;
+    }
     /* A tuple of its own: whoever else has the list may change it meanwhile. */
     kept = PySequence_Tuple(given);
     if (kept == NULL)
@@ -132,7 +145,7 @@ frame(PyObject *Py_UNUSED(module), PyObject *args)
 
     PyThreadState *unlocked = total >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     Measure size;
-    int sound = measure(payloads, count, dropped_type, &size);
+    int sound = measure(payloads, count, dropped_type, status, &size);
     if (unlocked != NULL)
         PyEval_RestoreThread(unlocked);
     if (!sound || size.packets > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof(uint64_t)) {
@@ -149,7 +162,7 @@ frame(PyObject *Py_UNUSED(module), PyObject *args)
     unsigned char *out = (unsigned char *)PyByteArray_AsString(data);
     uint64_t *places = (uint64_t *)(void *)PyBytes_AsString(offsets);
     unlocked = total >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
-    fill(payloads, count, dropped_type, out, places);
+    fill(payloads, count, dropped_type, status, out, places);
     if (unlocked != NULL)
         PyEval_RestoreThread(unlocked);
     result = PyTuple_Pack(2, data, offsets);

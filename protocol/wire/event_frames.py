@@ -1,7 +1,8 @@
 """Events as packets of the dump stream: the hot path of the server.
 
 Each event becomes one packet: header (length u24, sequence u8), status byte 00, event. Events of
-0xFFFFFF bytes and more are continued in further packets without status byte.
+0xFFFFFF bytes and more are continued in further packets without status byte. For replicas with
+semi-sync the status byte is followed by two more; see `protocol.semi_sync`.
 
 The packets of a block of groups are built once, and serve every replica that is at that place:
 `EventFrames.at_sequence` numbers them, in place for the first replica and those that count as it
@@ -23,21 +24,29 @@ from protocol.errors import ProtocolError
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
 from protocol.limits import PACKET_PAYLOAD_MAX
+from protocol.semi_sync import (
+    ACK_WANTED,
+    FLAG_OFFSET,
+    SEQUENCE_AFTER_ACK,
+    STATUS,
+    STILL,
+    PositionStep,
+)
 from protocol.wire.packets import PACKET_HEADER_SIZE, frame_packet
 
 _SEQ_OFFSET: Final = 3
 # The status byte that says "an event follows".
 _STATUS: Final = b"\0"
-_PREFIX_SIZE: Final = PACKET_HEADER_SIZE + len(_STATUS)
-# The longest event that fits one packet together with the status byte.
-_WHOLE_EVENT_MAX: Final = PACKET_PAYLOAD_MAX - 1 - len(_STATUS)
 
 _TYPE_AND_LENGTH: Final = struct.Struct("<4xB4xI")
+_TYPE_LENGTH_END: Final = struct.Struct("<4xB4xII")
 assert _TYPE_AND_LENGTH.size == LENGTH_OFFSET + 4
 assert struct.calcsize("<4x") == TYPE_OFFSET
 
 _SEQUENCE: Final = bytes(range(256))
 _ANNOTATE_ROWS: Final = int(EventType.ANNOTATE_ROWS)
+# The length of a packet that is continued.
+_FULL: Final = PACKET_PAYLOAD_MAX.to_bytes(_SEQ_OFFSET, "little")
 # No event has this type: nothing is dropped.
 _NO_TYPE: Final = -1
 # No packet has this number: nothing was numbered yet.
@@ -47,14 +56,17 @@ _OFFSET_CODE: Final = "Q"
 assert array(_OFFSET_CODE).itemsize == 8
 
 
-def _prefix(length: int) -> bytes:
-    """Packet header with sequence number 0, and status byte, of an event of `length` bytes."""
-    return (length + len(_STATUS)).to_bytes(3, "little") + b"\0" + _STATUS
+def _prefix(length: int, status: bytes) -> bytes:
+    """Packet header with sequence number 0, and status, of an event of `length` bytes."""
+    return (length + len(status)).to_bytes(3, "little") + b"\0" + status
 
 
 # Most events are short; looking their prefix up takes a third of the time of packing it.
 _SHORT_EVENT_MAX: Final = 1023
-_PREFIXES: Final = tuple(_prefix(length) for length in range(_SHORT_EVENT_MAX + 1))
+_PREFIXES: Final = {
+    status: tuple(_prefix(length, status) for length in range(_SHORT_EVENT_MAX + 1))
+    for status in (_STATUS, STATUS)
+}
 
 
 class EventFrames:
@@ -66,11 +78,20 @@ class EventFrames:
         "_seq_offsets",
         "_variant",
         "_variant_seq",
+        "ack_wanted",
         "packets",
         "size",
+        "step",
     )
 
-    def __init__(self, data: bytearray, seq_offsets: array[int]) -> None:
+    def __init__(
+        self,
+        data: bytearray,
+        seq_offsets: array[int],
+        step: PositionStep = STILL,
+        *,
+        ack_wanted: bool = False,
+    ) -> None:
         """`seq_offsets`: where in `data` the sequence number of each packet lies. Both are taken over."""
         self._data = data
         self._seq_offsets = seq_offsets
@@ -81,6 +102,14 @@ class EventFrames:
         """Their number: how far the sequence number moves, modulo 256."""
         self.size = len(data)
         """Of all packets, in bytes."""
+        self.step = step
+        """With semi-sync: what they do to the position of the replica."""
+        self.ack_wanted = ack_wanted
+        """The last event is to be acknowledged."""
+
+    def sequence_after(self, seq: int) -> int:
+        """The number of the packet that follows, if the first one had `seq`."""
+        return SEQUENCE_AFTER_ACK if self.ack_wanted else (seq + self.packets) & 0xFF
 
     @property
     def memory_bytes(self) -> int:
@@ -106,25 +135,54 @@ class EventFrames:
         return variant
 
 
-def event_frames(payloads: Iterable[bytes], *, annotate: bool) -> EventFrames:
+def event_frames(
+    payloads: Iterable[bytes], *, annotate: bool, semi_sync: bool = False
+) -> EventFrames:
     """Frame the events of groups in normal form.
 
-    Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`.
+    Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`. With
+    `semi_sync` the last event is to be acknowledged.
     Raises `ProtocolError` where the length of an event is impossible.
     """
-    return EventFrames(*frame(payloads, _NO_TYPE if annotate else _ANNOTATE_ROWS))
+    dropped_type = _NO_TYPE if annotate else _ANNOTATE_ROWS
+    if not semi_sync:
+        return EventFrames(*frame(payloads, dropped_type, _STATUS))
+    data, seq_offsets = frame(payloads, dropped_type, STATUS)
+    step = STILL
+    last = None
+    for start in _event_packets(data, seq_offsets):
+        last = start + PACKET_HEADER_SIZE
+        step = step.then(PositionStep.of(*_TYPE_LENGTH_END.unpack_from(data, last + len(STATUS))))
+    if last is not None:
+        data[last + FLAG_OFFSET] = ACK_WANTED
+    return EventFrames(data, seq_offsets, step, ack_wanted=last is not None)
+
+
+def _event_packets(data: bytearray, seq_offsets: array[int]) -> Iterable[int]:
+    """Where the packets lie with which events begin."""
+    continues = False
+    for offset in seq_offsets:
+        start = offset - _SEQ_OFFSET
+        if not continues:
+            yield start
+        continues = data[start:offset] == _FULL
 
 
 # -- the loops, in Python --------------------------------------------------------------------------
 
 
-def frame_plainly(payloads: Iterable[bytes], dropped_type: int) -> tuple[bytearray, array[int]]:
+def frame_plainly(
+    payloads: Iterable[bytes], dropped_type: int, status: bytes = _STATUS
+) -> tuple[bytearray, array[int]]:
     """The packets, all with sequence number 0, and where those numbers lie.
 
-    Events of `dropped_type` are left out. Raises `ProtocolError` where the length of an event is
-    impossible.
+    Events of `dropped_type` are left out; `status` stands in front of each.
+    Raises `ProtocolError` where the length of an event is impossible.
     """
     unpack = _TYPE_AND_LENGTH.unpack_from
+    prefixes = _PREFIXES[status]
+    prefix_size = PACKET_HEADER_SIZE + len(status)
+    whole_event_max = PACKET_PAYLOAD_MAX - 1 - len(status)
     parts: list[bytes] = []
     add = parts.append
     seq_offsets = array(_OFFSET_CODE)
@@ -142,17 +200,17 @@ def frame_plainly(payloads: Iterable[bytes], dropped_type: int) -> tuple[bytearr
                 raise _bad_length(payload, position)
             if type_ != dropped_type:
                 if length <= _SHORT_EVENT_MAX:
-                    add(_PREFIXES[length])
+                    add(prefixes[length])
                     add(payload[position:event_end])
                     add_offset(offset)
-                    offset += length + _PREFIX_SIZE
-                elif length <= _WHOLE_EVENT_MAX:
-                    add(_prefix(length))
+                    offset += length + prefix_size
+                elif length <= whole_event_max:
+                    add(_prefix(length, status))
                     add(payload[position:event_end])
                     add_offset(offset)
-                    offset += length + _PREFIX_SIZE
+                    offset += length + prefix_size
                 else:
-                    frames, _ = frame_event(payload[position:event_end], 0)
+                    frames, _ = frame_event(payload[position:event_end], 0, status)
                     add(frames)
                     step = PACKET_HEADER_SIZE + PACKET_PAYLOAD_MAX
                     seq_offsets.extend(range(offset, offset + len(frames), step))
@@ -167,9 +225,9 @@ def number_plainly(data: bytearray, seq_offsets: array[int], seq: int) -> None:
         data[offset] = value
 
 
-def frame_event(event: bytes, seq: int) -> tuple[bytes, int]:
+def frame_event(event: bytes, seq: int, status: bytes = _STATUS) -> tuple[bytes, int]:
     """One event as packets; returns them and the sequence number that follows."""
-    return frame_packet(_STATUS + event, seq)
+    return frame_packet(status + event, seq)
 
 
 def _bad_length(payload: bytes, position: int) -> ProtocolError:
@@ -181,7 +239,7 @@ def _bad_length(payload: bytes, position: int) -> ProtocolError:
 
 # -- the loops, in C where there is C --------------------------------------------------------------
 
-frame: Callable[[Iterable[bytes], int], tuple[bytearray, array[int]]] = frame_plainly
+frame: Callable[[Iterable[bytes], int, bytes], tuple[bytearray, array[int]]] = frame_plainly
 number: Callable[[bytearray, array[int], int], None] = number_plainly
 
 try:
@@ -190,12 +248,14 @@ except ImportError:
     pass
 else:
 
-    def frame_by_c(payloads: Iterable[bytes], dropped_type: int) -> tuple[bytearray, array[int]]:
+    def frame_by_c(
+        payloads: Iterable[bytes], dropped_type: int, status: bytes = _STATUS
+    ) -> tuple[bytearray, array[int]]:
         """As `frame_plainly`."""
         payloads = list(payloads)
-        framed = _speedups.frame(payloads, dropped_type)
+        framed = _speedups.frame(payloads, dropped_type, status)
         if framed is None:
-            return frame_plainly(payloads, dropped_type)
+            return frame_plainly(payloads, dropped_type, status)
         data, offsets = framed
         return data, array(_OFFSET_CODE, offsets)
 

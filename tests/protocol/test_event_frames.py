@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from protocol import semi_sync
 from protocol.errors import ProtocolError
 from protocol.event_group import split_events
 from protocol.events import EventType, build_event
@@ -32,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 HAS_C = module.frame is not frame_plainly
 ANNOTATE = int(EventType.ANNOTATE_ROWS)
 
-Frame = Callable[[Iterable[bytes], int], tuple[bytearray, "array[int]"]]
+Frame = Callable[[Iterable[bytes], int, bytes], tuple[bytearray, "array[int]"]]
 Number = Callable[[bytearray, "array[int]", int], None]
 Loops = tuple[Frame, Number]
 
@@ -55,7 +56,7 @@ EVENTS = st.builds(
 
 def frames_by(loops: Loops, payloads: Iterable[bytes], seq: int, *, annotate: bool) -> bytes:
     frame, number = loops
-    data, offsets = frame(payloads, -1 if annotate else ANNOTATE)
+    data, offsets = frame(payloads, -1 if annotate else ANNOTATE, b"\0")
     number(data, offsets, seq)
     return bytes(data)
 
@@ -108,10 +109,10 @@ def test_any_numbering_in_any_order(
     )
 
 
-def outcome(frame: Frame, payloads: list[bytes], dropped_type: int) -> Any:
+def outcome(frame: Frame, payloads: list[bytes], dropped_type: int, status: bytes = b"\0") -> Any:
     """What it returns, or the error that it raises."""
     try:
-        return frame(payloads, dropped_type)
+        return frame(payloads, dropped_type, status)
     except ProtocolError as error:
         return str(error)
 
@@ -129,10 +130,16 @@ PAYLOADS = st.one_of(
 
 
 @pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
-@given(st.lists(PAYLOADS, max_size=5), st.sampled_from([-1, ANNOTATE]))
-def test_c_equals_python_for_any_bytes(payloads: list[bytes], dropped_type: int) -> None:
-    assert outcome(module.frame, payloads, dropped_type) == outcome(
-        frame_plainly, payloads, dropped_type
+@given(
+    st.lists(PAYLOADS, max_size=5),
+    st.sampled_from([-1, ANNOTATE]),
+    st.sampled_from([b"\0", semi_sync.STATUS]),
+)
+def test_c_equals_python_for_any_bytes(
+    payloads: list[bytes], dropped_type: int, status: bytes
+) -> None:
+    assert outcome(module.frame, payloads, dropped_type, status) == outcome(
+        frame_plainly, payloads, dropped_type, status
     )
 
 
@@ -210,7 +217,7 @@ def test_long_events(loops: Loops, length: int) -> None:
     long = build_event(23, bytes(length - 19), server_id=1)
     short = build_event(16, bytes(8), server_id=1)
     payload = short + long + short
-    data, offsets = loops[0]([payload], ANNOTATE)
+    data, offsets = loops[0]([payload], ANNOTATE, b"\0")
     assert data[3] == 0
     assert len(offsets) == 3 + (length + 1) // PACKET_PAYLOAD_MAX
     for seq in (0, 254):
@@ -225,7 +232,7 @@ def test_impossible_lengths(loops: Loops, length: int) -> None:
     event = build_event(16, bytes(8), server_id=1)
     broken = event[:9] + length.to_bytes(4, "little") + event[13:]
     with pytest.raises(ProtocolError, match="offset 27"):
-        loops[0]([event + broken], -1)
+        loops[0]([event + broken], -1, b"\0")
 
 
 @by_loops
@@ -233,7 +240,7 @@ def test_impossible_lengths(loops: Loops, length: int) -> None:
 def test_cut_payload(loops: Loops, cut: int) -> None:
     event = build_event(16, bytes(8), server_id=1)
     with pytest.raises(ProtocolError):
-        loops[0]([event + event[:cut]], -1)
+        loops[0]([event + event[:cut]], -1, b"\0")
 
 
 def test_nothing() -> None:

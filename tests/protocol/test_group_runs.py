@@ -33,8 +33,10 @@ from protocol.events import (
 from protocol.events.checksum import ChecksumAlgorithm
 from protocol.group_runs import GroupRun, take_no_run
 from protocol.gtid import Gtid
+from protocol.semi_sync import STATUS, STATUS_WITH_ACK, Ack, ReplicaPlace
 from protocol.wire.packets import frame_packet
 
+from .replica_position import ReplicaPosition as ModelPosition
 from .test_event_group import GROUPS
 
 HAS_C = group_runs.take_run is not take_no_run
@@ -53,20 +55,29 @@ def transaction(seq_no: int, size: int = 30, server_id: int = 1, domain_id: int 
     return [gtid(seq_no, server_id, domain_id), rows, XidEvent(seq_no, server_id).build()]
 
 
-def stream(events: list[bytes], algorithm: int, seq: int = 1) -> bytes:
-    """As a master sends them."""
+def stream(
+    events: list[bytes], algorithm: int, seq: int = 1, *, ack_each: int | None = None
+) -> bytes:
+    """As a master sends them; with semi-sync if it is said which events are to be acknowledged, 0 for none."""
     data = b""
-    for event in events:
+    for number, event in enumerate(events, 1):
         if algorithm:
             event = append_checksum(event)
-        frame, seq = frame_packet(b"\0" + event, seq)
+        status, ack_wanted = b"\0", False
+        if ack_each is not None:
+            ack_wanted = bool(ack_each) and number % ack_each == 0
+            status = STATUS_WITH_ACK if ack_wanted else STATUS
+        frame, seq = frame_packet(status + event, seq)
+        if ack_wanted:
+            seq = 1
         data += frame
     return data
 
 
-def streaming() -> ClientConnection:
+def streaming(*, semi_sync: bool = False) -> ClientConnection:
     """A connection on which the dump command has just been sent."""
     connection = ClientConnection("u", "p")
+    connection.semi_sync = semi_sync
     connection._machine = Machine(CLIENT_TRANSITIONS, ClientState.READY)
     connection.binlog_dump(1)
     return connection
@@ -74,7 +85,15 @@ def streaming() -> ClientConnection:
 
 def take_in(pieces: list[bytes], algorithm: int, *, runs: bool) -> tuple[Found, int]:
     """What is found in a stream that comes in pieces, the error at the end as text, and how many came in runs."""
-    connection, assembler = streaming(), EventGroupAssembler(algorithm)
+    return take_in_place(pieces, algorithm, runs=runs)[:2]
+
+
+def take_in_place(
+    pieces: list[bytes], algorithm: int, *, runs: bool, semi_sync: bool = False
+) -> tuple[Found, int, Ack, bool]:
+    """The same, what a replica would acknowledge, and whether that was asked for."""
+    connection, assembler = streaming(semi_sync=semi_sync), EventGroupAssembler(algorithm)
+    place, ack_wanted = ReplicaPlace(), False
     found: Found = []
     in_runs = 0
     try:
@@ -86,11 +105,15 @@ def take_in(pieces: list[bytes], algorithm: int, *, runs: bool) -> tuple[Found, 
                     if run is not None:
                         found += groups_of(run)
                         in_runs += len(run)
+                        place.move(run.step)
+                        ack_wanted |= run.ack_wanted
                         continue
                 if runs and assembler.takes_parts:
                     part = connection.take_part(assembler.checksum_algorithm)
                     if part is not None:
-                        assembler.add_part(*part)
+                        assembler.add_part(part.events, part.event_count)
+                        place.move(part.step)
+                        ack_wanted |= part.ack_wanted
                         continue
                 event = connection.next_event()
                 if event is None:
@@ -98,12 +121,15 @@ def take_in(pieces: list[bytes], algorithm: int, *, runs: bool) -> tuple[Found, 
                 if not isinstance(event, EventReceived):
                     found.append(repr(event))
                     continue
+                ack_wanted |= event.ack_wanted
+                algorithm_before = assembler.checksum_algorithm
                 whole = assembler.feed(event.event)
+                place.feed(event.event, algorithm_before)
                 if whole is not None:
                     found.append(whole)
     except ProtocolError as error:
         found.append(str(error))
-    return found, in_runs
+    return found, in_runs, place.ack, ack_wanted
 
 
 def groups_of(run: GroupRun) -> list[EventGroup]:
@@ -248,7 +274,7 @@ def test_any_history_in_any_pieces(
 @given(st.binary(max_size=300), st.sampled_from([0, CRC32]), st.integers(0, 255))
 def test_any_bytes(data: bytes, algorithm: int, seq: int) -> None:
     assert take_in([data], algorithm, runs=True)[0] == take_in([data], algorithm, runs=False)[0]
-    taken = group_runs.take_run(bytearray(data), 0, len(data), seq, algorithm)
+    taken = group_runs.take_run(bytearray(data), 0, len(data), seq, algorithm, False)
     assert taken is None or 0 < taken.at <= len(data)
 
 
@@ -266,6 +292,59 @@ def test_numbers_of_packets_wrap() -> None:
     events = [event for n in range(1, 201) for event in transaction(n)]
     found, in_runs = take_in([stream(events, CRC32)], CRC32, runs=True)
     assert (len(found), in_runs) == (200, 200)
+
+
+@needs_c
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2)), min_size=1, max_size=12),
+    st.sampled_from([0, CRC32]),
+    st.integers(0, 7),
+    st.lists(st.integers(0, 4000), max_size=6),
+)
+def test_semi_sync_counts_alike_whichever_way(
+    sizes: list[tuple[int, int]], algorithm: int, ack_each: int, cuts: list[int]
+) -> None:
+    """Groups, the position to be acknowledged, and whether it is wanted."""
+    events = [RotateEvent.fake("m-bin.000007", 1, 1000).build()]
+    for seq_no, (size, domain_id) in enumerate(sizes, 1):
+        events += transaction(seq_no, size, 1, domain_id)
+    data = stream(events, algorithm, ack_each=ack_each)
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    pieces = [data[a:b] for a, b in pairwise(ends)]
+    fast = take_in_place(pieces, algorithm, runs=True, semi_sync=True)
+    slow = take_in_place([data], algorithm, runs=False, semi_sync=True)
+    assert (fast[0], *fast[2:]) == (slow[0], *slow[2:])
+    assert len(fast[0]) == len(sizes)
+    counted = ModelPosition(checksum=bool(algorithm))
+    for event in [*events[:1], FormatDescription.artificial("11.8.6", 1).build(), *events[1:]]:
+        counted.feed(event)
+    assert fast[2] == Ack(counted.file, counted.position)
+    assert fast[3] == (bool(ack_each) and len(events) >= ack_each)
+
+
+@needs_c
+def test_semi_sync_is_as_fast_a_way() -> None:
+    events = [event for n in range(1, 201) for event in transaction(n)]
+    for ack_each in (0, 3, 30):
+        found = take_in_place(
+            [stream(events, CRC32, ack_each=ack_each)], CRC32, runs=True, semi_sync=True
+        )
+        assert (len(found[0]), found[1]) == (200, 200)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_stream_without_the_semi_sync_header(runs: bool) -> None:
+    found = take_in_place([stream(transaction(1), 0)], 0, runs=runs, semi_sync=True)
+    assert "without the semi-sync header: 00" in str(found[0][-1])
+
+
+@needs_c
+@given(st.binary(max_size=300), st.sampled_from([0, CRC32]), st.integers(0, 255))
+def test_any_bytes_with_semi_sync(data: bytes, algorithm: int, seq: int) -> None:
+    fast = take_in_place([data], algorithm, runs=True, semi_sync=True)
+    assert fast[0] == take_in_place([data], algorithm, runs=False, semi_sync=True)[0]
+    taken = group_runs.take_run(bytearray(data), 0, len(data), seq, algorithm, True)
+    assert taken is None or 0 < taken.at <= len(data)
 
 
 def test_nothing_in_the_middle_of_a_large_payload() -> None:
