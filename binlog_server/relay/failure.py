@@ -7,7 +7,7 @@ import socket
 from typing import NamedTuple
 
 from binlog_server.client_tls import TlsFailed
-from binlog_server.relay.gate import DomainTaken
+from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
         match error:
             case UpstreamRefused():
                 return cls(error.errno, f"Fatal error: {error.message}")
-            case DomainTaken():
+            case GroupRefused():
                 return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
             case StorageError():
                 return cls(ER_ERROR_ON_WRITE, f"Error writing file 'binlog': {error}")

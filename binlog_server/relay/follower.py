@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from binlog_server.client_link import ClientLink
 from binlog_server.config import Config
 from binlog_server.relay.failure import Failure
-from binlog_server.relay.gate import Domains, DomainTaken, Gate
+from binlog_server.relay.gate import Domains, Gate, GroupRefused
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
@@ -92,7 +92,7 @@ class Follower:
             began = time.monotonic()
             try:
                 await self._follow()
-            except (UpstreamRefused, DomainTaken) as error:
+            except (UpstreamRefused, GroupRefused) as error:
                 self._stopped(error)
                 return
             except StorageError as error:

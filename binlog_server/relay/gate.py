@@ -4,6 +4,8 @@ A domain belongs to the connection that has sent groups of it, for as long as th
 another one are an error there, before anything of them is stored: nobody could tell which of two histories is meant.
 With `gtid_ignore_duplicates` a domain may come from several connections, as in MariaDB: a group is stored once, from
 whichever connection it comes first, and what has no higher sequence number than the last one of its domain is skipped.
+Without it a number that is not higher than the last one of its domain and server is an error: the upstream's binlog has
+begun anew. After RESET MASTER a real master goes on sending to those who are connected, somewhere in the new history.
 
 DO_DOMAIN_IDS, IGNORE_DOMAIN_IDS and IGNORE_SERVER_IDS leave groups out. What is left out of a domain by its server
 leaves a hole there, as on a MariaDB replica.
@@ -22,8 +24,16 @@ from storage.engine import BinlogEngine
 _TIMESTAMP = slice(0, 4)  # of the group's GTID event: seconds since 1970
 
 
-class DomainTaken(Exception):
-    """The upstream sends groups of a domain that comes from elsewhere."""
+class GroupRefused(Exception):
+    """The upstream sends what must not be stored; no later attempt would help."""
+
+
+class DomainTaken(GroupRefused):
+    """Groups of a domain that comes from elsewhere."""
+
+
+class HistoryBegunAnew(GroupRefused):
+    """A group whose number, or a higher one, its server has used before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,11 @@ class Domains:
                 "gtid_ignore_duplicates if both send the same history"
             )
 
+    def last_seq_no(self, domain_id: int, server_id: int) -> int:
+        """Of the groups that are stored; -1 if there is none."""
+        last = self._engine.binlog_state().get(domain_id, server_id)
+        return -1 if last is None else last
+
     def is_new(self, group: EventGroup) -> bool:
         """Whether no group of its domain with this number or a higher one was taken in; this one is from now on."""
         domain_id, _, seq_no = group.gtid
@@ -109,9 +124,10 @@ class Gate:
         self._domains = domains
         self._filter = group_filter
         self._claimed: set[int] = set()
+        self._last_seq_nos: dict[tuple[int, int], int] = {}  # by domain and server
 
     def admits(self, group: EventGroup) -> bool:
-        """Whether the group is to be stored, which must happen at once. Raises `DomainTaken`."""
+        """Whether the group is to be stored, which must happen at once. Raises `GroupRefused`."""
         self.last_timestamp = int.from_bytes(group.payload[_TIMESTAMP], "little")
         domain_id, server_id, _ = group.gtid
         if domain_id not in self._claimed:
@@ -120,11 +136,14 @@ class Gate:
                 return False
             self._domains.claim(domain_id, self, group.gtid)
             self._claimed.add(domain_id)
+        duplicates = self._domains.ignore_duplicates
         if server_id in self._filter.ignore_server_ids or (
-            self._domains.ignore_duplicates and not self._domains.is_new(group)
+            duplicates and not self._domains.is_new(group)
         ):
             self.skipped += 1
             return False
+        if not duplicates:
+            self._go_on(group.gtid, group.gtid.seq_no)
         return True
 
     @property
@@ -144,7 +163,23 @@ class Gate:
         if run.server_id in self._filter.ignore_server_ids:
             self.skipped += len(run)
             return False
+        self._go_on(run.gtid(0), run.last.seq_no)
         return True
+
+    def _go_on(self, first: Gtid, last_seq_no: int) -> None:
+        """Groups of one server, up to that number, are stored next. Raises `HistoryBegunAnew`."""
+        domain_id, server_id, seq_no = first
+        key = domain_id, server_id
+        stored = self._last_seq_nos.get(key)
+        if stored is None:
+            stored = self._domains.last_seq_no(domain_id, server_id)
+        if seq_no <= stored:
+            raise HistoryBegunAnew(
+                f"it sends {first}, but {Gtid(domain_id, server_id, stored)} is stored already: its binlog has begun "
+                "anew, as by RESET MASTER, and groups may be missing; begin anew here, too: RESET MASTER, SET GLOBAL "
+                "gtid_slave_pos, replicas from a backup"
+            )
+        self._last_seq_nos[key] = last_seq_no
 
     def wants(self, gtid: Gtid) -> bool:
         """Whether `admits` may say yes, as far as that is known in the middle of a group."""

@@ -173,8 +173,9 @@ class Ingest:
         large = self._large
         if large is not None:
             await large.finish(whole.payload)
-            self._large = None
-        if not self._gate.admits(whole):
+        admitted = self._gate.admits(whole)  # if it raises, `run` rolls back
+        self._large = None
+        if not admitted:
             if large is not None:
                 await large.rollback()
             return 0

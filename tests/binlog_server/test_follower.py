@@ -312,6 +312,52 @@ async def test_a_domain_of_our_own_ends_the_following(
     assert str(engine.binlog_state()) == ""
 
 
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("0-1-1,0-1-2,0-1-1", "0-1-2"),
+        ("0-1-5,0-1-5", "0-1-5"),
+        ("0-1-7,3-1-9,0-2-8,0-1-4,0-1-9", "0-1-7,0-2-8,3-1-9"),
+    ],
+)
+async def test_a_history_that_begins_anew_ends_the_following(
+    sent: str,
+    stored: str,
+    engine: MemoryEngine,
+    delays: Delays,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        FakeUpstream([Visit(OPENING + groups(*sent.split(",")))]) as upstream,
+        following(upstream, engine) as task,
+    ):
+        await within(task)
+    assert "its binlog has begun anew" in caplog.text
+    assert str(engine.binlog_state()) == stored
+
+
+async def test_a_lower_number_of_another_server(engine: MemoryEngine, delays: Delays) -> None:
+    """As after a failover without strict mode: the number is not the place in the domain."""
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-7", "0-2-3", "0-1-8"))]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-2-3,0-1-8")
+
+
+async def test_a_known_group_after_a_reconnect(
+    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    visits = [
+        Visit(OPENING + groups("0-1-1", "0-1-2"), "cut"),
+        Visit(OPENING + groups("0-1-2", "0-1-3")),
+    ]
+    async with FakeUpstream(visits) as upstream, following(upstream, engine) as task:
+        await within(task)
+    assert "it sends 0-1-2, but 0-1-2 is stored already" in caplog.text
+    assert str(engine.binlog_state()) == "0-1-2"
+
+
 async def test_silence_means_reconnect(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
 ) -> None:

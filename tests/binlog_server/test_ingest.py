@@ -11,7 +11,7 @@ from storage.memory_disk import MemoryDisk
 from tests.storage.groups import read_all
 from tests.storage.sizes import small
 
-from .lab import until
+from .lab import until, within
 from .test_follower import Delays, delays, following
 from .upstream import OPENING, FakeUpstream, Visit, description, groups, rotate
 
@@ -116,6 +116,22 @@ async def test_the_limit_is_kept(
         await until(lambda: upstream.visits == 2)
     assert "group 0-1-2 has more than 1048576 bytes; raise max_event_group_size" in caplog.text
     assert str(engine.binlog_state()) == "0-1-1"
+    engine.close()
+
+
+async def test_refused_at_its_end(
+    engine: IbbEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its pieces are in the store by then: what was written for it is rolled back."""
+    events = large(Gtid(0, 1, 2), [300] * 500)
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-3") + sent(events))]) as upstream,
+        following(upstream, engine) as task,
+    ):
+        await within(task)
+    assert "it sends 0-1-2, but 0-1-3 is stored already" in caplog.text
+    assert str(engine.binlog_state()) == "0-1-3"
+    engine.reset()  # which is refused while a group is open
     engine.close()
 
 
