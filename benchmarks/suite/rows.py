@@ -129,7 +129,7 @@ def _result(
 
 def decode(directory: Path) -> int:
     """All rows of a store into columns; how many there were."""
-    from protocol.row_columns import RowDecoder
+    from protocol.row_columns import RowDecoder, event_runs
 
     pages = OfflinePages(ReadOnlyDisk(directory))
     decoder = RowDecoder()
@@ -140,8 +140,9 @@ def decode(directory: Path) -> int:
                 if batch.large is None:
                     decoder.add(batch.groups, number)
                 else:
-                    for piece in batch.large.pieces():
-                        decoder.add([piece], number)
+                    for run in event_runs(batch.large.pieces()):
+                        decoder.add([run], number)
+                        rows += sum(map(len, decoder.take(GATHER_BYTES)))
                 number += len(batch.heads)
                 rows += sum(map(len, decoder.take(GATHER_BYTES)))
         return rows + sum(map(len, decoder.take()))

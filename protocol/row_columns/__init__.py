@@ -12,7 +12,7 @@ package. Damaged bytes are an error: the vector code only sees that something is
 """
 
 from protocol.row_columns.changes import Changes, arrow_schema, column_names
-from protocol.row_columns.decoder import Prepare, RowDecoder
+from protocol.row_columns.decoder import Prepare, RowDecoder, event_runs
 from protocol.row_columns.options import ColumnOptions, UnrepresentableValue
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "UnrepresentableValue",
     "arrow_schema",
     "column_names",
+    "event_runs",
 ]

@@ -6,7 +6,7 @@ shape into columns when it is asked for. A table map is read once, however often
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -15,6 +15,7 @@ import numpy as np
 
 from protocol.errors import ProtocolError
 from protocol.event_group import split_events
+from protocol.event_text.pieces import split_pieces
 from protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
@@ -208,6 +209,23 @@ class RowDecoder:
                 return None
             self._tables[parsed] = _Table(prepared, self._options)
         return self._tables[parsed]
+
+
+def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[bytes]:
+    """A group that comes in pieces cut anywhere, in pieces with whole events, for `RowDecoder.add`.
+
+    They have so many bytes, or a large event more. Raises `ProtocolError`.
+    """
+    events: list[bytes] = []
+    size = 0
+    for event in split_pieces(pieces):
+        events.append(event)
+        size += len(event)
+        if size >= at_least:
+            yield b"".join(events)
+            events, size = [], 0
+    if events:
+        yield b"".join(events)
 
 
 def _uncompressed(data: RowBytes, events: Events) -> tuple[RowBytes, Events]:
