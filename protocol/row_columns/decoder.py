@@ -122,6 +122,7 @@ class RowDecoder:
             raise _explanation(groups, first) from None
         if first != self._group:
             self._begin(first)
+            self._forget_tables()
         events.number[events.group == 0] += self._events_before
         events.group[:] += first
         wanted = np.flatnonzero(_WANTED[events.type])
@@ -148,6 +149,13 @@ class RowDecoder:
         self._group = group
         self._events_before = 0
         self._maps = {}
+
+    def _forget_tables(self) -> None:
+        """If there are many. Between groups only: the maps of a group lead to its tables until it ends."""
+        if len(self._known) >= _KNOWN_MAX:
+            self._full = self.take()
+            self._known.clear()
+            self._tables.clear()
 
     def _gather(self, data: RowBytes, events: Events) -> None:
         """Sorts row events by their shapes. The only loop of Python over events: it is kept short."""
@@ -199,10 +207,6 @@ class RowDecoder:
 
     def _learn(self, event: bytes) -> _Table | None:
         parsed = replace(TableMap.parse(event), table_id=0, flags=0)
-        if len(self._known) >= _KNOWN_MAX:
-            self._full += self.take()
-            self._known.clear()
-            self._tables.clear()
         if parsed not in self._tables:
             prepared = self._prepare(parsed)
             if prepared is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def plainly(table: Table, groups: list[bytes]) -> list[Any]:
 
 
 @given(SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_rows_of_any_table(seed: int) -> None:
     any_rows = AnyRows(seed)
     table = any_rows.table()
@@ -52,7 +53,7 @@ def test_any_rows_of_any_table(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_damaged_rows_are_refused_or_read_alike(seed: int) -> None:
     """Some bytes changed, also those of events and table maps: never anything but what the plain decoder says."""
     any_rows = AnyRows(seed)
@@ -89,3 +90,12 @@ def test_rows_cut_short(seed: int) -> None:
             decoded(table, [group])
     else:
         assert same(decoded(table, [group]), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_tables_and_damages(rng: Random) -> None:
+    for _ in range(5000):
+        seed = rng.randrange(1 << 32)
+        test_any_rows_of_any_table.hypothesis.inner_test(seed)  # type: ignore[attr-defined]
+        test_damaged_rows_are_refused_or_read_alike.hypothesis.inner_test(seed)  # type: ignore[attr-defined]

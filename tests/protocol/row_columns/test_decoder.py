@@ -1,0 +1,244 @@
+"""How groups are given and changes are taken; which tables are wanted; options; what is refused, and how."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from protocol.errors import ProtocolError
+from protocol.events.column_type import ColumnLayout, ColumnType
+from protocol.events.event_type import EventType
+from protocol.events.table_map import Column, TableMap
+from protocol.row_columns import (
+    ColumnOptions,
+    Prepare,
+    RowDecoder,
+    UnrepresentableValue,
+    arrow_schema,
+    event_runs,
+)
+from tests.protocol.row_columns.any_rows import TABLE_ID, AnyRows
+from tests.protocol.row_columns.reference import (
+    column_rows,
+    plain_rows,
+    rows_event,
+    same,
+    table_map,
+)
+from tests.protocol.rows import samples
+
+T = ColumnType
+INT = Column(ColumnLayout(T.LONG, 4), True, name="n")
+INSERT, DELETE = EventType.WRITE_ROWS_V1, EventType.DELETE_ROWS_V1
+
+
+def column(
+    type_: ColumnType, size: int = 0, digits: int = 0, scale: int = 0, **more: Any
+) -> Column:
+    return Column(ColumnLayout(type_, size, digits, scale), True, name="c", **more)
+
+
+def of(*columns: Column) -> Prepare:
+    return lambda table: replace(table, columns=columns)
+
+
+def inserted(value: bytes, type_: EventType = INSERT) -> bytes:
+    """A group that inserts a row of one column."""
+    return table_map(TABLE_ID, 1) + rows_event(type_, TABLE_ID, 1, [1], b"\0" + value)
+
+
+def one_value(col: Column, value: bytes, **options: Any) -> Any:
+    decoder = RowDecoder(ColumnOptions(**options), of(col))
+    decoder.add([inserted(value)])
+    (changes,) = decoder.take()
+    assert changes.after is not None
+    return changes.after.column(0)[0].as_py()
+
+
+RECORDED = [group.payload for name in samples.NAMES for group in samples.groups(name)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7])
+def test_groups_given_bit_by_bit(at_once: int) -> None:
+    decoder = RowDecoder()
+    found = []
+    for first in range(0, len(RECORDED), at_once):
+        decoder.add(RECORDED[first : first + at_once], first)
+        if first % 3 == 0:
+            found += decoder.take()
+    found += decoder.take()
+    assert decoder.gathered_bytes == 0
+    assert not decoder.take()
+    assert same(column_rows(found), plain_rows(RECORDED))
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_groups_in_pieces(piece: int) -> None:
+    """As a large group comes: each event by itself, cut anywhere on the way; numbers go on."""
+    decoder = RowDecoder()
+    for number, group in enumerate(RECORDED):
+        pieces = (group[at : at + piece] for at in range(0, len(group), piece))
+        for run in event_runs(pieces, at_least=1):
+            decoder.add([run], number)
+    assert same(column_rows(decoder.take()), plain_rows(RECORDED))
+
+
+def test_large_and_small_shapes_are_taken_apart() -> None:
+    decoder = RowDecoder(prepare=of(INT))
+    decoder.add([inserted(bytes(4))] * 10 + [inserted(bytes(4), DELETE)])
+    assert decoder.gathered_bytes == 55
+    assert [len(changes) for changes in decoder.take(at_least=50)] == [10]
+    assert [len(changes) for changes in decoder.take()] == [1]
+
+
+def test_tables_that_are_not_wanted() -> None:
+    asked = []
+
+    def prepare(table: TableMap) -> TableMap | None:
+        asked.append(table.table)
+        return None
+
+    decoder = RowDecoder(prepare=prepare)
+    decoder.add([inserted(b"\1")] * 3)
+    assert decoder.take() == []
+    assert asked == ["t"]  # once, however often the map is logged
+
+
+def test_an_empty_insert() -> None:
+    """Nothing but defaults under binlog_row_image=MINIMAL: a row without bytes."""
+    decoder = RowDecoder(prepare=of(INT))
+    group = table_map(TABLE_ID, 1) + rows_event(INSERT, TABLE_ID, 1, [0], b"") * 2
+    decoder.add([group, group])
+    (changes,) = decoder.take()
+    assert changes.after_present == ()
+    assert changes.event.tolist() == [1, 2, 1, 2]
+    assert changes.after is not None
+    assert changes.after.to_pylist() == [{"n": None}] * 4
+    decoder.add([table_map(TABLE_ID, 1) + rows_event(INSERT, TABLE_ID, 1, [0], b"\0")])
+    with pytest.raises(ProtocolError, match="without bytes"):
+        decoder.take()
+
+
+REFUSED: list[tuple[Callable[[bytes], bytes], str]] = [
+    (lambda group: group[:-1], r"event length .* \(group 1\)"),
+    (lambda group: group[:9] + b"\x12\0\0\0" + group[13:], r"event length 18 .* \(group 1\)"),
+    (lambda group: group[len(table_map(TABLE_ID, 1)) :], r"table 7, without a table map \(group 1, event 0\)"),
+    (lambda group: group + rows_event(INSERT, 8, 1, [1], b"\0"), r"table 8, without .* \(group 1, event 2\)"),
+    (lambda group: group + rows_event(EventType.WRITE_ROWS, TABLE_ID, 1, [1], b"\0"), r"version 2.* event 2"),
+    (lambda group: group + rows_event(INSERT, TABLE_ID, 2, [1], b"\0"), "2 columns, but d.t has 1"),
+    (lambda group: group + rows_event(INSERT, TABLE_ID, 1, [1], b"\0\1\2\3"), r"cut short.* \(group 1, event 2\)"),
+    (lambda group: group + rows_event(INSERT, TABLE_ID, 1, [1], b"\0\1\2\3\4\0"), r"d.t is cut short.* event 2\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "says"), REFUSED)
+def test_refused(damage: Callable[[bytes], bytes], says: str) -> None:
+    sound = inserted(bytes(4))
+    decoder = RowDecoder(prepare=of(INT))
+
+    def decode() -> None:
+        decoder.add([sound, damage(sound)])
+        decoder.take()
+
+    with pytest.raises(ProtocolError, match=says):
+        decode()
+
+
+def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocol.row_columns.decoder._BYTES_AT_ONCE_MAX", 50)
+    with pytest.raises(ValueError, match="50 are the most"):
+        RowDecoder().add([inserted(b"\1")])
+
+
+def test_a_shape_that_grows_too_large_is_turned_into_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
+    decoder = RowDecoder(prepare=of(INT))
+    for number in range(5):
+        decoder.add([inserted(number.to_bytes(4, "little"))], number)
+    taken = decoder.take()
+    assert [len(changes) for changes in taken] == [2, 2, 1]
+    assert [row.after for row in column_rows(taken)] == [[0], [1], [2], [3], [4]]
+
+
+def test_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than are remembered."""
+    monkeypatch.setattr("protocol.row_columns.decoder._KNOWN_MAX", 3)
+    any_rows = AnyRows(1)
+    decoder = RowDecoder()
+    groups = []
+    for number in range(10):
+        map_ = table_map(TABLE_ID, number + 1)
+        everything = (1 << number + 1) - 1
+        rows = bytes((number + 8) // 8) + any_rows.rng.randbytes(number + 1)
+        groups.append(map_ + rows_event(INSERT, TABLE_ID, number + 1, [everything], rows))
+    for number, group in enumerate(groups + groups):
+        decoder.add([group], number)
+    assert len(decoder._tables) <= 3
+    assert same(column_rows(decoder.take()), plain_rows(groups + groups))
+    decoder.add(groups, 100)
+    assert len(column_rows(decoder.take())) == len(groups)
+
+
+ZERO_DATE = (column(T.DATE, 3), b"\0\0\0")
+BIG = (column(T.LONGLONG, 8, unsigned=True), b"\xff" * 8)
+LABELLED = column(T.SET, 1, labels=("x", "y"))
+BAD_TEXT = (column(T.VARCHAR, 9, collation=45), b"\2a\xff")
+OLD_ZERO_DATE = (column(T.DATETIME, 8), bytes(8))
+
+CHOICES = [
+    (*ZERO_DATE, {"zero_date": "null"}, None),
+    (*ZERO_DATE, {"zero_date": "string"}, "0000-00-00"),
+    (*OLD_ZERO_DATE, {"zero_date": "null"}, None),
+    (column(T.TIME2, digits=1), b"\x7f\xff\xff\xce", {"time": "interval"}, -datetime.timedelta(milliseconds=500)),
+    (column(T.TIME2, digits=1), b"\x7f\xff\xff\xce", {"time": "micros"}, -500_000),
+    (column(T.TIME2, digits=1), b"\x7f\xff\xff\xce", {"time": "string"}, "-00:00:00.5"),
+    (column(T.TIME, 3), b"\x01\0\0", {"time": "micros"}, 1_000_000),
+    (*BIG, {"unsigned_bigint": "decimal"}, 2**64 - 1),
+    (*BIG, {"unsigned_bigint": "string"}, str(2**64 - 1)),
+    (column(T.LONGLONG, 8, unsigned=True), b"\xff" * 7 + b"\x7f", {"unsigned_bigint": "long"}, 2**63 - 1),
+    (column(T.BIT, 1, 1), b"\1", {"bit1": "boolean"}, True),
+    (column(T.BIT, 1, 1), b"\1", {"bit1": "long"}, 1),
+    (LABELLED, b"\3", {"set_labels": "array"}, ["x", "y"]),
+    (LABELLED, b"\3", {"set_labels": "string"}, "x,y"),
+    (*BAD_TEXT, {"bad_text": "replace"}, "a\ufffd"),
+    (*BAD_TEXT, {"bad_text": "binary"}, b"a\xff"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("col", "value", "options", "expected"), CHOICES)
+def test_options(col: Column, value: bytes, options: dict[str, str], expected: Any) -> None:
+    assert one_value(col, value, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("col", "value", "options"),
+    [
+        (*ZERO_DATE, {"zero_date": "error"}),
+        (*OLD_ZERO_DATE, {"zero_date": "error"}),
+        (*BIG, {"unsigned_bigint": "long"}),
+        (*BAD_TEXT, {"bad_text": "error"}),
+    ],
+)
+def test_errors_that_were_asked_for(col: Column, value: bytes, options: dict[str, str]) -> None:
+    """They name the column, and what to choose instead."""
+    (option,) = options
+    with pytest.raises(UnrepresentableValue, match=rf"column d\.t\.c holds .*{option}="):
+        one_value(col, value, **options)
+
+
+def test_schema_without_rows() -> None:
+    table = TableMap(
+        1, 0, "d", "t", (INT, replace(INT, name=None), column(T.NEWDECIMAL, 0, 65, 38))
+    )
+    schema = arrow_schema(table, ColumnOptions())
+    assert [(f.name, str(f.type)) for f in schema] == [
+        ("n", "int32"),
+        ("@2", "int32"),
+        ("c", "string"),
+    ]
