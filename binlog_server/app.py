@@ -24,6 +24,8 @@ from binlog_server.relay.gate import Domains
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.password import KeyFile
 from binlog_server.room import Room
+from binlog_server.semi_sync.commits import Commits
+from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.session import ClientSession
 from binlog_server.sql_commit.committer import Client, Committer
@@ -67,6 +69,7 @@ class Server(ServerFacts):
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
             strict=config.gtid_strict_mode,
         )
+        self.semi_sync = SemiSyncMaster(lambda: self.config)
         self.relay = self._relay()
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
@@ -133,6 +136,7 @@ class Server(ServerFacts):
             self.room,
             self.relay.domains,
             self._upstream_is,
+            self.semi_sync,
         )
         self.relay.start_wanted(into, skip=config.skip_slave_start)
         self._lease_rounds = loop.create_task(self._end_leases())
@@ -156,6 +160,7 @@ class Server(ServerFacts):
         self.is_listening = False
         self.publisher.stop()
         await self.syncer.close()
+        self.semi_sync.close()
         for connection in self.connections:
             connection.ending.shut_down()
         with contextlib.suppress(TimeoutError):
@@ -202,6 +207,7 @@ class Server(ServerFacts):
             frames=self.frames,
             tail=self._tail,
             syncer=self.syncer,
+            semi_sync=self.semi_sync,
             format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
             server_id=self.config.server_id,
         )
@@ -215,7 +221,7 @@ class Server(ServerFacts):
             machine,
             sql,
             self.publisher,
-            self.syncer,
+            Commits(self.engine, self.syncer, self.semi_sync),
             self.room,
             server_id=self.config.server_id,
             domain_id=self.config.gtid_domain_id,

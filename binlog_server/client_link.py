@@ -158,6 +158,11 @@ class ClientLink:
             request, self._packed.next_seq = framed(compressed(request), 0)
         self._writer.write(request)
 
+    def acknowledge(self, packet: bytes) -> None:
+        """In a stream without compression; nothing if the socket is closed."""
+        if not self._writer.is_closing():
+            self._writer.write(packet)
+
     def close(self) -> None:
         """Close the socket."""
         self._writer.close()

@@ -107,6 +107,12 @@ class Config:
     tcp_keepalive_probes: int = 6
     replica_lag_grace_seconds: int = 60
     slave_net_timeout: int = 60
+    rpl_semi_sync_master_enabled: bool = False
+    rpl_semi_sync_master_timeout: int = 10_000  # milliseconds
+    rpl_semi_sync_master_wait_no_slave: bool = True
+    rpl_semi_sync_master_wait_for_slave_count: int = 1  # MySQL's
+    rpl_semi_sync_slave_enabled: bool = False
+    rpl_semi_sync_slave_wait_for_slave_count: int = 0  # ours
     max_event_group_size: int = GROUP_BYTES_MAX
     report_host: str = ""
     ssl: bool = True
@@ -138,6 +144,9 @@ class Config:
             ("tcp_keepalive_probes", 0, 127),
             ("replica_lag_grace_seconds", 1, 31536000),
             ("slave_net_timeout", 1, 31536000),
+            ("rpl_semi_sync_master_timeout", 0, _U32_MAX),
+            ("rpl_semi_sync_master_wait_for_slave_count", 1, 65535),
+            ("rpl_semi_sync_slave_wait_for_slave_count", 0, 65535),
             ("max_event_group_size", 1 << 20, 1 << 40),
             ("binlog_page_cache_size", 1 << 20, 1 << 40),
             ("dump_frame_cache_size", 1 << 20, 1 << 40),

@@ -49,6 +49,7 @@ class Connection:
     registered: RegisterSlave | None = None
     dump_server_id: int = 0
     sent: Position | None = None  # how far a dump has got in the store
+    acknowledged: Position | None = None  # and how far by the replica's own word, with semi-sync
     traffic: Traffic = field(default_factory=Traffic)
     uses_tls: bool = False
     # Of the account, for the dump that runs or may come.

@@ -96,7 +96,9 @@ class Conversation:
         return data[5:12] in QUICK_WORDS and self.committer.quick(data)
 
     def received(self) -> None:
-        """More has come. What comes while a statement runs has to wait for its turn."""
+        """More has come. What comes while a statement runs has to wait for its turn. Raises `ProtocolError`."""
+        if self._dump is not None:
+            self._dump.received()
         if self._work is not None and not self._work.done():
             self.hold(held=True)
 

@@ -23,6 +23,8 @@ from binlog_server.dump_request import DumpRequest
 from binlog_server.dump_start import DumpStart, start_of
 from binlog_server.frame_cache import FrameCache, take_error
 from binlog_server.large_group_frames import Chunk, LargeGroupFrames
+from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
+from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.stream_events import StreamEvents
 from binlog_server.syncer import Syncer
 from binlog_server.tail import Tail
@@ -40,8 +42,6 @@ from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
-
-SEQUENCES = 256  # the sequence number of packets is one byte
 
 # What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
 # appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a
@@ -80,6 +80,7 @@ class Dump:
         frames: FrameCache,
         tail: Tail,
         syncer: Syncer,
+        semi_sync: SemiSyncMaster,
         format_version: str,
         server_id: int,
     ) -> None:
@@ -98,6 +99,8 @@ class Dump:
             capability=request.style.capability,
         )
         self._classic = request.style.classic
+        self._semi_sync = semi_sync
+        self._acks: ReplicaAcks | None = None  # with semi-sync
         self._last_sent = 0.0
         self._hold: Hold | None = None
         self.inside_event = False
@@ -121,6 +124,8 @@ class Dump:
         finally:
             if self._hold is not None:
                 self._hold.release()
+            if self._acks is not None:
+                self._semi_sync.remove(self._acks)
 
     async def _stream(self) -> None:
         request = self._request
@@ -136,6 +141,8 @@ class Dump:
             until_before_gtids=request.until_before_gtids,
             binlog_state=self._engine.binlog_state(),
         )
+        if request.style.semi_sync:
+            self._start_semi_sync(start)
         await self._open(start)
         while not groups_filter.until_reached:
             hold.move(self._cursor.file_no)
@@ -164,6 +171,34 @@ class Dump:
             self._send_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._cursor)
         self._sink.write(self._machine.dump_end_eof())
 
+    # --- semi-sync ---
+
+    def _start_semi_sync(self, start: DumpStart) -> None:
+        self._machine.start_semi_sync()
+        # Who is inside a group does not have all that lies before the next one.
+        is_inside = start.rest is not None or start.large_rest is not None
+        has_before = NOWHERE if is_inside else start.cursor
+        checksum = self._request.style.checksum
+        self._acks = ReplicaAcks(has_before, checksum=checksum, moved=self._has_more)
+        self._connection.acknowledged = has_before
+        if (
+            self._request.until is None
+        ):  # who ends somewhere does not get what is committed behind it
+            self._semi_sync.add(self._acks)
+
+    def take_acks(self) -> None:
+        """The replica has said something. Raises `ProtocolError`."""
+        acks = self._machine.take_acks()
+        if self._acks is not None:
+            self._semi_sync.acks += len(acks)
+            for ack in acks:
+                self._acks.received(ack)
+
+    def _has_more(self) -> None:
+        assert self._acks is not None
+        self._connection.acknowledged = self._acks.acknowledged
+        self._semi_sync.moved()
+
     # --- where the replica is ---
 
     async def _open(self, start: DumpStart) -> None:
@@ -183,12 +218,14 @@ class Dump:
             self._send_frames(start.rest)
         elif start.large_rest is not None:
             await self._send_chunks(start.large_rest)
+        self._sent_all_before(start.cursor)
         if start.cursor.file_no != start.file_no:
             await self._begin_file(start.cursor)
 
     async def _go_to(self, end: Position, *, overtaken: bool) -> None:
         """Everything before `end` was sent."""
         before, self._cursor = self._cursor, end
+        self._sent_all_before(end)
         if not self._classic:
             return
         if end.file_no != before.file_no:
@@ -196,6 +233,10 @@ class Dump:
         elif overtaken and self._request.style.registered:
             # Others do not count; and they get one format description a file.
             self._tell_place(end.file_no, position_of(end.offset))
+
+    def _sent_all_before(self, end: Position) -> None:
+        if self._acks is not None:
+            self._acks.sent_all_before(end)
 
     async def _begin_file(self, cursor: Position) -> None:
         """The file of `cursor` from its beginning; nothing of it lies before `cursor`."""
@@ -230,7 +271,8 @@ class Dump:
                 self._list_if_due(groups_filter, batch.end)
                 if groups_filter.until_reached:
                     break
-            self._cursor = batch.end
+            else:
+                await self._go_to(batch.end, overtaken=False)
         self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._sink.drain()
 
@@ -251,6 +293,7 @@ class Dump:
                 await self._go_to(group.end, overtaken=framed.overtaken)
             else:
                 self._cursor = group.end
+                self._sent_all_before(group.end)
             self._list_if_due(groups_filter, group.end)
             if groups_filter.until_reached:
                 return
@@ -336,7 +379,10 @@ class Dump:
             sequence = self._machine.dump_sequence
             self._sink.write(frames.at_sequence(sequence))
             self._replica_position += frames.size
-            self._machine.dump_sequence = (sequence + frames.packets) % SEQUENCES
+            self._machine.dump_sequence = frames.sequence_after(sequence)
+            if self._acks is not None:
+                self._acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
+                self._semi_sync.requests += frames.ack_wanted
             self._connection.state = "Sending binlog event to slave"
             self._last_sent = time.monotonic()
 
@@ -346,6 +392,8 @@ class Dump:
 
     def _send(self, event: bytes) -> None:
         self._sink.write(self._machine.dump_event(event))
+        if self._acks is not None:
+            self._acks.sent_event(event)
         self._replica_position += len(event)
         self._last_sent = time.monotonic()
 

@@ -92,6 +92,7 @@ class DumpRequest:
                 checksum=_wants_checksum(variables),
                 capability=min(max(capability, 0), int(Capability.GTID)),
                 registered=registered,
+                semi_sync=bool(_integer(variables, "rpl_semi_sync_slave")),
             ),
             non_block=command.non_block,
         )

@@ -103,6 +103,10 @@ class DumpSession:
         channel.give_up_after(net_write_timeout())
         return cls(request, server, channel, connection, sink, net_write_timeout)
 
+    def received(self) -> None:
+        """Something has come from the replica. Raises `ProtocolError`."""
+        self._dump.take_acks()
+
     def cancel(self) -> None:
         """Nothing more is sent."""
         self._task.cancel()

@@ -10,19 +10,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from protocol.errors import EngineBinlogUnavailable, ServerError
-from protocol.sql_errors import EngineBinlogNotYet
 
 AFTER_SYNC, AFTER_COMMIT = "AFTER_SYNC", "AFTER_COMMIT"
-SEMI_SYNC_ENABLED: Final = "rpl_semi_sync_master_enabled"
 SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
-
-
-def refuse_semi_sync(name: str, value: str) -> None:
-    """`value` as SHOW VARIABLES prints it. Raises `EngineBinlogNotYet` (4248), `EngineBinlogUnavailable` (4247)."""
-    if name == SEMI_SYNC_ENABLED and value == "ON":
-        raise EngineBinlogNotYet("Semi-synchronous replication")
-    if name == SEMI_SYNC_WAIT_POINT and value == AFTER_SYNC:
-        raise EngineBinlogUnavailable(f"{name}={AFTER_SYNC}")
 
 
 def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
@@ -45,10 +35,6 @@ def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
 
 def _unavailable(name: str) -> Callable[[Any], ServerError]:
     return lambda value: EngineBinlogUnavailable(f"{name}={_shown(value)}")
-
-
-def _semi_sync(_: Any) -> ServerError:
-    return EngineBinlogNotYet("Semi-synchronous replication")
 
 
 def _shown(value: Any) -> str:
@@ -92,11 +78,6 @@ _OPTIONS: Final[
         lambda value: str(value).upper() == "MASTER",
         _unavailable("init_rpl_role"),
         "What this server had acknowledged is kept by its redo log: leave it out",
-    ),
-    SEMI_SYNC_ENABLED: (
-        _is_off,
-        _semi_sync,
-        "Leave it out: replicas that ask for it go on without",
     ),
     SEMI_SYNC_WAIT_POINT: (
         lambda value: str(value).upper() == AFTER_COMMIT,

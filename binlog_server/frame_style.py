@@ -42,6 +42,7 @@ class FrameStyle(NamedTuple):
     capability: what the replica understands; less than GTID only with `classic`.
     registered: it is a replica. Others get one format description a file, the first: they have no temporary tables
         that end when the upstream starts, and `mariadb-binlog --raw` begins its file anew with each.
+    semi_sync: the packets are as `protocol.semi_sync` says; the last one of each batch is to be acknowledged.
     """
 
     annotate: bool
@@ -50,6 +51,7 @@ class FrameStyle(NamedTuple):
     checksum: bool = False
     capability: int = int(Capability.GTID)
     registered: bool = True
+    semi_sync: bool = False
 
     @property
     def is_costly(self) -> bool:
@@ -61,15 +63,19 @@ class FrameStyle(NamedTuple):
         if not self.registered:
             groups = [group for group in groups if not is_start_marker(group)]
         if self.checksum:
-            return event_frames([self._unplaced(group) for group in groups], annotate=True)
+            return self.packets([self._unplaced(group) for group in groups])
         if self.skip_marked:
             groups = [without_skipped(group) for group in groups]
-        return event_frames(groups, annotate=self.annotate)
+        return event_frames(groups, annotate=self.annotate, semi_sync=self.semi_sync)
+
+    def packets(self, payloads: list[bytes]) -> EventFrames:
+        """Of events as they are."""
+        return event_frames(payloads, annotate=True, semi_sync=self.semi_sync)
 
     def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
         """Packets of groups with their positions, as many as can be sent in one go."""
         if batch.large is not None:
-            return FramedBatch(batch.end, event_frames([], annotate=True), large=batch.large)
+            return FramedBatch(batch.end, self.packets([]), large=batch.large)
         before = position_of(batch.start.offset)
         parts: list[bytes] = []
         for group in batch.groups:
@@ -83,10 +89,10 @@ class FrameStyle(NamedTuple):
             parts.append(sealed(events, ends, checksum=self.checksum))
             if overtaken:
                 is_last = group is batch.groups[-1]
-                frames = event_frames(parts, annotate=True)
+                frames = self.packets(parts)
                 return FramedBatch(batch.end if is_last else group.end, frames, overtaken=True)
             before = end
-        return FramedBatch(batch.end, event_frames(parts, annotate=True))
+        return FramedBatch(batch.end, self.packets(parts))
 
     def rest_of(self, group: PlacedGroup, position: int) -> EventFrames | None:
         """Packets of the events of a group behind a position inside it; None if no event begins there."""
@@ -96,7 +102,7 @@ class FrameStyle(NamedTuple):
         for index, (end, length) in enumerate(zip(ends, lengths, strict=True)):
             if end - length == position:
                 rest = sealed(events[index:], ends[index:], checksum=self.checksum)
-                return event_frames([rest], annotate=True)
+                return self.packets([rest])
         return None
 
     def events(self, payload: bytes) -> list[Event]:

@@ -106,7 +106,7 @@ class LargeGroupFrames:
         if self._start is not None:
             placed = [(event, end) for event, end in placed if end > self._start]
         events, end_positions = [event for event, _ in placed], [end for _, end in placed]
-        return event_frames([sealed(events, end_positions, checksum=style.checksum)], annotate=True)
+        return style.packets([sealed(events, end_positions, checksum=style.checksum)])
 
     def _long_event(self, part: EventPart, ends: _Ends) -> _LongEvent | None:
         if self._style.skip_marked and is_marked(part.data):
@@ -115,7 +115,7 @@ class LargeGroupFrames:
         end = ends.next(length)
         if self._start is not None and end <= self._start:
             return None
-        return _LongEvent(length, end, checksum=self._style.checksum)
+        return _LongEvent(length, end, self._style)
 
     def _long_length(self, part: EventPart) -> int:
         return part.length + CHECKSUM_SIZE if self._style.checksum else part.length
@@ -177,12 +177,12 @@ class _OvertakenEnds(_Ends):
 class _LongEvent:
     """An event of `length` bytes, sealed and framed while it is read."""
 
-    def __init__(self, length: int, end: int, *, checksum: bool) -> None:
+    def __init__(self, length: int, end: int, style: FrameStyle) -> None:
         self._length = length
         self._end = end
-        self._checksum = checksum
+        self._checksum = style.checksum
         self._sum = 0
-        self._packets = LongEvent(length)
+        self._packets = LongEvent(length, semi_sync=style.semi_sync)
 
     def frame(self, part: EventPart) -> EventFrames:
         data = part.data

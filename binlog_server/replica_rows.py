@@ -47,13 +47,15 @@ class ReplicaRows:
         self._engine = engine
         # Taken now, on the loop: the durable end first, so that nobody is ahead of it.
         self._end = engine.durable_end
-        self._replicas = [(c, c.sent, c.shown_state) for c in connections if c.dump_server_id]
+        self._replicas = [
+            (c, c.sent, c.acknowledged, c.shown_state) for c in connections if c.dump_server_id
+        ]
 
     def __iter__(self) -> Iterator[Sequence[Value]]:
         files = self._engine.files()
         # Not `binlog_state`, which may be ahead of it.
         durable = self._gtid_at(self._end)
-        for connection, sent, state in self._replicas:
+        for connection, sent, acknowledged, state in self._replicas:
             behind = sent is not None and sent < self._end
             yield (
                 connection.id,
@@ -62,7 +64,7 @@ class ReplicaRows:
                 connection.user,
                 None if sent is None else self._gtid_at(sent) if behind else durable,
                 durable,
-                None,  # until there is semi-sync
+                self._gtid_at(acknowledged) if acknowledged else None,  # only with semi-sync
                 None if sent is None else bytes_between(files, sent, self._end) if behind else 0,
                 None if sent is None else age_ms(self._engine, sent) if behind else 0,
                 state,

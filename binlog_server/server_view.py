@@ -17,6 +17,7 @@ from binlog_server.admin.variables import CONSTANTS
 from binlog_server.admin.view import Client, Later, Row
 from binlog_server.config import Config
 from binlog_server.connections import Connections
+from binlog_server.engine_limits import SEMI_SYNC_WAIT_POINT
 from binlog_server.frame_cache import FrameCache
 from binlog_server.leases import Leases
 from binlog_server.login import FailedLogins
@@ -25,6 +26,7 @@ from binlog_server.relay.manager import Relay
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.replica_rows import ReplicaRows
+from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.syncer import Syncer
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
@@ -44,6 +46,16 @@ _STORE_OPTIONS = frozenset(
         "max_binlog_total_size",
         "slave_connections_needed_for_purge",
     }
+)
+_SEMI_SYNC_SWITCHES = (
+    "rpl_semi_sync_master_enabled",
+    "rpl_semi_sync_master_wait_no_slave",
+    "rpl_semi_sync_slave_enabled",
+)
+_SEMI_SYNC_NUMBERS = (
+    "rpl_semi_sync_master_timeout",
+    "rpl_semi_sync_master_wait_for_slave_count",
+    "rpl_semi_sync_slave_wait_for_slave_count",
 )
 # Read from the configuration by whoever needs them; a change needs nothing else.
 _CONFIG_OPTIONS = frozenset(
@@ -67,6 +79,7 @@ class ServerFacts:
     failed_logins: FailedLogins
     publisher: Publisher
     syncer: Syncer
+    semi_sync: SemiSyncMaster
     frames: FrameCache
     leases: Leases
     relay: Relay
@@ -136,6 +149,8 @@ class ServerFacts:
             "read_only": _on(self.publisher.read_only),
             "report_host": config.report_host,
             "require_secure_transport": _on(config.require_secure_transport),
+            **{name: _on(getattr(config, name)) for name in _SEMI_SYNC_SWITCHES},
+            **{name: str(getattr(config, name)) for name in _SEMI_SYNC_NUMBERS},
             "server_id": str(config.server_id),
             "server_uid": str(self.state.get(SERVER_UUID_KEY)),
             "slave_compressed_protocol": _on(config.slave_compressed_protocol),
@@ -171,6 +186,12 @@ class ServerFacts:
             self.config = dataclasses.replace(self.config, gtid_strict_mode=value == "ON")
         elif name == "slave_compressed_protocol":
             self._set_config({name: value == "ON"})
+        elif name in _SEMI_SYNC_SWITCHES or name in _SEMI_SYNC_NUMBERS:
+            switch = name in _SEMI_SYNC_SWITCHES
+            self._set_config({name: value == "ON" if switch else int(value)})
+            self.semi_sync.changed()
+        elif name == SEMI_SYNC_WAIT_POINT:
+            return  # there is no other
         elif name == "gtid_ignore_duplicates":
             self.relay.domains.ignore_duplicates = value == "ON"
         elif name == "wait_timeout":
@@ -226,6 +247,9 @@ class ServerFacts:
         traffic = connections.traffic()
         counters = {
             **self.engine.counters(),
+            **self.semi_sync.status_variables(),
+            "Rpl_semi_sync_slave_send_ack": sum(s.acks_sent for s in self.upstreams),
+            "Rpl_semi_sync_slave_status": _on(any(s.semi_sync for s in self.upstreams)),
             "Aborted_connects": connections.aborted_connects,
             "Access_denied_errors": self.failed_logins.total,
             "Bytes_received": traffic.received,
@@ -280,6 +304,7 @@ class ServerFacts:
         # Positions mean something else now; nobody dumps, or it could not have been done.
         self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
         self.publisher.history_changed()
+        self.semi_sync.forget()
         self.relay.domains.forget()
 
     def answer_later(

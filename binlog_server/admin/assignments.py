@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from binlog_server import engine_limits
 from binlog_server.admin import global_variables, maintenance
 from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.statements import (
@@ -18,7 +17,7 @@ from binlog_server.admin.statements import (
     UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.values import as_shown, boolean, enum
+from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     ALIASES,
     NEED_RIGHT,
@@ -28,8 +27,10 @@ from binlog_server.admin.variables import (
     SESSION_SETTABLE,
 )
 from binlog_server.admin.view import Result, Work
+from binlog_server.engine_limits import AFTER_SYNC, SEMI_SYNC_WAIT_POINT
 from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import (
+    EngineBinlogUnavailable,
     ReadOnlyVariable,
     UnknownSystemVariable,
     WrongVariableValue,
@@ -50,8 +51,6 @@ from protocol.sql_errors import (
 
 if TYPE_CHECKING:
     from binlog_server.admin.answers import SqlSession
-
-_SEMI_SYNC = frozenset({engine_limits.SEMI_SYNC_ENABLED, engine_limits.SEMI_SYNC_WAIT_POINT})
 
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
@@ -95,8 +94,6 @@ def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
     if not isinstance(target, SystemVariable):
         return session.value_of(value)
     name = target.name
-    if name in _SEMI_SYNC:
-        return _assigned_to_semi_sync(session, target, value)
     if (
         name not in SESSION_SETTABLE
         and name not in GLOBALS
@@ -131,27 +128,11 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     if isinstance(value, Default):
         return session.server.default_of(name)
     lowest = session.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
-    return global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
-
-
-def _assigned_to_semi_sync(session: SqlSession, target: SystemVariable, value: Expression) -> str:
-    """Refused, as by MariaDB with an engine binlog; what asks for nothing is accepted.
-
-    The variables are not shown: a replica that finds one expects the packets of semi-sync.
-    """
-    name = target.name
-    if target.scope is not VariableScope.GLOBAL:
-        raise GlobalVariable(name)
-    session.require("SUPER", "REPLICATION MASTER ADMIN")
-    if isinstance(value, Default):
-        return ""
-    given = session.value_of(value)
-    if name == engine_limits.SEMI_SYNC_ENABLED:
-        wanted = boolean(name, given)
-    else:
-        wanted = enum(name, given, (engine_limits.AFTER_SYNC, engine_limits.AFTER_COMMIT))
-    engine_limits.refuse_semi_sync(name, wanted)
-    return wanted
+    shown = global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
+    if name == SEMI_SYNC_WAIT_POINT and shown == AFTER_SYNC:
+        # As by MariaDB with an engine binlog: what is in the binlog is committed.
+        raise EngineBinlogUnavailable(f"{name}={shown}")
+    return shown
 
 
 def _check_room(session: SqlSession, assignments: Sequence[Assignment]) -> None:
@@ -164,8 +145,6 @@ def _assign(session: SqlSession, assignment: Assignment, value: str | int | None
     target = assignment.target
     if isinstance(target, UserVariable):
         session.user_variables[target.name] = value
-    elif target.name in _SEMI_SYNC:
-        pass  # it asked for what is
     elif target.name in GLOBALS and (
         target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session
     ):

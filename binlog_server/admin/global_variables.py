@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from binlog_server.admin.values import boolean, enum, number
 from binlog_server.admin.view import Diagnostic
+from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC
 from protocol.sql_errors import WrongVariableType
 from storage.binlog.options import FILE_BYTES_MAX, PAGES_MIN
 from storage.ibb.page import PAGE_SIZE
@@ -37,6 +38,7 @@ class GlobalVariable:
 
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
 
+_MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
 GLOBALS: Mapping[str, GlobalVariable] = {
@@ -55,6 +57,15 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
     "read_only": GlobalVariable(privileges=("SUPER", "READ_ONLY ADMIN")),
+    "rpl_semi_sync_master_enabled": GlobalVariable(privileges=_MASTER),
+    "rpl_semi_sync_master_timeout": GlobalVariable(0, _U32_MAX, privileges=_MASTER),
+    "rpl_semi_sync_master_wait_for_slave_count": GlobalVariable(1, 65535, privileges=_MASTER),
+    "rpl_semi_sync_master_wait_no_slave": GlobalVariable(privileges=_MASTER),
+    "rpl_semi_sync_master_wait_point": GlobalVariable(
+        words=(AFTER_SYNC, AFTER_COMMIT), privileges=_MASTER
+    ),
+    "rpl_semi_sync_slave_enabled": GlobalVariable(privileges=_REPLICATION),
+    "rpl_semi_sync_slave_wait_for_slave_count": GlobalVariable(0, 65535, privileges=_REPLICATION),
     "slave_compressed_protocol": GlobalVariable(privileges=_REPLICATION),
     "slave_connections_needed_for_purge": GlobalVariable(0, _U32_MAX),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.

@@ -25,17 +25,20 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.room import Room
+from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from binlog_server.syncer import Syncer
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
 from protocol.errors import BadGtidList, MasterFatalError, ProtocolError, RemoteError
 from protocol.gtid import SlavePosition
-from storage.engine import BinlogEngine
+from storage.engine import BinlogEngine, Position
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
 RETRY_S_MIN = 1.0
 WORKED_S = 1.0
+END_DUMP_S = 5.0  # for each answer, when an upstream is told that we go
 _NS = 1_000_000_000
 _OLD_PREFIX = "5.5.5-"  # in front of the version of servers before 11, for clients of their time
 
@@ -46,6 +49,7 @@ class Into:
 
     config: the options, as they are when it is called.
     upstream_is: told the version of the upstream, each time it is connected to.
+    semi_sync: knows what our replicas hold.
     """
 
     config: Callable[[], Config]
@@ -54,6 +58,7 @@ class Into:
     room: Room
     domains: Domains
     upstream_is: Callable[[str], None]
+    semi_sync: SemiSyncMaster
 
 
 class Follower:
@@ -174,8 +179,10 @@ class Follower:
             password,
             config.slave_net_timeout,
             info.tls,
-            compress=config.slave_compressed_protocol,
+            # How the packets of both together are numbered is nowhere laid down.
+            compress=config.slave_compressed_protocol and not config.rpl_semi_sync_slave_enabled,
         )
+        acks: UpstreamAcks | None = None
         try:
             status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
             status.protection = link.protection
@@ -190,10 +197,17 @@ class Follower:
                 ignore_duplicates=self._into.domains.ignore_duplicates,
                 until=self._until,
                 report_host=config.report_host,
+                semi_sync=config.rpl_semi_sync_slave_enabled,
             )
             await link.start_dump(handshake)
             link.timeout_s = info.silence_s(config.slave_net_timeout)
             self._follows(handshake, position)
+            if link.machine.semi_sync:
+                status.semi_sync = True
+                acks = self._acks(link)
+                self._into.semi_sync.when_moved.add(acks.flush)
+            elif config.rpl_semi_sync_slave_enabled:
+                log.warning("%s has no semi-sync: it is followed without", self._name)
             self._ingest = Ingest(
                 self._name,
                 self._into.engine,
@@ -203,11 +217,49 @@ class Follower:
                 handshake.checksum_algorithm,
                 status=status,
                 group_bytes_max=config.max_event_group_size,
+                acks=acks,
             )
             await self._ingest.run(link)
+        except asyncio.CancelledError:
+            if status.semi_sync:
+                await self._end_dump(link, password)
+            raise
         finally:
-            status.connected = False
+            if acks is not None:
+                self._into.semi_sync.when_moved.discard(acks.flush)
+            status.connected = status.semi_sync = False
             link.close()
+
+    def _acks(self, link: ClientLink) -> UpstreamAcks:
+        semi_sync, config = self._into.semi_sync, self._into.config
+
+        def held() -> Position | None:
+            count = config().rpl_semi_sync_slave_wait_for_slave_count
+            return semi_sync.held_by(count) if count else None
+
+        def send(packet: bytes) -> None:
+            self.status.acks_sent += 1
+            link.acknowledge(packet)
+
+        return UpstreamAcks(self._into.engine, self._into.syncer, held=held, send=send)
+
+    async def _end_dump(self, link: ClientLink, password: str) -> None:
+        """As a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
+        greeting = link.machine.greeting
+        info = self._info
+        if greeting is None or link.machine.is_closed:
+            return
+        try:
+            other = await ClientLink.connect(
+                info.host, info.port, info.user, password, END_DUMP_S, info.tls
+            )
+            try:
+                await other.log_in()
+                await other.query(f"KILL {greeting.connection_id}")
+            finally:
+                other.close()
+        except (OSError, ProtocolError, TimeoutError, RemoteError) as error:
+            log.info("%s: its dump could not be ended: %s", self._name, error)
 
     def _follows(self, handshake: ReplicaHandshake, position: SlavePosition) -> None:
         status = self.status

@@ -12,6 +12,7 @@ from binlog_server.relay.gate import Gate
 from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
+from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from binlog_server.syncer import Syncer
 from protocol.connection.client import (
     ClientConnection,
@@ -38,6 +39,7 @@ class Ingest:
         status: is told how it goes.
         checksum_algorithm: that was negotiated.
         group_bytes_max: a larger group is an error.
+        acks: with semi-sync.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Ingest:
         *,
         status: UpstreamStatus,
         group_bytes_max: int,
+        acks: UpstreamAcks | None = None,
     ) -> None:
         self._name = name
         self._engine = engine
@@ -58,6 +61,7 @@ class Ingest:
         self._room = room
         self._gate = gate
         self._status = status
+        self._acks = acks
         self._assembler = EventGroupAssembler(
             checksum_algorithm,
             group_bytes_max=group_bytes_max,
@@ -93,6 +97,8 @@ class Ingest:
                 if appended:
                     self.stored = True
                     self._syncer.appended()
+                if self._acks is not None and self._assembler.unfinished is None:
+                    self._acks.stored()
             unsynced += appended
             if unsynced > UNSYNCED_BYTES_MAX:
                 await self._syncer.synced()
@@ -110,19 +116,26 @@ class Ingest:
                 )
                 if run is not None:
                     self.received = True
+                    if self._acks is not None:
+                        self._acks.take_step(run.step, wanted=run.ack_wanted)
                     yield await self._store_run(run)
                     continue
             elif assembler.takes_parts:
                 part = machine.take_part(assembler.checksum_algorithm)
                 if part is not None:
                     assembler.add_part(part.events, part.event_count)
+                    if self._acks is not None:
+                        self._acks.take_step(part.step, wanted=part.ack_wanted)
                     yield await self._spill()
                     continue
             match machine.next_event():
                 case None:
                     return
-                case EventReceived(data):
+                case EventReceived(data, ack_wanted):
                     self.received = True
+                    if self._acks is not None:
+                        algorithm = assembler.checksum_algorithm
+                        self._acks.take_event(data, algorithm, wanted=ack_wanted)
                     whole = assembler.feed(data)
                     yield await self._spill() if whole is None else await self._store(whole)
                 case ErrorReceived(error):

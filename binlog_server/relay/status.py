@@ -45,6 +45,7 @@ class UpstreamStatus:
     errno, error: of the last failure by MariaDB's number, as SHOW SLAVE STATUS has it; 0 and empty once it works again.
     server_id, version: the upstream's, once it has told them.
     protection: whether the connection has TLS, and how that was verified.
+    semi_sync: what it sends is acknowledged; `acks_sent` so often.
     """
 
     name: str
@@ -64,6 +65,8 @@ class UpstreamStatus:
     server_id: int = 0
     version: str = ""
     protection: str = ""
+    semi_sync: bool = False
+    acks_sent: int = 0
 
     @property
     def behind_s(self) -> int | None:

@@ -20,12 +20,12 @@ from typing import Final
 from binlog_server.admin.answers import SqlSession
 from binlog_server.publisher import Publisher
 from binlog_server.room import Room
+from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.statement_kind import Kind, classify
 from binlog_server.sql_commit.statement_runner import StatementRunner
 from binlog_server.sql_commit.transaction_end import TransactionEnd
-from binlog_server.syncer import Syncer
 from protocol.connection.server import ServerConnection
 from storage.errors import StorageError
 
@@ -46,7 +46,7 @@ class Committer:
         machine: ServerConnection,
         sql: SqlSession,
         publisher: Publisher,
-        syncer: Syncer,
+        commits: Commits,
         room: Room,
         *,
         server_id: int,
@@ -55,12 +55,12 @@ class Committer:
         self._client = client
         self._machine = machine
         self._publisher = publisher
-        self._syncer = syncer
+        self._commits = commits
         self._engine = room.engine
         self._state = SessionState(
             machine, sql, publisher, server_id=server_id, domain_id=domain_id
         )
-        self._end = TransactionEnd(client, self._state, publisher, syncer, room.engine)
+        self._end = TransactionEnd(client, self._state, publisher, commits, room.engine)
         self._runner = StatementRunner(client, self._state, self._end, publisher, room)
 
     def quick(self, data: bytes) -> bool:
@@ -89,7 +89,7 @@ class Committer:
         except StorageError as error:
             self._client.refused(not_written(error))
             return True
-        self._syncer.on_commit(self._quickly_done)
+        self._commits.on_commit(self._quickly_done)
         return True
 
     def _quickly_done(self, error: StorageError | None) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binlog_server.publisher import Publisher
+from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_GROUP
-from binlog_server.syncer import Syncer
 from protocol.errors import ServerError
 from storage.binlog.transaction import Transaction
 from storage.engine import BinlogEngine
@@ -23,13 +23,13 @@ class TransactionEnd:
         client: Client,
         state: SessionState,
         publisher: Publisher,
-        syncer: Syncer,
+        commits: Commits,
         engine: BinlogEngine,
     ) -> None:
         self._client = client
         self._state = state
         self._publisher = publisher
-        self._syncer = syncer
+        self._commits = commits
         self._engine = engine
         self._affected = 0
         self._leaves = False
@@ -94,7 +94,7 @@ class TransactionEnd:
         """OK once all that was appended is as safe as `innodb_flush_log_at_trx_commit` says."""
         self._affected = affected_rows
         self._leaves = leaves
-        self._syncer.on_commit(self._done)
+        self._commits.on_commit(self._done)
 
     def _done(self, error: StorageError | None) -> None:
         if error is None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
+from protocol.events.header import EventHeader
 from protocol.limits import PACKET_PAYLOAD_MAX
+from protocol.semi_sync import STATUS as SEMI_SYNC_STATUS
+from protocol.semi_sync import STILL, PositionStep
 from protocol.wire.event_frames import EventFrames
 
 _STATUS: Final = b"\0"
@@ -17,19 +20,27 @@ _UNNUMBERED: Final = b"\0"
 
 
 class LongEvent:
-    """An event of `length` bytes. Give its bytes to `frame`, in order."""
+    """An event of `length` bytes. Give its bytes to `frame`, in order, at first those of its whole header.
 
-    def __init__(self, length: int) -> None:
-        self._unannounced = len(_STATUS) + length
+    `semi_sync`: see `protocol.semi_sync`; it need not be acknowledged.
+    """
+
+    def __init__(self, length: int, *, semi_sync: bool = False) -> None:
+        self._status = SEMI_SYNC_STATUS if semi_sync else _STATUS
+        self._unannounced = len(self._status) + length
         self._room = 0  # bytes of the packet that has begun which are still to come
         self._begun = False
         self._ended = False  # a packet has begun that is not full: the last one
 
     def frame(self, data: bytes) -> EventFrames:
         """The next bytes of the stream; the packets that begin in them are to be numbered."""
+        step = STILL
         if not self._begun:
             self._begun = True
-            data = _STATUS + data
+            if self._status != _STATUS:
+                header = EventHeader.parse(data)
+                step = PositionStep.of(header.type, header.length, header.end_position)
+            data = self._status + data
         framed = bytearray()
         numbers = array("Q")
         at = 0
@@ -44,7 +55,7 @@ class LongEvent:
             self._begin_packet(
                 framed, numbers
             )  # a full packet says that more follows, if need be an empty one
-        return EventFrames(framed, numbers)
+        return EventFrames(framed, numbers, step)
 
     def _begin_packet(self, framed: bytearray, numbers: array[int]) -> None:
         size = min(self._unannounced, PACKET_PAYLOAD_MAX)

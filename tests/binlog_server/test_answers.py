@@ -366,7 +366,8 @@ def test_show_variables_filters(sql: SqlSession) -> None:
     text = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('SERVER_ID', 'port', 'nonsense')"
     assert [name for name, _ in rows(sql, text)] == ["port", "server_id"]
     assert rows(sql, "SHOW VARIABLES WHERE Variable_name = 'Server_Id'") == [("server_id", "7")]
-    assert rows(sql, "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'") == []
+    text = "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'"
+    assert rows(sql, text) == [("rpl_semi_sync_master_enabled", "OFF")]
     found = [name for name, _ in rows(sql, "SHOW VARIABLES LIKE 'gtid\\_%'")]
     assert "gtid_binlog_pos" in found
     assert all(str(name).startswith("gtid_") for name in found)

@@ -20,6 +20,7 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.room import Room
+from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
@@ -86,6 +87,7 @@ async def following(
         Room(engine),
         Domains(engine, publisher),
         versions.append,
+        SemiSyncMaster(lambda: config),
     )
     follower = Follower(info, into, UpstreamStatus(info.address))
     task = asyncio.ensure_future(follower.run())

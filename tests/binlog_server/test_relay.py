@@ -20,6 +20,7 @@ from binlog_server.relay.password import KeyFile, Password
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import IoState
 from binlog_server.room import Room
+from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, ServerError
 from protocol.gtid import SlavePosition
@@ -58,6 +59,7 @@ class Place:
             Room(self.engine),
             domains,
             lambda _: None,
+            SemiSyncMaster(lambda: config),
         )
         named = {name.strip("_"): info for name, info in configured.items()}
         relay = Relay(domains, self.state, KeyFile(self.key), named, self.follows.append)

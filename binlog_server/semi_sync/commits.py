@@ -1,0 +1,33 @@
+"""When a commit may be answered: once it is as safe as the options say, here and with replicas."""
+
+from __future__ import annotations
+
+from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.syncer import Committed, Syncer
+from storage.engine import BinlogEngine
+from storage.errors import StorageError
+
+
+class Commits:
+    """Of one server."""
+
+    def __init__(self, engine: BinlogEngine, syncer: Syncer, semi_sync: SemiSyncMaster) -> None:
+        self._engine = engine
+        self._syncer = syncer
+        self._semi_sync = semi_sync
+
+    def on_commit(self, committed: Committed) -> None:
+        """Call back, later, when everything appended so far is committed; with the error if it cannot be."""
+        semi_sync = self._semi_sync
+        if not semi_sync.enabled:
+            self._syncer.on_commit(committed)
+            return
+        end = self._engine.written_end
+
+        def done(error: StorageError | None) -> None:
+            if error is None:
+                semi_sync.when_acknowledged(end, lambda: committed(None))
+            else:
+                committed(error)
+
+        self._syncer.on_commit(done)

@@ -1,0 +1,222 @@
+"""Semi-sync towards our replicas: who commits waits until enough of them have the group (AFTER_COMMIT).
+
+    ON     commits wait, for rpl_semi_sync_master_timeout at most
+    OFF    none waits: a commit has waited in vain. ON again when enough replicas have everything that was committed
+
+Names and counts of status variables are MariaDB's; waiting for more than one replica is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from binlog_server.semi_sync.replica_acks import ReplicaAcks
+from storage.engine import Position
+
+log = logging.getLogger(__name__)
+
+NOWHERE = Position(0, 0)
+_US = 1_000_000
+
+
+class SemiSyncOptions(Protocol):
+    """The part of the configuration that matters here; the timeout in milliseconds."""
+
+    @property
+    def rpl_semi_sync_master_enabled(self) -> bool: ...
+    @property
+    def rpl_semi_sync_master_timeout(self) -> int: ...
+    @property
+    def rpl_semi_sync_master_wait_no_slave(self) -> bool: ...
+    @property
+    def rpl_semi_sync_master_wait_for_slave_count(self) -> int: ...
+
+
+class _Waiter(NamedTuple):
+    end: Position
+    began: float
+    deadline: float
+    done: Callable[[], None]
+
+
+class SemiSyncMaster:
+    """Of one server, for one event loop.
+
+    Args:
+        options: as they are when it is called.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, options: Callable[[], SemiSyncOptions], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._replicas: set[ReplicaAcks] = set()
+        self._waiting: deque[_Waiter] = deque()
+        self.when_moved: set[Callable[[], None]] = set()
+        """Called when replicas have acknowledged more."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._on = True
+        self._last = NOWHERE  # end of the last commit
+        self.acks = self.requests = 0
+        self._yes = self._no = self._times_off = self._waits = 0
+        self._waited_s = 0.0
+
+    # --- replicas ---
+
+    def add(self, replica: ReplicaAcks) -> None:
+        """It follows from now on."""
+        self._replicas.add(replica)
+        self.moved()
+
+    def remove(self, replica: ReplicaAcks) -> None:
+        """It does not follow any more; twice is no error."""
+        self._replicas.discard(replica)
+        if not self._options().rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
+            self._switch_off("a replica has gone, and rpl_semi_sync_master_wait_no_slave is OFF")
+
+    @property
+    def clients(self) -> int:
+        """Replicas with semi-sync."""
+        return len(self._replicas)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether commits are to wait, if not just now."""
+        return self._options().rpl_semi_sync_master_enabled
+
+    @property
+    def is_on(self) -> bool:
+        """Commits wait."""
+        return self._options().rpl_semi_sync_master_enabled and self._on
+
+    @property
+    def _lacks_replicas(self) -> bool:
+        return len(self._replicas) < self._options().rpl_semi_sync_master_wait_for_slave_count
+
+    def held_by(self, count: int) -> Position:
+        """So many replicas have everything before this place."""
+        ends = sorted((replica.acknowledged for replica in self._replicas), reverse=True)
+        return ends[count - 1] if 0 < count <= len(ends) else NOWHERE
+
+    def moved(self) -> None:
+        """A replica has acknowledged more, or has come."""
+        for look in list(self.when_moved):
+            look()
+        end = self.held_by(self._options().rpl_semi_sync_master_wait_for_slave_count)
+        if end == NOWHERE:
+            return
+        while self._waiting and self._waiting[0].end <= end:
+            self._yes += 1
+            self._release(self._waiting.popleft())
+        if not self._on and self._options().rpl_semi_sync_master_enabled and end >= self._last:
+            self._on = True
+            log.warning("semi-sync is ON again: replicas have everything that was committed")
+
+    # --- those who wait ---
+
+    def when_acknowledged(self, end: Position, done: Callable[[], None]) -> None:
+        """Call `done` when the commit that ends there may be answered: at once if it need not wait."""
+        options = self._options()
+        if not options.rpl_semi_sync_master_enabled:
+            done()
+            return
+        self._last = max(self._last, end)
+        if self._on and not options.rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
+            self._switch_off(
+                "there are too few replicas, and rpl_semi_sync_master_wait_no_slave is OFF"
+            )
+        if not self._on:
+            self._no += 1
+            done()
+        elif self.held_by(options.rpl_semi_sync_master_wait_for_slave_count) >= end:
+            self._yes += 1
+            done()
+        else:
+            now = self._clock()
+            self._waiting.append(
+                _Waiter(end, now, now + options.rpl_semi_sync_master_timeout / 1000, done)
+            )
+            self._watch()
+
+    def changed(self) -> None:
+        """Options have: nobody waits when it was switched off."""
+        self._on = True
+        if not self._options().rpl_semi_sync_master_enabled:
+            self._release_all()
+
+    def forget(self) -> None:
+        """The store was reset: places mean something else."""
+        self._last = NOWHERE
+
+    def close(self) -> None:
+        """The server stops. Nobody is told anything any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+
+    def _watch(self) -> None:
+        if self._timer is None and self._waiting:
+            after = max(0.0, self._waiting[0].deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(after, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._waiting and self._waiting[0].deadline <= self._clock():
+            self._switch_off(
+                "no acknowledgement within rpl_semi_sync_master_timeout of "
+                f"{self._options().rpl_semi_sync_master_timeout} ms"
+            )
+        self._watch()
+
+    def _switch_off(self, reason: str) -> None:
+        if self._on and self._options().rpl_semi_sync_master_enabled:
+            self._on = False
+            self._times_off += 1
+            log.warning("semi-sync is OFF, commits do not wait: %s", reason)
+        self._no += len(self._waiting)
+        self._release_all()
+
+    def _release_all(self) -> None:
+        while self._waiting:
+            self._release(self._waiting.popleft())
+
+    def _release(self, waiter: _Waiter) -> None:
+        self._waits += 1
+        self._waited_s += self._clock() - waiter.began
+        waiter.done()
+
+    # --- status ---
+
+    def status_variables(self) -> Mapping[str, int | str]:
+        """As SHOW STATUS prints them. Times in microseconds."""
+        waited_us = round(self._waited_s * _US)
+        average_us = waited_us // self._waits if self._waits else 0
+        return {
+            f"Rpl_semi_sync_master_{name}": value
+            for name, value in {
+                "clients": self.clients,
+                "get_ack": self.acks,
+                "net_avg_wait_time": 0,  # as MariaDB since 10.3: acknowledgements are read by a thread
+                "net_wait_time": 0,
+                "net_waits": self.acks,
+                "no_times": self._times_off,
+                "no_tx": self._no,
+                "request_ack": self.requests,
+                "status": "ON" if self.is_on else "OFF",
+                "timefunc_failures": 0,
+                "tx_avg_wait_time": average_us,
+                "tx_wait_time": waited_us,
+                "tx_waits": self._waits,
+                "wait_pos_backtraverse": 0,
+                "wait_sessions": len(self._waiting),
+                "yes_tx": self._yes,
+            }.items()
+        }

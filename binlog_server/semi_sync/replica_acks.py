@@ -1,0 +1,85 @@
+"""How far one replica has acknowledged its stream: its acknowledgements, matched with places in the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
+from storage.engine import Position
+
+# Of a replica that acknowledges nothing, so many are remembered.
+_ASKED_MAX: Final = 1024
+
+
+class _Asked(NamedTuple):
+    """With this acknowledgement the replica has everything before `end`."""
+
+    ack: Ack
+    end: Position
+
+
+class ReplicaAcks:
+    """Of one dump with semi-sync. An acknowledgement speaks for everything that was sent before it, too.
+
+    Args:
+        start: what lies before it, the replica has had already.
+        checksum: events have one.
+        moved: told each time that `acknowledged` moves.
+    """
+
+    def __init__(self, start: Position, *, checksum: bool, moved: Callable[[], None]) -> None:
+        self.acknowledged = start
+        """The replica has everything before this place of the store."""
+        self._checksum = checksum
+        self._moved = moved
+        self._place = ReplicaPlace()
+        self._asked: deque[_Asked] = deque()
+        self._unasked = False  # groups were sent since the last one that asked
+        self._wanted: Ack | None = None  # asked for, and it is not known yet what it speaks for
+
+    # --- what is sent ---
+
+    def sent_event(self, event: bytes) -> None:
+        """One that is in no store."""
+        self._place.feed(event, self._checksum)
+
+    def sent_frames(self, step: PositionStep, *, ack_wanted: bool) -> None:
+        """Packets of groups, which do that to the position of the replica."""
+        self._place.move(step)
+        self._unasked = not ack_wanted
+        self._wanted = self._place.ack if ack_wanted else None
+
+    def sent_all_before(self, end: Position) -> None:
+        """What was sent last ends there, or whatever lies between was not for this replica."""
+        wanted, self._wanted = self._wanted, None
+        if self._unasked:
+            return
+        if wanted is not None:
+            if len(self._asked) >= _ASKED_MAX:
+                self._asked.pop()
+            self._asked.append(_Asked(wanted, end))
+        elif self._asked:
+            self._asked[-1] = self._asked[-1]._replace(end=end)
+        else:
+            self._acknowledge(end)
+
+    # --- what comes ---
+
+    def received(self, ack: Ack) -> None:
+        """From the replica. What was not asked for (inside a large group) says nothing.
+
+        Only the very position counts, not a larger one: a position may go back, in front of a ROTATE.
+        """
+        for count, asked in enumerate(self._asked, 1):
+            if asked.ack == ack:
+                for _ in range(count):
+                    self._asked.popleft()
+                self._acknowledge(asked.end)
+                return
+
+    def _acknowledge(self, end: Position) -> None:
+        if end > self.acknowledged:
+            self.acknowledged = end
+            self._moved()

@@ -1,0 +1,83 @@
+"""Semi-sync towards an upstream: it is told what is durable here and, if wanted, what so many of our replicas hold."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from binlog_server.syncer import Syncer
+from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
+from storage.engine import BinlogEngine, Position
+from storage.errors import StorageError
+
+# So many wait to be sent; the last one speaks for those in between.
+_DUE_MAX: Final = 1024
+
+
+class _Due(NamedTuple):
+    """To be sent once everything before `end` of the store is held."""
+
+    ack: Ack
+    end: Position
+
+
+class UpstreamAcks:
+    """Of one connection. `flush` whenever more may be held.
+
+    Args:
+        held: what lies before it is held by as many replicas as the options say; None if none need to.
+        send: a packet to the upstream.
+    """
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        syncer: Syncer,
+        *,
+        held: Callable[[], Position | None],
+        send: Callable[[bytes], None],
+    ) -> None:
+        self._engine = engine
+        self._syncer = syncer
+        self._held = held
+        self._send = send
+        self._place = ReplicaPlace()
+        self._wanted = False
+        self._due: deque[_Due] = deque()
+
+    def take_event(self, event: bytes, checksum_algorithm: int, *, wanted: bool) -> None:
+        """One has come. Raises `ProtocolError`."""
+        self._place.feed(event, checksum_algorithm)
+        self._wanted |= wanted
+
+    def take_step(self, step: PositionStep, *, wanted: bool) -> None:
+        """Events have come that do that to our position. `wanted`: one of them is to be acknowledged."""
+        self._place.move(step)
+        self._wanted |= wanted
+
+    def stored(self) -> None:
+        """All that has come is in the store, between two groups."""
+        if not self._wanted:
+            return
+        self._wanted = False
+        if len(self._due) >= _DUE_MAX:
+            self._due.pop()
+        self._due.append(_Due(self._place.ack, self._engine.written_end))
+        self._syncer.on_durable(self._durable)
+
+    def flush(self) -> None:
+        """Send what may be sent; one for all, because they add up."""
+        held = self._held()
+        end = self._engine.durable_end
+        if held is not None:
+            end = min(end, held)
+        ack = None
+        while self._due and self._due[0].end <= end:
+            ack = self._due.popleft().ack
+        if ack is not None:
+            self._send(ack.build())
+
+    def _durable(self, error: StorageError | None) -> None:
+        if error is None:
+            self.flush()
