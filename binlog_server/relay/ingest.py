@@ -86,7 +86,9 @@ class Ingest:
     async def _run(self, link: ClientLink) -> None:
         unsynced = 0
         while True:
+            self._status.storing = False
             await link.receive()
+            self._status.storing = True
             appended = 0
             try:
                 async for size in self._take(link.machine):

@@ -39,6 +39,7 @@ class UpstreamStatus:
     stopped: following ended for good; `last_error` says why.
     last_heard: when something came, heartbeats too.
     last_stored: when the last group was stored, and `last_timestamp` when it was written, by the upstream's clock.
+    storing: something has come that is not stored yet; for long while the disk is full.
     bytes_stored: of groups, in normal form.
     connection: the name that CHANGE MASTER gave it.
     state: see `IoState`.
@@ -57,6 +58,7 @@ class UpstreamStatus:
     last_heard: float = 0.0
     last_stored: float = 0.0
     last_timestamp: int = 0
+    storing: bool = False
     bytes_stored: int = 0
     connection: str = ""
     state: IoState = IoState.STOPPED
@@ -72,10 +74,12 @@ class UpstreamStatus:
     def behind_s(self) -> int | None:
         """Seconds_Behind_Master: how old the last group was when it was stored, 0 once nothing more comes.
 
-        None while not connected.
+        How old it is, while the next one waits for the disk. None while not connected.
         """
         if self.state is not IoState.WAITING:
             return None
+        if self.last_timestamp and self.storing:
+            return max(0, int(time.time() - self.last_timestamp))
         if not self.last_timestamp or time.time() - self.last_stored > IDLE_S:
             return 0
         return max(0, int(self.last_stored - self.last_timestamp))

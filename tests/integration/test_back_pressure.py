@@ -83,6 +83,7 @@ def test_a_full_disk_holds_the_upstream_back(
     assert str(position(server)) != upstream.gtid_binlog_pos, "the disk was not full"
     row = status(server)
     assert (row["Slave_IO_Running"], row["Last_IO_Errno"]) == ("Yes", 0)
+    until(lambda: status(server)["Seconds_Behind_Master"] > 1, "the lag is seen")
     replica.wait_gtid(str(position(server)))  # what is stored is served
     disk.empty()
     assert_equal(upstream, replica)
