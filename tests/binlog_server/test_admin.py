@@ -401,14 +401,14 @@ def test_effect_on_others(sql: SqlSession, lab: Lab) -> None:
 
 def test_semi_sync_is_switched_on_and_off(sql: SqlSession, lab: Lab) -> None:
     run(sql, "SET GLOBAL rpl_semi_sync_master_wait_point=AFTER_COMMIT, @a=1")
-    run(sql, "SET GLOBAL rpl_semi_sync_master_enabled=1, rpl_semi_sync_master_timeout=500")
+    run(sql, "SET GLOBAL rpl_semi_sync_master_enabled=1, GLOBAL rpl_semi_sync_master_timeout=500")
     assert lab.server.semi_sync.is_on
     assert lab.server.config.rpl_semi_sync_master_timeout == 500
     text = "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'"
     assert rows(sql, text) == [("rpl_semi_sync_master_enabled", "ON")]
     run(sql, "SET GLOBAL rpl_semi_sync_master_enabled=DEFAULT")
     assert not lab.server.semi_sync.is_on
-    found = dict(rows(sql, "SHOW STATUS LIKE 'rpl_semi_sync%'"))
+    found = {str(name): shown for name, shown in rows(sql, "SHOW STATUS LIKE 'rpl_semi_sync%'")}
     assert len(found) == 18
     assert found["Rpl_semi_sync_master_status"] == "OFF"
 

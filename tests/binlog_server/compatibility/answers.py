@@ -105,8 +105,8 @@ INTENDED = [
     ),
     Intended(
         "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'",
-        rows(),
-        "no semi-sync: an empty set makes the replica go on without",
+        rows(("rpl_semi_sync_master_enabled", "OFF")),
+        "off until it is configured; a replica asks for it whatever the value is",
     ),
     Intended(
         "SHOW VARIABLES LIKE 'BINLOG_ROW_METADATA'",

@@ -48,10 +48,6 @@ def uncompressed(outcome: Outcome) -> str:
     return "" if outcome.compressed else "not offered, goes without"
 
 
-def no_semi_sync(outcome: Outcome) -> str:
-    return "" if outcome.semi_sync else "told that there is none"
-
-
 _CLASSIC = StreamStyle.CLASSIC
 
 FEATURES = [
@@ -73,12 +69,7 @@ FEATURES = [
     Feature("FILTER_ON_MASTER", "`FILTER_ON_MASTER`", ("17-skiprepl",)),
     Feature("compressed", "`slave_compressed_protocol`", ("11-compressed",), remark=uncompressed),
     Feature("TLS", "TLS"),
-    Feature(
-        "semi-sync",
-        "semi-sync asked for",
-        ("10-semisync", "10b-semislave-only"),
-        remark=no_semi_sync,
-    ),
+    Feature("semi-sync", "semi-sync", ("10-semisync", "10b-semislave-only")),
     Feature("reconnect", "comes back after the master went away", ("24-master-restart",)),
     Feature("cut in a group", "comes back after a cut inside a group"),
     Feature("KILL", "KILL of its connection", ("13-kill",)),

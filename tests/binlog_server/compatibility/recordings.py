@@ -15,8 +15,10 @@ from pathlib import Path
 from protocol.connection.commands import CommandCode, DumpFlag
 from protocol.connection.handshake import Capability, Greeting, LoginRequest
 from protocol.event_group import EventGroup, EventGroupAssembler
+from protocol.events.header import END_POSITION_OFFSET, LENGTH_OFFSET
 from protocol.gtid import SlavePosition
 from protocol.limits import EVENT_BYTES_MAX
+from protocol.semi_sync import STATUS_WITH_ACK
 from protocol.wire.packets import PacketReader, frame_packet
 from tests.protocol import conversation
 
@@ -149,6 +151,14 @@ def payloads(data: bytes) -> list[bytes]:
     return [packet.payload for packet in conversation.packets(data)]
 
 
+def _asks_for_ack(payload: bytes) -> bool:
+    """Behind such a packet of semi-sync the master numbers from 1 again."""
+    event = payload[len(STATUS_WITH_ACK) :]
+    return payload.startswith(STATUS_WITH_ACK) and (
+        int.from_bytes(event[LENGTH_OFFSET:END_POSITION_OFFSET], "little") == len(event)
+    )
+
+
 class PacketsFromServer:
     """The packets of the server, whatever the chunks are; `compressed` once the login is through.
 
@@ -176,7 +186,7 @@ class PacketsFromServer:
             found.append(packet.payload)
             if not self.compressed:
                 self._check(packet.seq)
-                self._sequence = packet.next_seq
+                self._sequence = 1 if _asks_for_ack(packet.payload) else packet.next_seq
         return found
 
     def _check(self, sequence: int) -> None:

@@ -38,7 +38,6 @@ class Expected:
 OK = Expected("OK", lambda answer: answer.kind == "ok")
 ROW = Expected("one row", lambda answer: len(answer.rows) == 1)
 ROWS = Expected("a result set", lambda answer: answer.kind == "rows")
-NO_ROW = Expected("an empty set", lambda answer: answer.kind == "rows" and not answer.rows)
 
 
 def value(text: str) -> Expected:
@@ -138,7 +137,10 @@ class Replica123:
         heartbeat: list[Step] = [(f"SET @master_heartbeat_period= {self.heartbeat_ns}", OK)]
         skip: list[Step] = [("SET skip_replication=1", OK)]
         names: list[Step] = [("SET NAMES utf8mb4", OK)]
-        semi_sync: list[Step] = [("SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", NO_ROW)]
+        semi_sync: list[Step] = [
+            ("SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", value("OFF")),
+            ("SET @rpl_semi_sync_slave= 1", OK),
+        ]
         return (
             *(names if self.reconnects else ()),
             ("SELECT UNIX_TIMESTAMP()", ROW),
@@ -253,7 +255,7 @@ GO_MYSQL: tuple[Step, ...] = (
     (
         "SHOW VARIABLES WHERE Variable_name IN "
         "('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')",
-        NO_ROW,
+        value("OFF"),
     ),
     (f"SET @slave_connect_state='{POSITION}'", OK),
     ("SET @slave_gtid_strict_mode=1", OK),
