@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from binlog_server.connections import Connection
+from binlog_server.semi_sync.master import NOWHERE
 from protocol.wire.results import Value
 from storage.binlog.file_names import file_number
 from storage.engine import BinlogEngine, BinlogFile, Position
@@ -64,7 +65,7 @@ class ReplicaRows:
                 connection.user,
                 None if sent is None else self._gtid_at(sent) if behind else durable,
                 durable,
-                self._gtid_at(acknowledged) if acknowledged else None,  # only with semi-sync
+                self._gtid_at(acknowledged) if acknowledged and acknowledged > NOWHERE else None,
                 None if sent is None else bytes_between(files, sent, self._end) if behind else 0,
                 None if sent is None else age_ms(self._engine, sent) if behind else 0,
                 state,

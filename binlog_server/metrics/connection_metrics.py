@@ -114,6 +114,14 @@ REPLICAS: Final = (
         lambda look, replica: None if replica.sent is None else look.lag_s(replica.sent),
     ),
     _replica(
+        "unacknowledged_bytes",
+        GAUGE,
+        "Binlog that is durable and that the replica has not acknowledged; only with semi-sync",
+        lambda look, replica: (
+            None if replica.acknowledged is None else look.lag_bytes(replica.acknowledged)
+        ),
+    ),
+    _replica(
         "file_number",
         GAUGE,
         "Number of the binlog file that the replica is at; it and all later ones are kept",
@@ -131,6 +139,26 @@ REPLICAS: Final = (
         "Dumps ended because the replica lagged too far, or because its server_id came again",
         ("reason",),
         _dropped,
+    ),
+    gauge(
+        "semi_sync_on",
+        "1 while commits wait for replicas",
+        lambda look: look.server.semi_sync.is_on,
+    ),
+    gauge(
+        "semi_sync_replicas",
+        "Replicas with semi-sync",
+        lambda look: look.server.semi_sync.clients,
+    ),
+    counter(
+        "semi_sync_commits_acknowledged_total",
+        "Commits that were answered when enough replicas had them",
+        lambda look: look.server.semi_sync.commits_acknowledged,
+    ),
+    counter(
+        "semi_sync_commits_unacknowledged_total",
+        "Commits that were answered without that, while semi-sync was to be on",
+        lambda look: look.server.semi_sync.commits_unacknowledged,
     ),
     counter(
         "write_timeouts_total",

@@ -14,6 +14,7 @@ from binlog_server.login import FailedLogins
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.replica_rows import age_ms, bytes_between
 from binlog_server.room import Room
+from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.syncer import Syncer
 from storage.engine import BinlogEngine, BinlogFile, Position
 
@@ -36,6 +37,8 @@ class Observed(Protocol):
     @property
     def room(self) -> Room: ...
     @property
+    def semi_sync(self) -> SemiSyncMaster: ...
+    @property
     def syncer(self) -> Syncer: ...
     @property
     def is_listening(self) -> bool:
@@ -54,10 +57,14 @@ class ReplicaKey(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A dump: how far it has got (None: it is still looking for its start), and what went to it since it connected."""
+    """A dump: how far it has got (None: it is still looking for its start), and what went to it since it connected.
+
+    `acknowledged`: how far by its own word; None without semi-sync.
+    """
 
     sent: Position | None
     bytes_sent: int
+    acknowledged: Position | None
 
 
 class Look:
@@ -102,7 +109,9 @@ class Look:
 def _replicas(connections: Sequence[Connection]) -> Mapping[ReplicaKey, Replica]:
     """By key: of two dumps with the same one, the newer counts. The older is just being ended."""
     return {
-        ReplicaKey(str(c.dump_server_id), c.account): Replica(c.sent, c.traffic.sent)
+        ReplicaKey(str(c.dump_server_id), c.account): Replica(
+            c.sent, c.traffic.sent, c.acknowledged
+        )
         for c in sorted(connections, key=lambda c: c.id)
         if c.dump_server_id
     }

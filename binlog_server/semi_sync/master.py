@@ -65,7 +65,8 @@ class SemiSyncMaster:
         self._on = True
         self._last = NOWHERE  # end of the last commit
         self.acks = self.requests = 0
-        self._yes = self._no = self._times_off = self._waits = 0
+        self.commits_acknowledged = self.commits_unacknowledged = 0
+        self._times_off = self._waits = 0
         self._waited_s = 0.0
 
     # --- replicas ---
@@ -113,7 +114,7 @@ class SemiSyncMaster:
         if end == NOWHERE:
             return
         while self._waiting and self._waiting[0].end <= end:
-            self._yes += 1
+            self.commits_acknowledged += 1
             self._release(self._waiting.popleft())
         if not self._on and self._options().rpl_semi_sync_master_enabled and end >= self._last:
             self._on = True
@@ -133,10 +134,10 @@ class SemiSyncMaster:
                 "there are too few replicas, and rpl_semi_sync_master_wait_no_slave is OFF"
             )
         if not self._on:
-            self._no += 1
+            self.commits_unacknowledged += 1
             done()
         elif self.held_by(options.rpl_semi_sync_master_wait_for_slave_count) >= end:
-            self._yes += 1
+            self.commits_acknowledged += 1
             done()
         else:
             now = self._clock()
@@ -181,7 +182,7 @@ class SemiSyncMaster:
             self._on = False
             self._times_off += 1
             log.warning("semi-sync is OFF, commits do not wait: %s", reason)
-        self._no += len(self._waiting)
+        self.commits_unacknowledged += len(self._waiting)
         self._release_all()
 
     def _release_all(self) -> None:
@@ -208,7 +209,7 @@ class SemiSyncMaster:
                 "net_wait_time": 0,
                 "net_waits": self.acks,
                 "no_times": self._times_off,
-                "no_tx": self._no,
+                "no_tx": self.commits_unacknowledged,
                 "request_ack": self.requests,
                 "status": "ON" if self.is_on else "OFF",
                 "timefunc_failures": 0,
@@ -217,6 +218,6 @@ class SemiSyncMaster:
                 "tx_waits": self._waits,
                 "wait_pos_backtraverse": 0,
                 "wait_sessions": len(self._waiting),
-                "yes_tx": self._yes,
+                "yes_tx": self.commits_acknowledged,
             }.items()
         }
