@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_server.frame_style import FrameStyle
+from binlog_server.large_group_frames import LargeGroupFrames
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
@@ -21,8 +23,10 @@ from protocol.gtid import Gtid
 from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
 from protocol.statement_group import ddl_group
 from protocol.wire.packets import PacketReader
-from storage.engine import PlacedBatch, PlacedGroup, Position
+from storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
 from storage.memory_engine import MemoryEngine
+
+from .test_large_groups import large_group
 
 
 @dataclass
@@ -241,3 +245,31 @@ async def test_an_upstream_is_told_what_is_durable_and_held() -> None:
     acks.flush()
     assert sent == [Ack("m-bin.000002", 700).build()]
     await syncer.close()
+
+
+@pytest.mark.parametrize("piece", [999, 70_000, 1 << 20])
+@pytest.mark.parametrize("classic", [False, True])
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize(("events", "event_bytes"), [(30, 40_000), (2, 3_000_000)])
+def test_a_large_group_is_counted_and_asks_at_its_end(
+    piece: int, classic: bool, checksum: bool, events: int, event_bytes: int
+) -> None:
+    payload = large_group(Gtid(0, 1, 1), events, event_bytes)
+    end = Position(0, 16384 + 10 * len(payload))
+
+    def pieces() -> Iterator[bytes]:
+        return (payload[at : at + piece] for at in range(0, len(payload), piece))
+
+    style = FrameStyle(True, False, classic=classic, checksum=checksum, semi_sync=True)
+    group = LargeGroup(payload[:100], end, pieces)
+    place, counted, sequence = ReplicaPlace(), 4, 1
+    reader, asked = PacketReader(1 << 24), False
+    for chunk in LargeGroupFrames(group, style, Position(0, 16384)).chunks():
+        counted = chunk.frames.step.moved(counted)
+        reader.feed(chunk.frames.at_sequence(sequence))
+        sequence = chunk.frames.sequence_after(sequence)
+        asked = chunk.frames.ack_wanted
+        for packet in iter(reader.next_packet, None):
+            place.feed(packet.payload[3:], int(checksum))
+    assert asked
+    assert counted == place.position

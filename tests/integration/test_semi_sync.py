@@ -62,11 +62,10 @@ def status(server: BinlogServer | MariaDB) -> dict[str, str]:
 
 def wait_for_clients(master: BinlogServer, witness: MariaDB, count: int) -> None:
     """`witness` only lends its patience: any server can ask in a loop."""
-    with contextlib.ExitStack():
-        for _ in range(400):
-            if int(status(master)["clients"]) == count:
-                return
-            witness.q("SELECT SLEEP(0.05)")
+    for _ in range(400):
+        if int(status(master)["clients"]) == count:
+            return
+        witness.q("SELECT SLEEP(0.05)")
     raise AssertionError(f"{status(master)}")
 
 
@@ -106,6 +105,7 @@ def test_an_ok_means_that_the_replica_has_it(
     wait_for_clients(master, replica, 0)
 
 
+@pytest.mark.each_version
 def test_timeout_to_async_and_back(
     backend: object, make_replica: MakeMariaDB, make_master: Any
 ) -> None:
@@ -132,6 +132,7 @@ def test_timeout_to_async_and_back(
     assert int(status(master)["yes_tx"]) == yes + 1
 
 
+@pytest.mark.each_version
 def test_a_commit_waits_for_two(
     backend: object, make_replica: MakeMariaDB, make_master: Any
 ) -> None:
@@ -186,6 +187,7 @@ def test_as_a_replica_of_a_real_master(
     assert status(server)["slave_send_ack"] >= "1"
 
 
+@pytest.mark.each_version
 def test_stop_slave_ends_the_dump_there(
     backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
