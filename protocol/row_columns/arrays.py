@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from protocol.row_columns.row_bytes import Bools, Field, Integers, RowBytes
+
+OFFSET_MAX: Final = (
+    1 << 31
+) - 64  # of Arrow's binary and string, with room for what stands behind the bytes
 
 
 def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.Array:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from protocol.errors import ProtocolError
 from protocol.events.rows import ChangeKind, RowsEvent
 from protocol.events.table_map import TableMap
-from protocol.row_columns.arrays import ranges
+from protocol.row_columns.arrays import OFFSET_MAX, ranges
 from protocol.row_columns.chains import chain_starts
 from protocol.row_columns.column import ArrowColumn, arrow_column
 from protocol.row_columns.image import ImageLayout
 from protocol.row_columns.options import ColumnOptions
 from protocol.row_columns.row_bytes import Damaged, Field, Integers, RowBytes
+from protocol.row_columns.texts import storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Changes:
 
 
 def column_names(table: TableMap) -> list[str]:
-    """@1, @2, ... where no names were logged."""
-    return [column.name or f"@{i}" for i, column in enumerate(table.columns, 1)]
+    """@1, @2, ... where no names were logged; U+FFFD for what is no UTF-8 in them."""
+    return [storable(column.name or f"@{i}") for i, column in enumerate(table.columns, 1)]
 
 
 def arrow_schema(table: TableMap, options: ColumnOptions) -> pa.Schema:
@@ -113,7 +114,7 @@ class Gathered:
         self, data: RowBytes, begins: Integers, ends: Integers, groups: Integers, events: Integers
     ) -> None:
         """The images of some events: where each lies, and the numbers of its group and of itself."""
-        if bool((begins[1:] >= ends[:-1]).all()):
+        if data.size <= OFFSET_MAX and bool((begins[1:] >= ends[:-1]).all()):
             rows = ranges(data, begins, ends).buffers()[2].to_pybytes()
         else:  # some were compressed, and stand behind the others
             places = zip(begins.tolist(), ends.tolist(), strict=True)

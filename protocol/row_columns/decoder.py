@@ -21,6 +21,7 @@ from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
 from protocol.events.table_map import TableMap
+from protocol.row_columns.arrays import OFFSET_MAX
 from protocol.row_columns.changes import Changes, Gathered, arrow_columns
 from protocol.row_columns.event_walk import Events, walk_events
 from protocol.row_columns.options import ColumnOptions
@@ -36,7 +37,7 @@ _HEAD_AT: Final = (
 )  # of a row event: number of columns and bitmaps, behind table id and flags
 _KNOWN_MAX: Final = 1024
 _GATHERED_BYTES_MAX: Final = 1 << 29  # of one shape: offsets into it have 32 bits
-_BYTES_AT_ONCE_MAX: Final = (1 << 31) - 64
+_BYTES_AT_ONCE_MAX: Final = OFFSET_MAX
 _WANTED: Final = np.zeros(256, np.bool_)
 _WANTED[[EventType.TABLE_MAP, *ROWS_TYPES]] = True
 _COMPRESSED: Final = np.zeros(256, np.bool_)
@@ -130,7 +131,8 @@ class RowDecoder:
         last = first + len(groups) - 1
         if self._group != last:
             self._begin(last)
-        self._events_before += int(np.count_nonzero(events.group == last))
+        before = self._events_before if len(groups) == 1 else 0
+        self._events_before = before + int(np.count_nonzero(events.group == last))
 
     @property
     def gathered_bytes(self) -> int:
@@ -198,11 +200,13 @@ class RowDecoder:
 
     def _add(self, shape: Gathered, data: RowBytes, events: Events) -> None:
         begins = events.begin + shape.head_end
-        if (
-            shape.size + int((events.end - begins).sum()) > _GATHERED_BYTES_MAX
-            and not shape.is_empty
-        ):
+        size, count = int((events.end - begins).sum()), len(begins)
+        if shape.size + size > _GATHERED_BYTES_MAX and not shape.is_empty:
             self._full.append(shape.take())
+        if size > _GATHERED_BYTES_MAX and count > 1:  # compressed events may become that much
+            self._add(shape, data, events.some(list(range(count // 2))))
+            self._add(shape, data, events.some(list(range(count // 2, count))))
+            return
         shape.add(data, begins, events.end, events.group, events.number)
 
     def _learn(self, event: bytes) -> _Table | None:

@@ -103,15 +103,13 @@ def set_members(
 
 
 def _taken(values: Sequence[Any], numbers: Integers, field: Field, type_: pa.DataType) -> pa.Array:
-    storable = [
-        _storable_label(v) if isinstance(v, str) else [*map(_storable_label, v)] for v in values
-    ]
-    return pa.array(storable, type_).take(pa.array(numbers, mask=field.nulls))
+    sound = [storable(v) if isinstance(v, str) else [*map(storable, v)] for v in values]
+    return pa.array(sound, type_).take(pa.array(numbers, mask=field.nulls))
 
 
-def _storable_label(label: str) -> str:
-    """What was not decoded when the table map was read is kept there as surrogates."""
-    return label.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def storable(name: str) -> str:
+    """What was not decoded when the table map was read is kept there as surrogates, which Arrow does not take."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def decompressed(values: pa.Array) -> pa.Array:

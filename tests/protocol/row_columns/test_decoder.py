@@ -76,6 +76,18 @@ def test_groups_given_bit_by_bit(at_once: int) -> None:
     assert same(column_rows(found), plain_rows(RECORDED))
 
 
+def test_a_group_that_goes_on_behind_others() -> None:
+    """The last of several may go on; its events are counted from its own first."""
+    rows = rows_event(INSERT, TABLE_ID, 1, [1], b"\0" + bytes(4))
+    decoder = RowDecoder(prepare=of(INT))
+    decoder.add([inserted(bytes(4))], 5)
+    decoder.add([rows, inserted(bytes(4))], 5)
+    decoder.add([rows, b"", rows[:0]], 6)
+    (changes,) = decoder.take()
+    assert changes.group.tolist() == [5, 5, 6, 6]
+    assert changes.event.tolist() == [1, 2, 1, 2]
+
+
 @pytest.mark.parametrize("piece", [1, 7, 1000])
 def test_groups_in_pieces(piece: int) -> None:
     """As a large group comes: each event by itself, cut anywhere on the way; numbers go on."""
@@ -166,6 +178,19 @@ def test_a_shape_that_grows_too_large_is_turned_into_columns(
     assert [row.after for row in column_rows(taken)] == [[0], [1], [2], [3], [4]]
 
 
+def test_more_rows_at_once_than_fit_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
+    rows = [b"\0" + number.to_bytes(4, "little") for number in range(5)]
+    decoder = RowDecoder(prepare=of(INT))
+    one = table_map(TABLE_ID, 1) + b"".join(
+        rows_event(INSERT, TABLE_ID, 1, [1], row) for row in rows
+    )
+    decoder.add([one])
+    taken = decoder.take()
+    assert all(len(changes) <= 2 for changes in taken)
+    assert [row.after for row in column_rows(taken)] == [[0], [1], [2], [3], [4]]
+
+
 def test_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are remembered."""
     monkeypatch.setattr("protocol.row_columns.decoder._KNOWN_MAX", 3)
@@ -230,6 +255,15 @@ def test_errors_that_were_asked_for(col: Column, value: bytes, options: dict[str
     (option,) = options
     with pytest.raises(UnrepresentableValue, match=rf"column d\.t\.c holds .*{option}="):
         one_value(col, value, **options)
+
+
+def test_names_that_are_no_utf8() -> None:
+    """Of the table map they come with surrogates."""
+    decoder = RowDecoder(prepare=of(replace(INT, name="n\udcff")))
+    decoder.add([inserted(bytes(4))])
+    (changes,) = decoder.take()
+    assert changes.after is not None
+    assert changes.after.schema.names == ["n\ufffd"]
 
 
 def test_schema_without_rows() -> None:
