@@ -12,6 +12,7 @@ from protocol.classic_positions import (
     position_of,
     sealed,
 )
+from protocol.semi_sync import PositionStep
 from protocol.stored_group import is_start_marker, without_skipped
 from protocol.weaker_clients import Capability, Event, client_events
 from protocol.wire.event_frames import EventFrames, event_frames
@@ -66,7 +67,11 @@ class FrameStyle(NamedTuple):
             return self.packets([self._unplaced(group) for group in groups])
         if self.skip_marked:
             groups = [without_skipped(group) for group in groups]
-        return event_frames(groups, annotate=self.annotate, semi_sync=self.semi_sync)
+        step = None
+        if self.semi_sync and self.annotate:
+            # Without positions all events count by their length, but for format descriptions.
+            step = PositionStep(sum(len(g) for g in groups if not is_start_marker(g)))
+        return event_frames(groups, annotate=self.annotate, semi_sync=self.semi_sync, step=step)
 
     def packets(self, payloads: list[bytes]) -> EventFrames:
         """Of events as they are."""

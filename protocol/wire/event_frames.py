@@ -136,26 +136,33 @@ class EventFrames:
 
 
 def event_frames(
-    payloads: Iterable[bytes], *, annotate: bool, semi_sync: bool = False
+    payloads: Iterable[bytes],
+    *,
+    annotate: bool,
+    semi_sync: bool = False,
+    step: PositionStep | None = None,
 ) -> EventFrames:
     """Frame the events of groups in normal form.
 
     Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`. With
-    `semi_sync` the last event is to be acknowledged.
+    `semi_sync` the last event is to be acknowledged; `step` is what they do to the position of the
+    replica, counted here if the caller does not know it.
     Raises `ProtocolError` where the length of an event is impossible.
     """
     dropped_type = _NO_TYPE if annotate else _ANNOTATE_ROWS
     if not semi_sync:
         return EventFrames(*frame(payloads, dropped_type, _STATUS))
     data, seq_offsets = frame(payloads, dropped_type, STATUS)
-    step = STILL
-    last = None
-    for start in _event_packets(data, seq_offsets):
-        last = start + PACKET_HEADER_SIZE
-        step = step.then(PositionStep.of(*_TYPE_LENGTH_END.unpack_from(data, last + len(STATUS))))
-    if last is not None:
-        data[last + FLAG_OFFSET] = ACK_WANTED
-    return EventFrames(data, seq_offsets, step, ack_wanted=last is not None)
+    if not seq_offsets:
+        return EventFrames(data, seq_offsets)
+    last = seq_offsets[-1] - _SEQ_OFFSET
+    if step is None or len(data) > PACKET_PAYLOAD_MAX:
+        step = STILL
+        for last in _event_packets(data, seq_offsets):
+            header = last + PACKET_HEADER_SIZE + len(STATUS)
+            step = step.then(PositionStep.of(*_TYPE_LENGTH_END.unpack_from(data, header)))
+    data[last + PACKET_HEADER_SIZE + FLAG_OFFSET] = ACK_WANTED
+    return EventFrames(data, seq_offsets, step, ack_wanted=True)
 
 
 def _event_packets(data: bytearray, seq_offsets: array[int]) -> Iterable[int]:

@@ -17,7 +17,8 @@ from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from binlog_server.syncer import Syncer
-from protocol.events import append_checksum
+from protocol.event_group import StartMarker, split_events
+from protocol.events import EventType, FormatDescription, append_checksum, build_event
 from protocol.events.rotate import RotateEvent
 from protocol.gtid import Gtid
 from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
@@ -273,3 +274,19 @@ def test_a_large_group_is_counted_and_asks_at_its_end(
             place.feed(packet.payload[3:], int(checksum))
     assert asked
     assert counted == place.position
+
+
+@pytest.mark.parametrize("annotate", [False, True])
+def test_the_quick_count_is_the_count(annotate: bool) -> None:
+    """With a start marker between groups, and ANNOTATE_ROWS events."""
+    annotation = build_event(EventType.ANNOTATE_ROWS, b"x" * 30, server_id=1)
+    first, *rest = split_events(ddl_group(Gtid(0, 1, 1), "y", timestamp=1))
+    marker = StartMarker(FormatDescription("11.8.6", 1, created=5)).payload
+    groups = [b"".join((first, annotation, *rest)), marker, b"".join((first, *rest))]
+    frames = FrameStyle(annotate, False, semi_sync=True).frames(groups)
+    place = ReplicaPlace()
+    reader = PacketReader(1 << 20)
+    reader.feed(frames.at_sequence(1))
+    for packet in iter(reader.next_packet, None):
+        place.feed(packet.payload[3:])
+    assert frames.step.moved(4) == place.position
