@@ -16,11 +16,11 @@ from protocol.events import EventType, QueryEvent
 from protocol.events.gtid import GtidEvent, GtidFlags
 from protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from protocol.events.status_variables import SessionFlags, StatusVariables
-from protocol.gtid import SlavePosition
 from protocol.stored_group import is_start_marker
 from protocol.wire.packets import frame_packet
 from protocol.wire.results import parse_ok
 from storage.errors import DiskError
+from tests.storage.groups import read_all
 
 from .engines import FullEngine, SlowEngine
 from .lab import PASSWORD, USER, Client, Lab, until, within
@@ -62,12 +62,7 @@ async def refused(client: Client, sql: str | bytes) -> tuple[int, str]:
 def groups(lab: Lab) -> list[list[bytes]]:
     """The events of each group in the store."""
     lab.engine.sync()
-    found: list[bytes] = []
-    at = lab.engine.find_start(SlavePosition()).position
-    while at < lab.engine.durable_end:
-        batch = lab.engine.read(at)
-        found += batch.groups
-        at = batch.end
+    found = read_all(lab.engine)
     return [list(split_events(group)) for group in found if not is_start_marker(group)]
 
 
