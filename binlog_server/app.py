@@ -9,31 +9,31 @@ import time
 import uuid
 from collections.abc import Callable
 
+from binlog_server.accounts.users import Users
 from binlog_server.admin.answers import SqlSession
-from binlog_server.compression import Compressor
+from binlog_server.clients.compression import Compressor
+from binlog_server.clients.connections import Connection, Connections
+from binlog_server.clients.login import FailedLogins
+from binlog_server.clients.session import ClientSession
+from binlog_server.clients.tls import TlsServer
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import ABORT_SERVER, Config, ConfigError, parse_listen
-from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Dump, Sink
-from binlog_server.dump_request import DumpRequest
-from binlog_server.frame_cache import FrameCache
-from binlog_server.login import FailedLogins
+from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.tail import Tail
 from binlog_server.metrics.endpoint import MetricsEndpoint
-from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Into
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.password import KeyFile
-from binlog_server.room import Room
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
-from binlog_server.session import ClientSession
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
-from binlog_server.syncer import Syncer
-from binlog_server.tail import Tail
-from binlog_server.tls import TlsServer
-from binlog_server.users import Users
 from protocol.connection.server import ServerConnection
 from protocol.events.format_description import SERVER_VERSION_SIZE
 from storage.engine import BinlogEngine

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from binlog_server import engine_limits
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.accounts.users import Account, privileges
+from binlog_server.clients.tls import TLS_VERSIONS
 from binlog_server.logs import FORMATS, TEXT
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KEY_NAME
 from binlog_server.relay.upstream_tables import upstreams
-from binlog_server.replica_policy import ReplicaPolicy
-from binlog_server.tls import TLS_VERSIONS
-from binlog_server.users import Account, privileges
 from protocol.events.checksum import ChecksumAlgorithm
 from protocol.events.format_description import SERVER_VERSION_SIZE
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX

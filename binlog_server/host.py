@@ -5,16 +5,16 @@ from __future__ import annotations
 import secrets
 from typing import Protocol
 
+from binlog_server.accounts.users import Users
 from binlog_server.admin.answers import ServerView, SqlSession
-from binlog_server.compression import Compressor
+from binlog_server.clients.compression import Compressor
+from binlog_server.clients.connections import Connection, Connections
+from binlog_server.clients.login import FailedLogins
+from binlog_server.clients.tls import TlsServer
 from binlog_server.config import Config
-from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Dump, Sink
-from binlog_server.dump_request import DumpRequest
-from binlog_server.login import FailedLogins
+from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.sql_commit.committer import Client, Committer
-from binlog_server.tls import TlsServer
-from binlog_server.users import Users
 from protocol.connection.server import ServerConnection
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.

@@ -15,19 +15,19 @@ from typing import Any
 from binlog_server.admin.runner import Runner
 from binlog_server.admin.variables import CONSTANTS
 from binlog_server.admin.view import Client, Later, Row
+from binlog_server.clients.connections import Connections
+from binlog_server.clients.login import FailedLogins
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
-from binlog_server.connections import Connections
+from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.replica_rows import ReplicaRows
 from binlog_server.engine_limits import SEMI_SYNC_WAIT_POINT
-from binlog_server.frame_cache import FrameCache
 from binlog_server.leases import Leases
-from binlog_server.login import FailedLogins
-from binlog_server.publisher import Publisher
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.replica_rows import ReplicaRows
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.syncer import Syncer
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
 from protocol.gtid import BinlogState

@@ -6,17 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from binlog_server.account import Credential, Require, UserAccount
-from binlog_server.admin.account_statements import (
-    ME,
-    AccountStatement,
-    Identified,
-    Kind,
-    Who,
-    parse_account_statement,
-)
-from binlog_server.admin.answers import ResultSet
-from binlog_server.privileges import (
+from binlog_server.accounts.account import Credential, Require, UserAccount
+from binlog_server.accounts.privileges import (
     ALL_PRIVILEGES,
     BINLOG_REPLAY,
     CREATE_USER,
@@ -26,8 +17,17 @@ from binlog_server.privileges import (
     as_shown,
     privileges,
 )
-from binlog_server.replica_policy import ReplicaPolicy
-from binlog_server.users import Users
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.accounts.users import Users
+from binlog_server.admin.account_statements import (
+    ME,
+    AccountStatement,
+    Identified,
+    Kind,
+    Who,
+    parse_account_statement,
+)
+from binlog_server.admin.answers import ResultSet
 from protocol.account_errors import (
     CannotRevokeAll,
     CannotUser,

@@ -13,7 +13,7 @@ from typing import Any
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, VisitError
 
-from binlog_server.account import ANY_HOST, Require
+from binlog_server.accounts.account import ANY_HOST, Require
 from binlog_server.admin.tokens import unquote, whole_words
 from protocol.errors import SqlSyntaxError
 

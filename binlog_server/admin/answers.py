@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from binlog_server.accounts.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from binlog_server.admin import (
     classic_places,
     events,
@@ -86,9 +87,8 @@ from binlog_server.admin.view import (
     ServerView,
     Work,
 )
-from binlog_server.coordinates import AS_STORED, Coordinates
-from binlog_server.frame_style import FrameStyle
-from binlog_server.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.errors import (
     EngineBinlogUnavailable,
     PrivilegeRequired,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from binlog_server.accounts.users import BINLOG_REPLAY
 from binlog_server.admin import global_variables, maintenance
 from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.statements import (
@@ -28,7 +29,6 @@ from binlog_server.admin.variables import (
 )
 from binlog_server.admin.view import Result, Work
 from binlog_server.engine_limits import AFTER_SYNC, SEMI_SYNC_WAIT_POINT
-from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import (
     EngineBinlogUnavailable,
     ReadOnlyVariable,

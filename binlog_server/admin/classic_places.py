@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from binlog_server.admin.statements import ShowBinlogEvents
 from binlog_server.admin.view import Row
-from binlog_server.coordinates import AS_CLASSIC, classic_number
-from binlog_server.frame_style import FrameStyle
+from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.classic_positions import (
     POSITIONS_PER_BYTE,
     event_ends,

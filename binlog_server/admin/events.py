@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from binlog_server.admin import classic_places
 from binlog_server.admin.statements import ShowBinlogEvents
 from binlog_server.admin.view import Row, RowStream
-from binlog_server.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.errors import ProtocolError, ServerError
 from protocol.event_text.info import event_info, event_type_name
 from protocol.event_text.pieces import split_pieces

@@ -8,7 +8,7 @@ from binlog_server.admin.maintenance import not_a_time, seconds_of
 from binlog_server.admin.shows import utc
 from binlog_server.admin.statements import ExplainGtid, ExplainPurge
 from binlog_server.admin.view import Diagnostic, ResultSet, Row, ServerView
-from binlog_server.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.errors import BadGtidList
 from protocol.gtid import Gtid, SlavePosition
 from protocol.stored_group import group_gtid

@@ -15,7 +15,7 @@ from binlog_server.admin.statements import (
     Purge,
 )
 from binlog_server.admin.view import Diagnostic, Level, ServerView
-from binlog_server.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
 from protocol.gtid import U32_MAX, BinlogState, SlavePosition
 from protocol.sql_errors import (

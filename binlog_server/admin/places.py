@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binlog_server.admin.view import Row, ServerView
-from binlog_server.coordinates import Coordinates
+from binlog_server.dumps.coordinates import Coordinates
 
 
 def next_write(view: ServerView, coordinates: Coordinates) -> tuple[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from binlog_server.accounts.privileges import SINGLE, USAGE
 from binlog_server.admin.view import ResultSet
-from binlog_server.privileges import SINGLE, USAGE
 from protocol.wire.results import Column
 
 _MEANINGS: Mapping[str, str] = {

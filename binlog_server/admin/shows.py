@@ -10,7 +10,7 @@ from binlog_server.admin import places, privilege_list
 from binlog_server.admin.row_filter import Test, filtered
 from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics
 from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
-from binlog_server.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
 
 _TYPE_DOUBLE = 5

@@ -19,9 +19,9 @@ import uvloop
 from binlog_server.app import Server
 from binlog_server.cli import demo_replica
 from binlog_server.cli.demo_replica import Replica, running_replica
-from binlog_server.client_link import ClientLink
 from binlog_server.config import Config
 from binlog_server.logs import set_up_logging
+from binlog_server.relay.client_link import ClientLink
 from binlog_server.store_directory import StoreDirectory
 from protocol.connection.client import EventReceived
 from protocol.connection.replica import ReplicaHandshake

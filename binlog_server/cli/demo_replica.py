@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from binlog_server.client_link import ClientLink
+from binlog_server.relay.client_link import ClientLink
 from protocol.errors import ProtocolError, RemoteError
 
 HOW_TO_GET_ONE = (

@@ -15,8 +15,8 @@ import uvloop
 from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.app import Server
+from binlog_server.clients.open_files import allow_connections
 from binlog_server.config import Config
-from binlog_server.open_files import allow_connections
 from binlog_server.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlog_server.account import ANY_HOST, Require, UserAccount
+from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
+from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
+from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
+from binlog_server.accounts.users import Users
 from binlog_server.config import ConfigError
-from binlog_server.privileges import PRIVILEGES, as_shown, privileges
-from binlog_server.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.store_directory import open_state
-from binlog_server.users import Users
 from protocol.connection.auth import NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from binlog_server.clients.connections import Connection, Connections
+from binlog_server.clients.login import FailedLogins
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
-from binlog_server.connections import Connection, Connections
-from binlog_server.frame_cache import FrameCache
+from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.replica_rows import age_ms, bytes_between
 from binlog_server.leases import Leases
-from binlog_server.login import FailedLogins
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.replica_rows import age_ms, bytes_between
-from binlog_server.room import Room
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.syncer import Syncer
 from storage.engine import BinlogEngine, BinlogFile, Position
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import NamedTuple
 
-from binlog_server.client_tls import TlsFailed
+from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable

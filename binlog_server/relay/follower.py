@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from binlog_server.client_link import ClientLink
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
+from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.failure import Failure
 from binlog_server.relay.gate import Domains, Gate, GroupRefused
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from binlog_server.relay.status import IoState, UpstreamStatus
-from binlog_server.room import Room
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from binlog_server.syncer import Syncer
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
 from protocol.errors import BadGtidList, MasterFatalError, ProtocolError, RemoteError
 from protocol.gtid import SlavePosition

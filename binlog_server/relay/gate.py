@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog_server.publisher import Publisher
+from binlog_server.commits.publisher import Publisher
 from protocol.event_group import EventGroup
 from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid

@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import AsyncIterator
 
-from binlog_server.client_link import ClientLink
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
+from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.room import Room
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from binlog_server.syncer import Syncer
 from protocol.connection.client import (
     ClientConnection,
     ErrorReceived,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from binlog_server.room import Room
+from binlog_server.commits.room import Room
 from protocol.event_group import split_events
 from protocol.gtid import Gtid
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from binlog_server.client_tls import TlsOptions
+from binlog_server.relay.client_tls import TlsOptions
 from binlog_server.relay.gate import GroupFilter
 from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
 from protocol.gtid import U32_MAX

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from binlog_server.commits.syncer import Committed, Syncer
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.syncer import Committed, Syncer
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from binlog_server.syncer import Syncer
+from binlog_server.commits.syncer import Syncer
 from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
 from storage.engine import BinlogEngine, Position
 from storage.errors import StorageError

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Final
 
 from binlog_server.admin.answers import SqlSession
-from binlog_server.publisher import Publisher
-from binlog_server.room import Room
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState

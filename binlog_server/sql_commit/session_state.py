@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from binlog_server.accounts.users import BINLOG_REPLAY
 from binlog_server.admin.answers import SqlSession
-from binlog_server.publisher import Domain, Publisher
+from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
 from binlog_server.sql_commit.settings import Settings, settings_of
 from binlog_server.sql_commit.statement_kind import Kind
-from binlog_server.users import BINLOG_REPLAY
 from protocol.connection.server import ServerConnection
 from protocol.statement_group import QuickGroup
 from protocol.wire.results import STATUS_AUTOCOMMIT, STATUS_IN_TRANS

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from binlog_server.publisher import Publisher
-from binlog_server.room import Room
+from binlog_server.accounts.users import BINLOG_REPLAY
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_STATEMENT, Settings
@@ -20,7 +21,6 @@ from binlog_server.sql_commit.statement_kind import (
     unquoted_name,
 )
 from binlog_server.sql_commit.transaction_end import TransactionEnd
-from binlog_server.users import BINLOG_REPLAY
 from protocol.errors import ServerError, SqlSyntaxError
 from protocol.events.charsets import decode_text
 from protocol.events.collation_names import default_collation

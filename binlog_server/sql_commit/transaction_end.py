@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from binlog_server.publisher import Publisher
+from binlog_server.commits.publisher import Publisher
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from binlog_server.replica_policy import ReplicaPolicy, StreamStyle
-from binlog_server.users import Account
+from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
+from binlog_server.accounts.users import Account
 from protocol.connection.commands import BinlogDump, RegisterSlave
 from protocol.errors import RemoteError
 from protocol.events import EventHeader, EventType

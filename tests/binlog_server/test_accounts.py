@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_server.accounts.users import Account
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
-from binlog_server.login import FailedLogins
+from binlog_server.clients.login import FailedLogins
 from binlog_server.logs import JsonFormatter
 from binlog_server.secrets_in_sql import hide_strings
-from binlog_server.users import Account
 from protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from protocol.connection.ed25519 import ed25519_sign
 from protocol.connection.handshake import AuthSwitchRequest, LoginRequest

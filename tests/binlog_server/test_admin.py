@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_server.accounts.users import Account
 from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.maintenance import seconds_of
 from binlog_server.admin.statements import Moment
 from binlog_server.app import Server
-from binlog_server.connections import Connection
+from binlog_server.clients.connections import Connection
 from binlog_server.relay.master_info import MasterInfo
-from binlog_server.users import Account
 from protocol.errors import RemoteError, ServerError
 from protocol.gtid import Gtid
 from protocol.wire.results import Value
@@ -612,7 +612,7 @@ async def test_replicas(started: Lab) -> None:
 
 
 def test_replica_that_is_behind(lab: Lab, sql: SqlSession) -> None:
-    from binlog_server.connections import Connection
+    from binlog_server.clients.connections import Connection
     from storage.engine import Position
 
     class Nobody:

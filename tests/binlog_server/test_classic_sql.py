@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from binlog_server.coordinates import AS_CLASSIC, AS_STORED, classic_name, classic_number
-from binlog_server.privileges import ALL_PRIVILEGES
-from binlog_server.users import Account
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
+from binlog_server.accounts.users import Account
+from binlog_server.dumps.coordinates import AS_CLASSIC, AS_STORED, classic_name, classic_number
 from protocol.errors import RemoteError
 
 from .classic_client import CLASSIC, USER, ClassicClient

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.accounts.users import Users
 from binlog_server.cli import main
 from binlog_server.store_directory import StoreDirectory, open_state
-from binlog_server.users import Users
 from protocol.connection.auth import native_password_scramble
 
 from .lab import STORE

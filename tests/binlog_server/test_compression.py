@@ -9,9 +9,9 @@ import zlib
 
 import pytest
 
-from binlog_server import compression
-from binlog_server.channel import WRITE_BUFFER_BYTES
-from binlog_server.compression import Compressor
+from binlog_server.clients import compression
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.compression import Compressor
 from protocol.connection.commands import BinlogDump, Ping, Query
 from protocol.gtid import Gtid
 from protocol.wire.compressed import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from binlog_server.accounts.users import Account
 from binlog_server.config import Config, ConfigError, load, parse_listen
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
-from binlog_server.users import Account
 
 DIRECTORY = {"binlog_directory": "/d"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from binlog_server.accounts.users import Account
 from binlog_server.cli import serve
 from binlog_server.config import Config
-from binlog_server.users import Account
 from protocol.connection.commands import Query
 from storage.errors import DiskError
 from tests.kit import ports

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
-from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Follower, Into
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.room import Room
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
 from protocol.gtid import Gtid

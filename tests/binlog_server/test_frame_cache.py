@@ -7,9 +7,9 @@ import gc
 
 import pytest
 
-from binlog_server import frame_cache
-from binlog_server.frame_cache import FrameCache
-from binlog_server.frame_style import FrameStyle
+from binlog_server.dumps import frame_cache
+from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.gtid import Gtid
 from storage.engine import Position
 from storage.errors import CorruptBinlog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 from protocol.events import EventType
 from protocol.wire.packets import frame_packet
 

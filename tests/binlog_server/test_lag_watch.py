@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.lag_watch import _MARKS_MAX, Lag, LagWatch
-from binlog_server.replica_policy import ReplicaPolicy
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.dumps.lag_watch import _MARKS_MAX, Lag, LagWatch
 from storage.engine import Position
 
 MB = 1 << 20

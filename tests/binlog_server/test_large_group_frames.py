@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from binlog_server import large_group_frames
-from binlog_server.frame_style import FrameStyle
-from binlog_server.large_group_frames import LargeGroupFrames
+from binlog_server.dumps import large_group_frames
+from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from protocol.classic_positions import OVERTAKEN
 from protocol.errors import ProtocolError
 from protocol.event_parts import event_parts

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from binlog_server import large_group_frames
-from binlog_server.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
+from binlog_server.dumps import large_group_frames
 from protocol.event_group import split_events
 from protocol.event_parts import event_parts
 from protocol.events import EventType, HeartbeatEvent, build_event

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from binlog_server.client_tls import TlsFailed
+from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.failure import Failure
 from binlog_server.relay.gate import DomainTaken
 from binlog_server.relay.master_info import MasterInfo

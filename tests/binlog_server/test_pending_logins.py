@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server import open_files
-from binlog_server.connections import Connection
-from binlog_server.pending_logins import PendingLogins
+from binlog_server.clients import open_files
+from binlog_server.clients.connections import Connection
+from binlog_server.clients.pending_logins import PendingLogins
 from protocol.connection.commands import Query
 from protocol.connection.handshake import Greeting, TlsRequest
 from protocol.wire.packets import frame_packet

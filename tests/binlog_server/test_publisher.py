@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_server.publisher import Publisher
+from binlog_server.commits.publisher import Publisher
 from protocol.errors import ServerShutdown
 from protocol.event_group import EventGroup, EventGroupAssembler, split_events
 from protocol.events import EventType, FormatDescription, QueryEvent

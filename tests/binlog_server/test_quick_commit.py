@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_server.accounts.users import Account
 from binlog_server.sql_commit.committer import Committer
-from binlog_server.users import Account
 from protocol.events.header import FLAG_SKIP_REPLICATION
 from protocol.gtid import Gtid
 from protocol.statement_group import Origin, QuickGroup, transaction_group

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
-from binlog_server.publisher import Publisher
 from binlog_server.relay.follower import Into
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.manager import Relay
@@ -19,9 +21,7 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile, Password
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import IoState
-from binlog_server.room import Room
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.syncer import Syncer
 from protocol.errors import MasterFatalError, ServerError
 from protocol.gtid import SlavePosition
 from storage.memory_disk import MemoryDisk

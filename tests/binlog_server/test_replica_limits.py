@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from binlog_server.lag_watch import Lag, LagWatch
-from binlog_server.replica_limits import ReplicaLimits, _dropped
-from binlog_server.users import Account
+from binlog_server.accounts.users import Account
+from binlog_server.dumps.lag_watch import Lag, LagWatch
+from binlog_server.dumps.replica_limits import ReplicaLimits, _dropped
 from protocol.connection.commands import Query
 from protocol.errors import RemoteError
 from protocol.gtid import Gtid
@@ -45,7 +45,7 @@ def grace(monkeypatch: pytest.MonkeyPatch) -> float:
         now, sent, end, behind_bytes, _ = seen
         return look(watch, now, sent, end, behind_bytes, seconds, excused=excused)
 
-    monkeypatch.setattr("binlog_server.replica_limits.LOOK_S", 0.01)
+    monkeypatch.setattr("binlog_server.dumps.replica_limits.LOOK_S", 0.01)
     monkeypatch.setattr(LagWatch, "look", sooner)
     return seconds
 

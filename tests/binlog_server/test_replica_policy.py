@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.account import UserAccount
+from binlog_server.accounts.account import UserAccount
+from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
+from binlog_server.accounts.users import Account
 from binlog_server.admin.account_statements import parse_account_statement
 from binlog_server.cli import main
 from binlog_server.config import ConfigError, load
-from binlog_server.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
-from binlog_server.users import Account
 from protocol.errors import RemoteError, SqlSyntaxError
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore

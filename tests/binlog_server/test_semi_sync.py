@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_server.frame_style import FrameStyle
-from binlog_server.large_group_frames import LargeGroupFrames
+from binlog_server.commits.syncer import Syncer
+from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from binlog_server.syncer import Syncer
 from protocol.event_group import StartMarker, split_events
 from protocol.events import EventType, FormatDescription, append_checksum, build_event
 from protocol.events.rotate import RotateEvent

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from binlog_server.channel import WRITE_BUFFER_BYTES
+from binlog_server.accounts.users import Account
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
 from binlog_server.host import new_salt
 from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
-from binlog_server.users import Account
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import (
     BinlogDump,

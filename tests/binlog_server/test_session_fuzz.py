@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from binlog_server.accounts.users import Account
 from binlog_server.app import Server
-from binlog_server.users import Account
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import (
     BinlogDump,

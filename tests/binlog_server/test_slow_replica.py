@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from binlog_server.channel import WRITE_BUFFER_BYTES
-from binlog_server.conversation import Conversation
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.conversation import Conversation
 from protocol.connection.commands import Query
 from protocol.events import FormatDescription
 from protocol.gtid import Gtid

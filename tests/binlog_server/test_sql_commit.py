@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from binlog_server.users import Account
+from binlog_server.accounts.users import Account
 from protocol.connection.commands import InitDatabase, Query, ResetConnection
 from protocol.errors import RemoteError
 from protocol.event_group import split_events

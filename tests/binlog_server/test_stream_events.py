@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_server.stream_events import StreamEvents
+from binlog_server.dumps.stream_events import StreamEvents
 from protocol.events.checksum import append_checksum
 from protocol.gtid import BinlogState, Gtid
 

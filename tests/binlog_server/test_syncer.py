@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from binlog_server.syncer import Syncer
+from binlog_server.commits.syncer import Syncer
 from protocol.gtid import Gtid
 from storage.errors import DiskError, StorageError
 from storage.memory_engine import MemoryEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from binlog_server.tail import Tail
+from binlog_server.dumps.tail import Tail
 from protocol.gtid import Gtid
 from storage.memory_engine import MemoryEngine
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.clients.tcp_options import give_up_after, keep_alive
 from binlog_server.config import Config
-from binlog_server.tcp_options import give_up_after, keep_alive
 
 OPTIONS = "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"
 

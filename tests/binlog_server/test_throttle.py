@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.replica_policy import RATE_MIN
-from binlog_server.throttle import Throttle
+from binlog_server.accounts.replica_policy import RATE_MIN
+from binlog_server.dumps.throttle import Throttle
 
 BURST_S = 0.1
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from binlog_server.app import Server
-from binlog_server.certificate import self_signed
-from binlog_server.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.certificate import self_signed
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
 from binlog_server.config import Config, ConfigError
 from protocol.connection.auth import certificate_proof, native_password_hash
 from protocol.connection.commands import Ping, Query

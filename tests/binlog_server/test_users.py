@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_server.account import host_matches
-from binlog_server.privileges import BASIC
-from binlog_server.users import Account, Users
+from binlog_server.accounts.account import host_matches
+from binlog_server.accounts.privileges import BASIC
+from binlog_server.accounts.users import Account, Users
 from protocol.connection.auth import (
     native_password_hash,
     native_password_scramble,

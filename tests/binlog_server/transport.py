@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from binlog_server.app import Server
-from binlog_server.conversation import Conversation
-from binlog_server.session import ClientSession
-from binlog_server.syncer import Syncer
+from binlog_server.clients.conversation import Conversation
+from binlog_server.clients.session import ClientSession
+from binlog_server.commits.syncer import Syncer
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import BinlogDump, Query
 from protocol.connection.handshake import Greeting, LoginRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 
 from .outcome import Outcome
 

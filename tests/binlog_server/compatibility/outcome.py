@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from binlog_server.replica_policy import ReplicaPolicy, StreamStyle
-from binlog_server.users import Account
+from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
+from binlog_server.accounts.users import Account
 from storage.binlog.options import StoreOptions
 from tests.binlog_server.lab import PASSWORD
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 from protocol.connection.handshake import LoginRequest
 from tests.binlog_server.lab import USER, Lab
 

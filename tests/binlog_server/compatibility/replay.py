@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 from protocol.connection.commands import BinlogDump, parse_command
 from protocol.event_group import EventGroup
 from protocol.events.rotate import FIRST_EVENT_POSITION

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 
 from .features import CLIENT_SCENARIOS, CLIENTS, REPLICAS, Feature
 from .live import Proof, proofs

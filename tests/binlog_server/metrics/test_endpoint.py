@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from binlog_server.commits.room import Room
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
-from binlog_server.room import Room
 from protocol.connection.commands import Ping
 from protocol.errors import MasterFatalError
 from storage.errors import DiskError

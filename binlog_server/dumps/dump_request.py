@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from binlog_server.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.connection.commands import BinlogDump, BinlogDumpGtid
 from protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from protocol.events.checksum import ChecksumAlgorithm

@@ -12,8 +12,8 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from binlog_server.privileges import effective
-from binlog_server.replica_policy import ReplicaPolicy
+from binlog_server.accounts.privileges import effective
+from binlog_server.accounts.replica_policy import ReplicaPolicy
 from protocol.connection.auth import (
     NATIVE_PASSWORD,
     native_password_hash,

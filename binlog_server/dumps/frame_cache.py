@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from binlog_server.frame_style import FramedBatch, FrameStyle
+from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
 
 _Key = tuple[Position, FrameStyle]

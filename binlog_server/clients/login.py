@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 
-from binlog_server.account import Credential, Require, UserAccount
+from binlog_server.accounts.account import Credential, Require, UserAccount
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
+from binlog_server.accounts.users import Users
+from binlog_server.clients.connections import Connections
 from binlog_server.config import Config
-from binlog_server.connections import Connections
-from binlog_server.privileges import ALL_PRIVILEGES
-from binlog_server.users import Users
 from protocol.account_errors import (
     HostBlocked,
     HostNotAllowed,

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from binlog_server.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import FrameStyle
 from protocol.classic_positions import (
     OVERTAKEN,
     event_lengths,

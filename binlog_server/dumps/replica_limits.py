@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from binlog_server.connections import Connection, Connections
-from binlog_server.dump import Sink
-from binlog_server.lag_watch import Lag, LagWatch
-from binlog_server.replica_policy import ReplicaPolicy
-from binlog_server.replica_rows import bytes_between
-from binlog_server.throttle import Throttle
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.clients.connections import Connection, Connections
+from binlog_server.dumps.dump import Sink
+from binlog_server.dumps.lag_watch import Lag, LagWatch
+from binlog_server.dumps.replica_rows import bytes_between
+from binlog_server.dumps.throttle import Throttle
 from protocol.errors import MasterFatalError
 from storage.engine import BinlogEngine
 from storage.errors import StorageError

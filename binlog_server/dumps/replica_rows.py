@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from binlog_server.connections import Connection
+from binlog_server.clients.connections import Connection
 from binlog_server.semi_sync.master import NOWHERE
 from protocol.wire.results import Value
 from storage.binlog.file_names import file_number

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_server.connections import Connection
+    from binlog_server.clients.connections import Connection
 
 
 class PendingLogins:

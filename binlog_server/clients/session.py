@@ -6,16 +6,16 @@ import asyncio
 import logging
 from typing import cast
 
-from binlog_server.account import UserAccount, plain_address
-from binlog_server.channel import WRITE_BUFFER_BYTES, Channel
-from binlog_server.compression import CompressionLayer
-from binlog_server.connections import Connection
-from binlog_server.conversation import Conversation
+from binlog_server.accounts.account import UserAccount, plain_address
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES, Channel
+from binlog_server.clients.compression import CompressionLayer
+from binlog_server.clients.connections import Connection
+from binlog_server.clients.conversation import Conversation
+from binlog_server.clients.login import Login
+from binlog_server.clients.tcp_options import keep_alive
+from binlog_server.clients.tls import TlsLayer
 from binlog_server.host import Host, new_salt
-from binlog_server.login import Login
 from binlog_server.logs import Peer
-from binlog_server.tcp_options import keep_alive
-from binlog_server.tls import TlsLayer
 from protocol.connection.auth import certificate_proof
 from protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
 from protocol.connection.server import (

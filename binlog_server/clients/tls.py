@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from binlog_server.certificate import use_self_signed
+from binlog_server.clients.certificate import use_self_signed
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.answers import SqlSession
-from binlog_server.channel import Channel
-from binlog_server.connections import Connection
-from binlog_server.dump import Dump, Sink
-from binlog_server.dump_request import DumpRequest
+from binlog_server.clients.channel import Channel
+from binlog_server.clients.connections import Connection
+from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.replica_limits import ReplicaLimits
 from binlog_server.host import Host
-from binlog_server.privileges import REPLICATION_SLAVE
-from binlog_server.replica_limits import ReplicaLimits
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server_states import ServerState
 from protocol.errors import DuplicateServerId, PrivilegeRequired, ServerError

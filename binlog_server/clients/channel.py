@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from binlog_server.clients.tcp_options import give_up_after
 from binlog_server.logs import Peer
 from binlog_server.secrets_in_sql import log_text
-from binlog_server.tcp_options import give_up_after
 from protocol.connection.server import ServerConnection
 from protocol.connection.server_states import ServerState
 from protocol.errors import ServerError

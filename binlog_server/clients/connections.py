@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from binlog_server.channel import Traffic
-from binlog_server.pending_logins import PendingLogins
-from binlog_server.replica_policy import ReplicaPolicy
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.clients.channel import Traffic
+from binlog_server.clients.pending_logins import PendingLogins
 from protocol.connection.commands import RegisterSlave
 from protocol.errors import ServerError, UnknownThread
 from protocol.wire.results import Value

@@ -17,17 +17,17 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from binlog_server.connections import Connection
-from binlog_server.coordinates import classic_name
-from binlog_server.dump_request import DumpRequest
-from binlog_server.dump_start import DumpStart, start_of
-from binlog_server.frame_cache import FrameCache, take_error
-from binlog_server.large_group_frames import Chunk, LargeGroupFrames
+from binlog_server.clients.connections import Connection
+from binlog_server.commits.syncer import Syncer
+from binlog_server.dumps.coordinates import classic_name
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.dump_start import DumpStart, start_of
+from binlog_server.dumps.frame_cache import FrameCache, take_error
+from binlog_server.dumps.large_group_frames import Chunk, LargeGroupFrames
+from binlog_server.dumps.stream_events import StreamEvents
+from binlog_server.dumps.tail import Tail
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from binlog_server.stream_events import StreamEvents
-from binlog_server.syncer import Syncer
-from binlog_server.tail import Tail
 from protocol.classic_positions import position_of
 from protocol.connection.server import ServerConnection
 from protocol.dump_position import DumpFilter, Verdict

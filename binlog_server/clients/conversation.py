@@ -6,21 +6,21 @@ import asyncio
 import logging
 from typing import Final
 
-from binlog_server.account import UserAccount
+from binlog_server.accounts.account import UserAccount
+from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.account_sql import AccountSql
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
 from binlog_server.admin.answers import ResultSet, SqlSession
-from binlog_server.channel import Channel
-from binlog_server.connections import Connection
-from binlog_server.coordinates import coordinates_of
-from binlog_server.dump_session import DumpSession
+from binlog_server.clients.channel import Channel
+from binlog_server.clients.connections import Connection
+from binlog_server.clients.idle import IdleTimer
+from binlog_server.clients.tls import tls_status
+from binlog_server.dumps.coordinates import coordinates_of
+from binlog_server.dumps.dump_session import DumpSession
 from binlog_server.host import Host
-from binlog_server.idle import IdleTimer
-from binlog_server.privileges import REPLICATION_SLAVE
 from binlog_server.secrets_in_sql import shown_text
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
-from binlog_server.tls import tls_status
 from protocol.account_errors import ConnectionKilled, EmptyQuery
 from protocol.connection.commands import (
     BinlogDump,

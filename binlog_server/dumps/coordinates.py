@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from binlog_server.replica_policy import StreamStyle
+from binlog_server.accounts.replica_policy import StreamStyle
 from protocol.classic_positions import POSITIONS_PER_BYTE, position_of
 from storage.binlog.file_names import file_name, file_number
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from binlog_server.coordinates import classic_name, classic_number
-from binlog_server.dump_request import DumpRequest, FilePosition
-from binlog_server.frame_style import FrameStyle
-from binlog_server.large_group_frames import LargeGroupFrames
+from binlog_server.dumps.coordinates import classic_name, classic_number
+from binlog_server.dumps.dump_request import DumpRequest, FilePosition
+from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from protocol import file_position_errors
 from protocol.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
 from protocol.dump_position import check_position

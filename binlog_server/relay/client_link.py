@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import Self, cast
 
-from binlog_server.client_tls import TlsFailed, TlsOptions
+from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 from protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,

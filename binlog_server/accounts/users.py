@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from binlog_server.account import ANY_HOST, Credential, UserAccount
-from binlog_server.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
-from binlog_server.replica_policy import ReplicaPolicy
+from binlog_server.accounts.account import ANY_HOST, Credential, UserAccount
+from binlog_server.accounts.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
+from binlog_server.accounts.replica_policy import ReplicaPolicy
 from storage.state import StateStore
 
 __all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
