@@ -20,9 +20,10 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import ABORT_SERVER, Config, ConfigError, parse_listen
-from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.follower import Into

@@ -12,8 +12,9 @@ from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
 from binlog_server.clients.tls import TlsServer
 from binlog_server.config import Config
-from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.stream_writer import Sink
 from binlog_server.sql_commit.committer import Client, Committer
 from protocol.connection.server import ServerConnection
 

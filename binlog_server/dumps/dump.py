@@ -15,7 +15,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from typing import Protocol
 
 from binlog_server.clients.connections import Connection
 from binlog_server.commits.syncer import Syncer
@@ -25,6 +24,7 @@ from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
 from binlog_server.dumps.large_group_frames import Chunk, LargeGroupFrames
 from binlog_server.dumps.stream_events import StreamEvents
+from binlog_server.dumps.stream_writer import STREAM_NAME, Sink, StreamWriter
 from binlog_server.dumps.tail import Tail
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
@@ -34,30 +34,12 @@ from protocol.dump_position import DumpFilter, Verdict
 from protocol.errors import MasterFatalError, ProtocolError, ServerError
 from protocol.events.gtid_list import GtidListFlags
 from protocol.events.rotate import FIRST_EVENT_POSITION
-from protocol.gtid import BinlogState
 from protocol.stored_group import group_gtid
-from protocol.wire.event_frames import EventFrames
 from storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
 from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
-
-# What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
-# appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a
-# heartbeat for another file than theirs. It is always the same: a replica whose connection broke inside a group goes on
-# with that group only if the name is what it was.
-STREAM_NAME = "binlog.000001"
-
-
-class Sink(Protocol):
-    """Where the stream goes."""
-
-    def write(self, data: bytes | bytearray) -> None:
-        """Take bytes; never waits."""
-
-    async def drain(self) -> None:
-        """Wait until the peer has taken enough; raises `ConnectionError` when it does not."""
 
 
 class Dump:
@@ -101,16 +83,15 @@ class Dump:
         self._classic = request.style.classic
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
-        self._last_sent = 0.0
         self._hold: Hold | None = None
-        self.inside_event = False
+        self._out = StreamWriter(
+            machine, sink, connection, self._events, request.heartbeat_s, classic=self._classic
+        )
+
+    @property
+    def inside_event(self) -> bool:
         """What was sent last ends inside an event: nothing can be told to the replica now."""
-        # Where the next events come from.
-        self._cursor = Position(0, 0)
-        # Classic style: how far the replica has counted inside a large group.
-        self._place_inside = 0
-        # Engine style: as the replica counts. It adds up events, and stops on a heartbeat that lies before its sum.
-        self._replica_position = FIRST_EVENT_POSITION
+        return self._out.inside_event
 
     async def run(self) -> None:
         """Stream. Errors that the replica should know of are sent to it; the machine is closed afterwards."""
@@ -145,10 +126,10 @@ class Dump:
             self._start_semi_sync(start)
         await self._open(start)
         while not groups_filter.until_reached:
-            hold.move(self._cursor.file_no)
-            self._connection.sent = self._cursor
+            hold.move(self._out.cursor.file_no)
+            self._connection.sent = self._out.cursor
             moved = self._tail.moved
-            if self._cursor >= self._engine.durable_end:
+            if self._out.cursor >= self._engine.durable_end:
                 if request.non_block:
                     break
                 await self._sink.drain()
@@ -157,18 +138,18 @@ class Dump:
                 )
                 await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(self._cursor, request.style)
+                batch = await self._frames.frames(self._out.cursor, request.style)
                 overtaken = batch.overtaken
                 if batch.large is not None:
                     overtaken = await self._send_large(batch.large)
                 else:
-                    self._send_frames(batch.frames)
+                    self._out.frames(batch.frames)
                 await self._go_to(batch.end, overtaken=overtaken)
                 await self._sink.drain()
             else:
                 await self._send_filtered(groups_filter)
         if groups_filter.until_reached:
-            self._send_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._cursor)
+            self._out.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._out.cursor)
         self._sink.write(self._machine.dump_end_eof())
 
     # --- semi-sync ---
@@ -180,6 +161,7 @@ class Dump:
         has_before = NOWHERE if is_inside else start.cursor
         checksum = self._request.style.checksum
         self._acks = ReplicaAcks(has_before, checksum=checksum, moved=self._has_more)
+        self._out.follow(self._acks, self._semi_sync)
         self._connection.acknowledged = has_before
         if (
             self._request.until is None
@@ -203,19 +185,19 @@ class Dump:
 
     async def _open(self, start: DumpStart) -> None:
         """The first events."""
-        self._cursor = start.cursor
+        self._out.cursor = start.cursor
         if not self._classic:
-            self._send(self._events.rotate(STREAM_NAME))
-            self._send(self._events.engine_description())
+            self._out.event(self._events.rotate(STREAM_NAME))
+            self._out.event(self._events.engine_description())
             return
         if start.position == FIRST_EVENT_POSITION:
             await self._begin_file(start.cursor)
             return
         self._tell_place(start.file_no, start.position)
         if self._request.file_position is None:
-            self._send_list(start.state, 0, start.cursor)
+            self._out.gtid_list(start.state, 0, start.cursor)
         elif start.rest is not None:
-            self._send_frames(start.rest)
+            self._out.frames(start.rest)
         elif start.large_rest is not None:
             await self._send_chunks(start.large_rest)
         self._sent_all_before(start.cursor)
@@ -224,7 +206,7 @@ class Dump:
 
     async def _go_to(self, end: Position, *, overtaken: bool) -> None:
         """Everything before `end` was sent."""
-        before, self._cursor = self._cursor, end
+        before, self._out.cursor = self._out.cursor, end
         self._sent_all_before(end)
         if not self._classic:
             return
@@ -242,16 +224,16 @@ class Dump:
         """The file of `cursor` from its beginning; nothing of it lies before `cursor`."""
         beginning = Position(cursor.file_no, PAGE_SIZE)
         state = await asyncio.to_thread(self._engine.state_at, beginning)
-        self._send(self._events.rotate(classic_name(cursor.file_no)))
-        self._send(self._events.file_description(at_beginning=True))
+        self._out.event(self._events.rotate(classic_name(cursor.file_no)))
+        self._out.event(self._events.file_description(at_beginning=True))
         gtid_list = self._events.file_gtid_list(state, position_of(cursor.offset))
         if gtid_list:
-            self._send(gtid_list)
+            self._out.event(gtid_list)
 
     def _tell_place(self, file_no: int, position: int) -> None:
         """The replica is there from now on, whatever it has counted. Never a ROTATE without a description behind."""
-        self._send(self._events.rotate(classic_name(file_no), position))
-        self._send(self._events.file_description(at_beginning=False))
+        self._out.event(self._events.rotate(classic_name(file_no), position))
+        self._out.event(self._events.file_description(at_beginning=False))
 
     # --- groups that are not all sent ---
 
@@ -260,24 +242,24 @@ class Dump:
         if self._classic:
             await self._filter_placed(groups_filter)
         else:
-            batch = await self._frames.groups(self._cursor)
+            batch = await self._frames.groups(self._out.cursor)
             if batch.large is not None:
                 if _is_wanted(groups_filter, batch.large.head):
                     await self._send_large(batch.large)
                 self._list_if_due(groups_filter, batch.end)
             for group in batch.groups:
                 if _is_wanted(groups_filter, group):
-                    self._send_frames(self._request.style.frames([group]))
+                    self._out.frames(self._request.style.frames([group]))
                 self._list_if_due(groups_filter, batch.end)
                 if groups_filter.until_reached:
                     break
             else:
                 await self._go_to(batch.end, overtaken=False)
-        self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
+        self._out.heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._sink.drain()
 
     async def _filter_placed(self, groups_filter: DumpFilter) -> None:
-        batch = await self._frames.placed(self._cursor)
+        batch = await self._frames.placed(self._out.cursor)
         if batch.large is not None:
             overtaken = False
             if _is_wanted(groups_filter, batch.large.head):
@@ -287,12 +269,12 @@ class Dump:
             return
         for group in batch.groups:
             if _is_wanted(groups_filter, group.payload):
-                one = PlacedBatch(self._cursor, group.end, [group])
+                one = PlacedBatch(self._out.cursor, group.end, [group])
                 framed = self._request.style.placed_frames(one)
-                self._send_frames(framed.frames)
+                self._out.frames(framed.frames)
                 await self._go_to(group.end, overtaken=framed.overtaken)
             else:
-                self._cursor = group.end
+                self._out.cursor = group.end
                 self._sent_all_before(group.end)
             self._list_if_due(groups_filter, group.end)
             if groups_filter.until_reached:
@@ -302,13 +284,13 @@ class Dump:
     def _list_if_due(self, groups_filter: DumpFilter, end: Position) -> None:
         state = groups_filter.take_gtid_list()
         if state is not None:
-            self._send_list(state, 0, end)
+            self._out.gtid_list(state, 0, end)
 
     # --- groups too large for memory ---
 
     async def _send_large(self, group: LargeGroup) -> bool:
         """All of it; returns whether it is overtaken."""
-        frames = LargeGroupFrames(group, self._request.style, self._cursor)
+        frames = LargeGroupFrames(group, self._request.style, self._out.cursor)
         await self._send_chunks(frames)
         return frames.overtaken
 
@@ -319,22 +301,22 @@ class Dump:
         try:
             while (chunk := await self._read(reading)) is not None:
                 reading = _next_of(chunks)
-                self._send_frames(chunk.frames)
-                self.inside_event = chunk.inside_event
-                self._place_inside = chunk.position
-                self._heartbeat_if_due()
+                self._out.frames(chunk.frames)
+                self._out.inside_event = chunk.inside_event
+                self._out.place_inside = chunk.position
+                self._out.heartbeat_if_due()
                 await self._sink.drain()
         finally:
-            self._place_inside = 0
+            self._out.place_inside = 0
             reading.cancel()
 
     async def _read(self, reading: asyncio.Task[Chunk | None]) -> Chunk | None:
         """What a thread reads, with heartbeats meanwhile."""
         while not reading.done():
-            due = None if self.inside_event else self._heartbeat_due()
+            due = None if self._out.inside_event else self._out.heartbeat_due()
             wait_s = None if due is None else max(0, due - time.monotonic())
             await asyncio.wait([reading], timeout=wait_s)
-            self._heartbeat_if_due()
+            self._out.heartbeat_if_due()
         return reading.result()
 
     # --- waiting ---
@@ -351,51 +333,13 @@ class Dump:
 
     async def _wait_for(self, moved: asyncio.Event) -> None:
         while not moved.is_set():
-            due = self._heartbeat_due()
+            due = self._out.heartbeat_due()
             try:
                 async with asyncio.timeout(None if due is None else max(0, due - time.monotonic())):
                     await moved.wait()
             except TimeoutError:
-                self._heartbeat_if_due()
+                self._out.heartbeat_if_due()
                 await self._sink.drain()
-
-    def _heartbeat_due(self) -> float | None:
-        period = self._request.heartbeat_s
-        return self._last_sent + period if period else None
-
-    def _heartbeat_if_due(self) -> None:
-        due = self._heartbeat_due()
-        if due is not None and time.monotonic() >= due and not self.inside_event:
-            name, position = STREAM_NAME, self._replica_position
-            if self._classic:
-                name = classic_name(self._cursor.file_no)
-                position = self._place_inside or position_of(self._cursor.offset)
-            self._send(self._events.heartbeat(name, position))
-
-    # --- the socket ---
-
-    def _send_frames(self, frames: EventFrames) -> None:
-        if frames.size:
-            sequence = self._machine.dump_sequence
-            self._sink.write(frames.at_sequence(sequence))
-            self._replica_position += frames.size
-            self._machine.dump_sequence = frames.sequence_after(sequence)
-            if self._acks is not None:
-                self._acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
-                self._semi_sync.requests += frames.ack_wanted
-            self._connection.state = "Sending binlog event to slave"
-            self._last_sent = time.monotonic()
-
-    def _send_list(self, state: BinlogState, flags: int, at: Position) -> None:
-        end_position = position_of(at.offset) if self._classic else 0
-        self._send(self._events.gtid_list(state, flags, end_position))
-
-    def _send(self, event: bytes) -> None:
-        self._sink.write(self._machine.dump_event(event))
-        if self._acks is not None:
-            self._acks.sent_event(event)
-        self._replica_position += len(event)
-        self._last_sent = time.monotonic()
 
     def _refuse(self, error: ServerError) -> None:
         place, facts = self._request.place_for_log
@@ -410,7 +354,7 @@ class Dump:
                 **facts,
             },
         )
-        if not self._machine.is_closed and not self.inside_event:
+        if not self._machine.is_closed and not self._out.inside_event:
             self._sink.write(self._machine.dump_error(error))
 
 

@@ -10,9 +10,10 @@ from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.answers import SqlSession
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
-from binlog_server.dumps.dump import Dump, Sink
+from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_limits import ReplicaLimits
+from binlog_server.dumps.stream_writer import Sink
 from binlog_server.host import Host
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server_states import ServerState

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.clients.connections import Connection, Connections
-from binlog_server.dumps.dump import Sink
 from binlog_server.dumps.lag_watch import Lag, LagWatch
 from binlog_server.dumps.replica_rows import bytes_between
+from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.throttle import Throttle
 from protocol.errors import MasterFatalError
 from storage.engine import BinlogEngine
