@@ -35,6 +35,7 @@ def test_lists_them() -> None:
         "latency",
         "recovery",
         "relay",
+        "rows",
     ]
 
 

@@ -104,6 +104,7 @@ def test_kill_inside_a_large_group(
     )
     wanted = upstream.gtid_binlog_pos
     until(lambda: server.q("SELECT @@gtid_binlog_pos AS p") == [{"p": wanted}], "in our store")
+    proxy.down.then_refuse = True  # or it would get all of it before the server is killed
     proxy.down.cut_after = 5 * MB
     replica.q("START SLAVE")
     for megabytes in (3, 8, 11):
@@ -111,6 +112,8 @@ def test_kill_inside_a_large_group(
         server.kill()
         proxy.down.cut_after = megabytes * MB
         server.start()
+        proxy.refuse = False
     until(lambda: proxy.down.cut_after is None, "the last cut")
+    proxy.refuse = False
     assert_equal(upstream, replica)
     assert replica.gtid_binlog_state == upstream.gtid_binlog_state

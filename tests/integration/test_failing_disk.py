@@ -195,7 +195,7 @@ def test_abort_server(
     committers.start()
     committers.wait_more(20)
     faults.inject("fdatasync", file=file, error=errno.EIO, times=1)
-    assert server.wait_exit(5) == 1
+    assert server.wait_exit(30) == 1
     assert len(committers.errors()) == CLIENTS
     assert "the server ends, as binlog_error_action=ABORT_SERVER says" in server.log()
     faults.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import resource
 import socket
@@ -133,12 +134,13 @@ def accepted(server: BinlogServer) -> int:
 
 def raise_open_files(wanted: int) -> int:
     """As far as the hard limit allows; returns for how many connections that is enough."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = (
-        wanted + FILES_LEFT if hard == resource.RLIM_INFINITY else min(hard, wanted + FILES_LEFT)
-    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    others = len(os.listdir("/proc/self/fd")) + FILES_LEFT
+    allowed = max(soft, wanted + others)
+    if hard != resource.RLIM_INFINITY:
+        allowed = min(allowed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return min(wanted, allowed - FILES_LEFT)
+    return min(wanted, allowed - others)
 
 
 def wait_for_rows(replica: MariaDB, more: int) -> None:

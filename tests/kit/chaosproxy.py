@@ -41,6 +41,8 @@ class Faults:
     """Do not read: the sender's buffers fill up."""
     cut_after: int | None = None
     """Reset the connection after that byte; once, then it is None again."""
+    then_refuse: bool = False
+    """After such a cut `refuse` is set: nobody is back before the test says so."""
     flip_at: int | None = None
     """Flip one bit (of the seed's choice) of that byte; once, then it is None again."""
 
@@ -172,6 +174,7 @@ class ChaosProxy:
             data = self._flip(data, passed, faults)
             cut = faults.cut_after
             if cut is not None and passed + len(data) >= cut:
+                self.refuse = self.refuse or faults.then_refuse
                 faults.cut_after = None
                 await self._send(writer, data[: max(0, cut - passed)], faults)
                 await asyncio.sleep(0.01)  # a reset overtakes what the other side has not read yet
