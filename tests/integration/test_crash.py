@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from protocol.gtid import BinlogState, SlavePosition
 from tests.integration import store_files
 from tests.integration.load import assert_equal, load, make_table, until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.mariadb import MariaDB
+
+pytestmark = pytest.mark.each_version
 
 STRICT = ("--log-bin=replica-bin", "--log-slave-updates=1", "--gtid-strict-mode=1")
 """A replica that stops (1950) at a group that comes twice, and shows what it got in its binlog."""

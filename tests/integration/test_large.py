@@ -8,6 +8,8 @@ from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
+pytestmark = pytest.mark.each_version
+
 MIB = 1 << 20
 WIRE_PACKET = 0xFFFFFF
 

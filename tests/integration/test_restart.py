@@ -10,6 +10,8 @@ from tests.integration.load import assert_equal, insert, load, make_table, until
 from tests.integration.raw_client import RawClient, all_events, start_markers
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
+pytestmark = pytest.mark.each_version
+
 NO_GTID_INDEX = "--loose-binlog-gtid-index=OFF"
 """11.8 starts a dump by its index behind the format description, and so never says that it began."""
 
