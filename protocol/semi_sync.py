@@ -139,6 +139,10 @@ class ReplicaPlace:
         else:
             self.move(PositionStep.of(header.type, len(event), header.end_position))
 
+    def follow(self, other: ReplicaPlace) -> None:
+        """To where another one is."""
+        self.file, self.position = other.file, other.position
+
     def move(self, step: PositionStep) -> None:
         """By events that were counted elsewhere."""
         self.position = step.moved(self.position)

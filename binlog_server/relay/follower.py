@@ -26,6 +26,7 @@ from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from binlog_server.relay.status import IoState, UpstreamStatus
+from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from protocol.connection.replica import ReplicaHandshake, UpstreamRefused
@@ -218,6 +219,12 @@ class Follower:
                 status=status,
                 group_bytes_max=config.max_event_group_size,
                 acks=acks,
+                # With UNTIL the upstream leaves groups out.
+                history=(
+                    None
+                    if self._until is not None
+                    else UpstreamHistory(self._into.engine, self._gate)
+                ),
             )
             await self._ingest.run(link)
         except asyncio.CancelledError:

@@ -82,6 +82,10 @@ class Domains:
                 "gtid_ignore_duplicates if both send the same history"
             )
 
+    def owner(self, domain_id: int) -> Gate | None:
+        """The connection that the domain comes from."""
+        return self._owners.get(domain_id)
+
     def last_seq_no(self, domain_id: int, server_id: int) -> int:
         """Of the groups that are stored; -1 if there is none."""
         last = self._engine.binlog_state().get(domain_id, server_id)
@@ -180,6 +184,19 @@ class Gate:
                 "gtid_slave_pos, replicas from a backup"
             )
         self._last_seq_nos[key] = last_seq_no
+
+    def owns(self, domain_id: int) -> bool:
+        """Whether the connection has sent groups of the domain, and nobody else may."""
+        return self._domains.owner(domain_id) is self
+
+    def stores_all_of(self, domain_id: int) -> bool:
+        """Whether every group of the domain that comes is stored, and none from elsewhere."""
+        return (
+            not self._domains.ignore_duplicates
+            and not self._filter.ignore_server_ids
+            and self._filter.wants_domain(domain_id)
+            and self._domains.owner(domain_id) in (None, self)
+        )
 
     def wants(self, gtid: Gtid) -> bool:
         """Whether `admits` may say yes, as far as that is known in the middle of a group."""

@@ -13,6 +13,7 @@ from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from protocol.connection.client import (
     ClientConnection,
@@ -21,7 +22,12 @@ from protocol.connection.client import (
     StreamEnded,
 )
 from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.events.checksum import strip_checksum
+from protocol.events.event_type import EventType
+from protocol.events.gtid_list import GtidList
+from protocol.events.header import TYPE_OFFSET
 from protocol.group_runs import GroupRun
+from protocol.semi_sync import STILL, PositionStep, ReplicaPlace
 from storage.engine import BinlogEngine
 
 log = logging.getLogger(__name__)
@@ -40,6 +46,7 @@ class Ingest:
         checksum_algorithm: that was negotiated.
         group_bytes_max: a larger group is an error.
         acks: with semi-sync.
+        history: is shown what the upstream says of its own; without, it is believed.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class Ingest:
         status: UpstreamStatus,
         group_bytes_max: int,
         acks: UpstreamAcks | None = None,
+        history: UpstreamHistory | None = None,
     ) -> None:
         self._name = name
         self._engine = engine
@@ -62,6 +70,8 @@ class Ingest:
         self._gate = gate
         self._status = status
         self._acks = acks
+        self._history = history
+        status.read, status.stored = self._read, self._stored = ReplicaPlace(), ReplicaPlace()
         self._assembler = EventGroupAssembler(
             checksum_algorithm,
             group_bytes_max=group_bytes_max,
@@ -100,7 +110,7 @@ class Ingest:
                     self.stored = True
                     self._syncer.appended()
                 if self._acks is not None and self._assembler.unfinished is None:
-                    self._acks.stored()
+                    self._acks.stored(self._stored)
             unsynced += appended
             if unsynced > UNSYNCED_BYTES_MAX:
                 await self._syncer.synced()
@@ -111,6 +121,7 @@ class Ingest:
         assembler = self._assembler
         while True:
             if assembler.unfinished is None:
+                self._stored.follow(self._read)
                 run = (
                     machine.take_run(assembler.checksum_algorithm)
                     if self._gate.takes_runs
@@ -118,16 +129,14 @@ class Ingest:
                 )
                 if run is not None:
                     self.received = True
-                    if self._acks is not None:
-                        self._acks.take_step(run.step, wanted=run.ack_wanted)
+                    self._count(run.step, ack_wanted=run.ack_wanted)
                     yield await self._store_run(run)
                     continue
             elif assembler.takes_parts:
                 part = machine.take_part(assembler.checksum_algorithm)
                 if part is not None:
                     assembler.add_part(part.events, part.event_count)
-                    if self._acks is not None:
-                        self._acks.take_step(part.step, wanted=part.ack_wanted)
+                    self._count(part.step, ack_wanted=part.ack_wanted)
                     yield await self._spill()
                     continue
             match machine.next_event():
@@ -135,15 +144,22 @@ class Ingest:
                     return
                 case EventReceived(data, ack_wanted):
                     self.received = True
-                    if self._acks is not None:
-                        algorithm = assembler.checksum_algorithm
-                        self._acks.take_event(data, algorithm, wanted=ack_wanted)
+                    algorithm = assembler.checksum_algorithm
                     whole = assembler.feed(data)
+                    self._read.feed(data, algorithm)
+                    self._count(STILL, ack_wanted=ack_wanted)
+                    if data[TYPE_OFFSET] == EventType.GTID_LIST and self._history is not None:
+                        self._history.compare(GtidList.parse(strip_checksum(data, algorithm)))
                     yield await self._spill() if whole is None else await self._store(whole)
                 case ErrorReceived(error):
                     raise error
                 case StreamEnded():
                     raise ConnectionError("the upstream has ended the stream")
+
+    def _count(self, step: PositionStep, *, ack_wanted: bool) -> None:
+        self._read.move(step)
+        if ack_wanted and self._acks is not None:
+            self._acks.asked()
 
     async def _store_run(self, run: GroupRun) -> int:
         """Bytes appended."""

@@ -1,7 +1,8 @@
 """SHOW SLAVE STATUS: the values of MariaDB's columns, as they are true of a relay.
 
 There is one task in place of the two threads: what it takes in is "executed" once it is stored. There are no relay
-logs; the binlog itself is what the relay keeps. Positions in the upstream's files are not known: GTIDs count.
+logs; the binlog itself is what the relay keeps. Positions in the upstream's files are told as a replica counts them;
+nothing depends on them: GTIDs count.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from binlog_server.relay.connection import UpstreamConnection
+from protocol.semi_sync import ReplicaPlace
 from protocol.wire.results import Value
 
 _APPLYING = "Slave has read all relay log; waiting for more updates"
@@ -29,10 +31,6 @@ _CONSTANTS: Mapping[str, Value] = {
     "Relay_Log_Pos": 0,
     "Relay_Log_Space": 0,
     "Max_relay_log_size": 0,
-    "Master_Log_File": "",
-    "Read_Master_Log_Pos": 0,
-    "Relay_Master_Log_File": "",
-    "Exec_Master_Log_Pos": 0,
     "Skip_Counter": 0,
     "Until_Log_File": "",
     "Until_Log_Pos": 0,
@@ -67,6 +65,10 @@ def slave_row(
         "Master_User": info.user,
         "Master_Port": info.port,
         "Connect_Retry": info.connect_retry,
+        "Master_Log_File": status.read.file,
+        "Read_Master_Log_Pos": _position(status.read),
+        "Relay_Master_Log_File": status.stored.file,
+        "Exec_Master_Log_Pos": _position(status.stored),
         "Slave_IO_Running": status.state.running if runs else "No",
         "Slave_SQL_Running": _yes(runs),
         "Last_Errno": sql_errno,
@@ -99,6 +101,10 @@ def slave_row(
         "Slave_last_event_time": _time(status.last_timestamp),
         "Master_Slave_time_diff": 0 if status.last_timestamp else None,
     }
+
+
+def _position(place: ReplicaPlace) -> int:
+    return place.position if place.file else 0
 
 
 def _yes(value: bool) -> str:

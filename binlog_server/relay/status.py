@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from protocol.semi_sync import ReplicaPlace
 
 IDLE_S = 1.0  # nothing was stored for so long: what there is was stored
 
@@ -47,6 +49,8 @@ class UpstreamStatus:
     server_id, version: the upstream's, once it has told them.
     protection: whether the connection has TLS, and how that was verified.
     semi_sync: what it sends is acknowledged; `acks_sent` so often.
+    read, stored: in its files, as it tells and as a replica counts: up to where it has come, and is stored. Without a
+        file's name if it tells none (12.3 with an engine binlog).
     """
 
     name: str
@@ -69,6 +73,8 @@ class UpstreamStatus:
     protection: str = ""
     semi_sync: bool = False
     acks_sent: int = 0
+    read: ReplicaPlace = field(default_factory=ReplicaPlace)
+    stored: ReplicaPlace = field(default_factory=ReplicaPlace)
 
     @property
     def behind_s(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from binlog_server.commits.syncer import Syncer
-from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
+from protocol.semi_sync import Ack, ReplicaPlace
 from storage.engine import BinlogEngine, Position
 from storage.errors import StorageError
 
@@ -42,28 +42,21 @@ class UpstreamAcks:
         self._syncer = syncer
         self._held = held
         self._send = send
-        self._place = ReplicaPlace()
         self._wanted = False
         self._due: deque[_Due] = deque()
 
-    def take_event(self, event: bytes, checksum_algorithm: int, *, wanted: bool) -> None:
-        """One has come. Raises `ProtocolError`."""
-        self._place.feed(event, checksum_algorithm)
-        self._wanted |= wanted
+    def asked(self) -> None:
+        """An event has come that is to be acknowledged."""
+        self._wanted = True
 
-    def take_step(self, step: PositionStep, *, wanted: bool) -> None:
-        """Events have come that do that to our position. `wanted`: one of them is to be acknowledged."""
-        self._place.move(step)
-        self._wanted |= wanted
-
-    def stored(self) -> None:
-        """All that has come is in the store, between two groups."""
+    def stored(self, place: ReplicaPlace) -> None:
+        """All that has come, up to that place of the stream, is in the store, between two groups."""
         if not self._wanted:
             return
         self._wanted = False
         if len(self._due) >= _DUE_MAX:
             self._due.pop()
-        self._due.append(_Due(self._place.ack, self._engine.written_end))
+        self._due.append(_Due(place.ack, self._engine.written_end))
         self._syncer.on_durable(self._durable)
 
     def flush(self) -> None:

@@ -230,13 +230,15 @@ async def test_an_upstream_is_told_what_is_durable_and_held() -> None:
     syncer = Syncer(engine)
     held: list[Position | None] = [NOWHERE]
     acks = UpstreamAcks(engine, syncer, held=lambda: held[0], send=sent.append)
-    acks.take_event(RotateEvent.fake("m-bin.000002", 1, 500).build(), 0, wanted=False)
-    acks.stored()
+    place = ReplicaPlace()
+    place.feed(RotateEvent.fake("m-bin.000002", 1, 500).build())
+    acks.stored(place)
     for seq_no in (1, 2):
         gtid = Gtid(0, 1, seq_no)
         engine.append(ddl_group(gtid, "x", timestamp=1), gtid)
-        acks.take_step(PositionStep(100), wanted=True)
-        acks.stored()
+        place.move(PositionStep(100))
+        acks.asked()
+        acks.stored(place)
     acks.flush()
     assert sent == []
     await syncer.synced()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,64 @@ def test_reset_master_upstream(
     wait_position(server, upstream.gtid_binlog_pos)
     replica.q("START SLAVE")
     assert replica.wait_stopped()["Last_IO_Errno"] == 1236
+
+
+@pytest.mark.parametrize("rows_after", [3, 60], ids=["behind us", "beyond us"])
+def test_reset_master_upstream_is_seen_where_its_next_file_begins(
+    backend: object, rows_after: int, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """While we follow. What it wrote meanwhile is not sent, nor is anything else: only the state tells."""
+    upstream = make_upstream()
+    make_table(upstream)
+    upstream.q("INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_500")
+    before = insert(upstream)
+    server = binlog_server(upstream=upstream, users=ADMIN)
+    wait_position(server, before)
+    stored = all_events(server)
+    wait_status(server, Slave_IO_Running="Yes")
+    upstream.q("RESET MASTER")
+    after = insert(upstream, rows_after)
+    upstream.q("FLUSH BINARY LOGS")
+    row = wait_status(server, Slave_IO_Running="No", Last_IO_Errno=1593)
+    wanted = f"a binlog file of it begins behind {after}, but {before} is stored already"
+    assert wanted in row["Last_IO_Error"]
+    assert all_events(server) == stored
+
+
+def test_its_files_and_positions(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """As a replica shows them, and the master itself."""
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream, users=ADMIN)
+    replica = make_replica().follow(upstream)
+    make_table(upstream)
+    columns = (
+        "Master_Log_File",
+        "Read_Master_Log_Pos",
+        "Relay_Master_Log_File",
+        "Exec_Master_Log_Pos",
+    )
+    for sql in (
+        "INSERT INTO d.t (a) VALUES ('x')",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_20000",  # not in one piece
+        "ALTER TABLE d.t ADD COLUMN b INT",
+    ):
+        upstream.q(sql)
+        place = upstream.q("SHOW MASTER STATUS")[0]
+        wanted = dict(zip(columns, 2 * [place["File"], place["Position"]], strict=True))
+        wait_status(server, **wanted)
+        until(partial(shows, replica, wanted), "the same of a replica")
+    server.restart()
+    wait_status(server, **wanted)
+
+
+def shows(replica: MariaDB, wanted: dict[str, object]) -> bool:
+    return wanted.items() <= replica.replica_status().items()
 
 
 def wait_position(server: BinlogServer, position: str) -> None:

@@ -1,0 +1,64 @@
+"""What an upstream says of its own history within a stream, held against what is stored.
+
+A MariaDB master begins each binlog file with the state at its end of the one before (GTID_LIST), and sends such a list
+of its own making when it has come to where the replica begins. A stream that was right so far has brought just that:
+the last group of each domain there is the last one here. After RESET MASTER it is another one: the master sends nothing
+of its new first file to those who are connected, and goes on with the next one, which begins with the new state.
+
+What the lists cannot tell: a new history that has the number, in the same domain and of the same server, from which
+a replica wants to go on.
+"""
+
+from __future__ import annotations
+
+from binlog_server.relay.gate import Gate, HistoryBegunAnew
+from protocol.events.gtid_list import GtidList
+from protocol.events.header import FLAG_ARTIFICIAL
+from protocol.gtid import BinlogState, Gtid
+from storage.engine import BinlogEngine
+
+
+class UpstreamHistory:
+    """Of one connection, from its dump command on. All groups that have come are in the store when it is asked."""
+
+    def __init__(self, engine: BinlogEngine, gate: Gate) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._start = engine.binlog_state()
+        # The stream has come to where we began in these; before that it has older groups, which are not sent.
+        self._reached: set[int] = set()
+
+    def compare(self, found: GtidList) -> None:
+        """The next list of the stream. Raises `HistoryBegunAnew`."""
+        ours = self._engine.binlog_state()
+        there = BinlogState(found.gtids)
+        made_for_us = bool(found.header_flags & FLAG_ARTIFICIAL)
+        for domain_id in there.domains():
+            if self._gate.stores_all_of(domain_id):
+                self._compare(domain_id, there, ours, made_for_us=made_for_us)
+
+    def _compare(
+        self, domain_id: int, there: BinlogState, ours: BinlogState, *, made_for_us: bool
+    ) -> None:
+        theirs, stored = there.last(domain_id), ours.last(domain_id)
+        if theirs is None or stored is None:
+            return
+        if theirs == stored:
+            self._reached.add(domain_id)
+        elif made_for_us:
+            return  # of other domains than the one that it is about it may be old
+        elif domain_id in self._reached or self._has_come(stored):
+            raise HistoryBegunAnew(_difference(theirs, stored))
+
+    def _has_come(self, stored: Gtid) -> bool:
+        """On this connection, which has brought all of the domain since it began."""
+        domain_id = stored.domain_id
+        return self._gate.owns(domain_id) and stored != self._start.last(domain_id)
+
+
+def _difference(theirs: Gtid, stored: Gtid) -> str:
+    return (
+        f"a binlog file of it begins behind {theirs}, but {stored} is stored already: its binlog has begun anew, as by "
+        "RESET MASTER, and groups may be missing; begin anew here, too: RESET MASTER, SET GLOBAL gtid_slave_pos, "
+        "replicas from a backup"
+    )
