@@ -17,7 +17,7 @@
 
 /* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
  * 0; with semi-sync also the magic byte, and whether the event is to be acknowledged. Then the packets are numbered
- * from 1 again. */
+ * from 1 again. In a binlog file the events are bare: there is nothing in front of them. */
 #define PACKET_HEADER 4
 #define STATUS_SIZE 1
 #define SEMI_SYNC_STATUS_SIZE 3
@@ -149,7 +149,7 @@ typedef struct {
     /* what there is */
     Place place;
     const unsigned char *stop;
-    int checksums, semi_sync;
+    int checksums, semi_sync, bare;
     const unsigned char *roles;
     /* what was taken */
     unsigned char *out;
@@ -159,22 +159,40 @@ typedef struct {
     uint32_t domain, server, timestamp;
 } Run;
 
-/* The event of one packet, without checksum, to `out`. Returns its role; NOT_HERE if it is not plain. */
-static enum role
-take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
+/* Where the event at a place begins, and its length; NULL if its packet is not plain. */
+static const unsigned char *
+find_event(const Run *run, const Place *place, Py_ssize_t *length, int *ack_wanted)
 {
     const unsigned char *packet = place->at;
+    *ack_wanted = 0;
+    if (run->bare) {
+        if (run->stop - packet < HEADER_SIZE)
+            return NULL;
+        *length = (Py_ssize_t)load_u32(packet + LENGTH_AT);
+        return packet;
+    }
     Py_ssize_t status_size = run->semi_sync ? SEMI_SYNC_STATUS_SIZE : STATUS_SIZE;
     if (run->stop - packet < PACKET_HEADER + status_size + HEADER_SIZE)
-        return NOT_HERE;
+        return NULL;
     uint32_t payload = load_u32(packet) & PAYLOAD_MAX;
     const unsigned char *status = packet + PACKET_HEADER;
     if (payload == PAYLOAD_MAX || packet[3] != place->seq || status[0] != 0
         || (run->semi_sync && status[1] != SEMI_SYNC_MAGIC))
+        return NULL;
+    *ack_wanted = run->semi_sync && status[2] & ACK_WANTED;
+    *length = (Py_ssize_t)payload - status_size;
+    return status + status_size;
+}
+
+/* The event at a place, without checksum, to `out`. Returns its role; NOT_HERE if it is not plain. */
+static enum role
+take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
+{
+    Py_ssize_t length;
+    int ack_wanted;
+    const unsigned char *event = find_event(run, place, &length, &ack_wanted);
+    if (event == NULL)
         return NOT_HERE;
-    int ack_wanted = run->semi_sync && status[2] & ACK_WANTED;
-    const unsigned char *event = status + status_size;
-    Py_ssize_t length = (Py_ssize_t)payload - status_size;
     Py_ssize_t kept = length - (run->checksums ? CRC_SIZE : 0);
     if (length > run->stop - event || kept < HEADER_SIZE || load_u32(event + LENGTH_AT) != (uint32_t)length)
         return NOT_HERE;
@@ -240,13 +258,13 @@ take_group(Run *run)
     return 1;
 }
 
-/* The least that a group has: a GTID event and one more, each in a packet. */
-#define GROUP_SIZE_MIN (2 * (PACKET_HEADER + STATUS_SIZE + HEADER_SIZE))
+/* The least that a group has: a GTID event and one more. */
+#define GROUP_SIZE_MIN (GTID_SIZE_MIN + HEADER_SIZE)
 
 PyDoc_STRVAR(take_run_doc,
-"take_run(buffer, at, stop, seq, checksums, roles, semi_sync)\n--\n\n"
-"See `group_runs.take_run`: (new at, new seq, payloads, ends, numbers, domain_id, server_id, timestamp, advance, floor,\n"
-"ack_wanted), or None.");
+"take_run(buffer, at, stop, seq, checksums, roles, semi_sync, bare)\n--\n\n"
+"See `group_runs.take_run`, and for `bare` `take_bare_run`: (new at, new seq, payloads, ends, numbers, domain_id,\n"
+"server_id, timestamp, advance, floor, ack_wanted), or None.");
 
 static PyObject *
 take_run(PyObject *Py_UNUSED(module), PyObject *args)
@@ -256,8 +274,8 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
     Py_ssize_t at, stop;
     Run run = {0};
 
-    if (!PyArg_ParseTuple(args, "Onnbpy*|p:take_run", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
-                          &run.semi_sync))
+    if (!PyArg_ParseTuple(args, "Onnbpy*|pp:take_run", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
+                          &run.semi_sync, &run.bare))
         return NULL;
     if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
         PyBuffer_Release(&roles);

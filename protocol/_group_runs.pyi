@@ -2,5 +2,12 @@ def take_part(
     buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes, semi_sync: bool
 ) -> tuple[int, int, bytearray, int, int, int, int] | None: ...
 def take_run(
-    buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes, semi_sync: bool
+    buffer: bytearray,
+    at: int,
+    stop: int,
+    seq: int,
+    checksums: int,
+    roles: bytes,
+    semi_sync: bool,
+    bare: bool = ...,
 ) -> tuple[int, int, bytearray, bytes, bytes, int, int, int, int, int, int] | None: ...

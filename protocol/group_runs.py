@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from protocol.event_group import ROLES, Role
 from protocol.gtid import Gtid
@@ -138,8 +138,16 @@ def take_no_part(
     return None
 
 
+def take_no_bare_run(
+    buffer: bytearray, at: int, stop: int, checksum_algorithm: int
+) -> Taken | None:
+    """The run in `buffer[at:stop]`, where events lie as in a binlog file, without packets. None if there is none."""
+    return None
+
+
 take_run: Callable[[bytearray, int, int, int, int, bool], Taken | None] = take_no_run
 take_part: Callable[[bytearray, int, int, int, int, bool], TakenPart | None] = take_no_part
+take_bare_run: Callable[[bytearray, int, int, int], Taken | None] = take_no_bare_run
 
 try:
     from protocol import _group_runs
@@ -156,9 +164,19 @@ else:
         semi_sync: bool,
     ) -> Taken | None:
         """As `take_no_run` says."""
-        found = _group_runs.take_run(
-            buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync
+        return _taken(
+            _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync)
         )
+
+    def take_bare_run_by_c(
+        buffer: bytearray, at: int, stop: int, checksum_algorithm: int
+    ) -> Taken | None:
+        """As `take_no_bare_run` says."""
+        return _taken(
+            _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, _ROLE_TABLE, False, True)
+        )
+
+    def _taken(found: Any) -> Taken | None:
         if found is None:
             return None
         at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
@@ -194,3 +212,4 @@ else:
 
     take_run = take_run_by_c
     take_part = take_part_by_c
+    take_bare_run = take_bare_run_by_c

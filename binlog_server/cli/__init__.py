@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from binlog_server.cli import demo, events, ls, serve, user, verify
+from binlog_server.cli import demo, events, import_files, ls, seed, serve, user, verify
 from binlog_server.config import ConfigError
 from storage.errors import StorageError
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--version", action="version", version=f"binlog-server {version('binlog-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (serve, user, demo, events, verify, ls):
+    for command in (serve, user, demo, events, verify, ls, seed, import_files):
         command.add_to(commands)
     arguments = parser.parse_args(argv)
     try:

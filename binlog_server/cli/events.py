@@ -17,8 +17,9 @@ from protocol.dump_position import DumpFilter, Verdict
 from protocol.errors import ProtocolError, ServerError
 from protocol.event_text import Choice, JsonForm, SqlForm
 from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.classic.event_reader import CLASSIC_MAGIC
 from storage.errors import NotAStore, PositionPurged, StorageError
-from storage.inspection.classic import CLASSIC_MAGIC, classic_groups
+from storage.inspection.classic import classic_groups
 from storage.inspection.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
 _EXAMPLES = """

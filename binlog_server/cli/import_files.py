@@ -1,0 +1,109 @@
+"""`binlog-server import`: the groups of binlog files that there are already, into a store."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from binlog_server.app import UPSTREAM_VERSION_KEY
+from binlog_server.cli.import_progress import Progress
+from binlog_server.cli.seed import add_store_options, open_store
+from binlog_server.config import ConfigError
+from protocol.events.format_description import SERVER_VERSION_SIZE
+from storage.classic.binlog import ClassicBinlog
+from storage.classic.file_list import in_order, of_index
+from storage.errors import NotAStore
+from storage.inspection.groups import IBB_MAGIC
+from storage.intake.ibb_files import IbbFiles
+from storage.intake.intake import Intake, Taken
+from storage.intake.source import Source
+from storage.state import StateStore
+
+_EPILOG = """
+An empty store begins where the first file does. In a store that has groups the files must have the place where it
+ends; what comes before that is passed over. So the same command may be given again: after an interruption, or with
+later files. The server must be stopped. docs/seeding.md has all ways to begin.
+
+examples:
+  binlog-server import --directory DIR /backup/mariadb-bin.0*
+      traditional binlog files of MariaDB, in the order of their numbers
+  binlog-server import --directory DIR --index /backup/mariadb-bin.index
+      those that the index names
+  binlog-server import --directory DIR /backup/mysql
+      the .ibb files of that directory, of a stopped MariaDB 12.3 or of another store
+"""
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "import",
+        help="take the groups of existing binlog files into a store",
+        description="Take the groups of existing binlog files into a store, exactly behind what it has.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_store_options(parser)
+    parser.add_argument("--index", type=Path, metavar="FILE", help="the index of a binlog")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="FILES|DIR")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    source = _source(arguments.index, arguments.paths)
+    try:
+        directory = open_store(arguments)
+        try:
+            progress = Progress(source)
+            try:
+                taken = Intake(directory.engine, source, progress.show).run()
+            finally:
+                progress.end()
+            _note_version(directory.state, source.server_version)
+            position = directory.engine.binlog_state().position()
+        finally:
+            directory.close()
+    finally:
+        source.close()
+    for line in taken.notes:
+        print(f"binlog-server: {line}", file=sys.stderr)
+    print(_summary(taken, progress.seconds))
+    print(f"the store ends at '{position}'")
+    return 0
+
+
+def _source(index: Path | None, paths: list[Path]) -> Source:
+    """Raises `ConfigError`, `StorageError`, `OSError`."""
+    if (index is None) == (not paths):
+        raise ConfigError("give either binlog files, or a directory of .ibb files, or --index")
+    if index is not None:
+        return ClassicBinlog(of_index(index))
+    if len(paths) == 1 and paths[0].is_dir():
+        return IbbFiles(paths[0])
+    for path in paths:
+        if path.is_dir():
+            raise NotAStore(f"{path} is a directory: give it alone, or give files")
+        with path.open("rb") as file:
+            if file.read(len(IBB_MAGIC)) == IBB_MAGIC:
+                raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
+    return ClassicBinlog(in_order(paths))
+
+
+def _note_version(state: StateStore, version: str) -> None:
+    """Replicas are told the version that wrote the events: it decides how some are read."""
+    version = version.encode()[:SERVER_VERSION_SIZE].decode(errors="ignore")
+    if version and state.get(UPSTREAM_VERSION_KEY) != version:
+        state.set(UPSTREAM_VERSION_KEY, version)
+
+
+def _summary(taken: Taken, seconds: float) -> str:
+    begun = f"; the store begins at '{taken.began_at}'" if taken.began_at is not None else ""
+    if not taken.groups:
+        return f"nothing to do: the store has all groups of these files{begun}"
+    mib = taken.size / (1 << 20)
+    passed = f", behind {taken.passed_over} that were there already" if taken.passed_over else ""
+    speed = f"{mib / max(seconds, 1e-3):.0f} MiB/s"
+    return f"{taken.groups} groups stored, {mib:.1f} MiB in {seconds:.1f} s, {speed}{passed}{begun}"

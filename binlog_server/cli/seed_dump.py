@@ -1,0 +1,136 @@
+"""The position in a file of mariadb-dump.
+
+With --master-data or --dump-slave it stands among the first lines, commented out or not:
+
+    SET GLOBAL gtid_slave_pos='0-1-4711,3-2-15';
+
+Later versions (10.11.12 and others of that time on) put it behind the tables, and say so at the beginning:
+
+    -- A corresponding to the above ... settings to the slave gtid state is printed later in the file.
+    ...
+    -- The deferred gtid setting for slave corresponding to the master-data CHANGE-MASTER follows
+    -- Preferably use GTID to start replication from GTID position:
+    SET GLOBAL gtid_slave_pos='0-1-4711,3-2-15';
+    ...
+    -- Dump completed on 2026-11-21  9:08:56
+
+What is in tables and routines is not taken for it: only lines of the head, in front of the first table or database, and
+those behind the line about the deferred setting, behind which there is no other SQL. The file is read once, 1 MiB in
+memory; of one that is not compressed only its beginning and its end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from binlog_server.cli.seed_position import Found, NoPosition
+from protocol.gtid import SlavePosition
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_HEAD_BYTES: Final = 1 << 20
+_END_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
+_HEAD_ENDS: Final = (
+    "-- Current Database:",
+    "-- Table structure",
+    "-- Temporary",
+    "-- Dumping",
+    "CREATE ",
+    "DROP ",
+    "INSERT ",
+    "USE ",
+)
+_DEFERRED_ANNOUNCED: Final = "printed later in the file"
+_DEFERRED_TOO: Final = "printed as comments later in the file"
+_DEFERRED: Final = "-- The deferred gtid setting for slave corresponding to the "
+_COMPLETED: Final = "-- Dump completed"
+# What there is behind the deferred setting, besides comments.
+_END_STATEMENTS: Final = ("--", "/*", "SET GLOBAL gtid_slave_pos", "CHANGE MASTER", "START ")
+
+
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _Seekable(_Readable, Protocol):
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+
+def dump_position(path: Path) -> tuple[SlavePosition, str]:
+    """The position, and where it was found. Raises `NoPosition`, `ServerError`, `OSError`."""
+    try:
+        with path.open("rb") as raw:
+            compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            if not compressed:
+                return _position(path, raw, lambda begin: _end_of_plain(raw))
+            with gzip.open(raw) as file:
+                return _position(path, file, lambda begin: _end(file, begin))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise NoPosition(f"{path} cannot be unpacked: {error}") from None
+
+
+def _position(
+    path: Path, file: _Readable, end_behind: Callable[[bytes], bytes]
+) -> tuple[SlavePosition, str]:
+    found = Found()
+    begin = file.read(_HEAD_BYTES)
+    if not _take_head(begin, found):
+        return found.the_one(str(path)), f"{path}: in its first lines"
+    if not _take_end(end_behind(begin), found):
+        raise NoPosition(
+            f"{path} says that the GTID position is at its end, but it is not whole: there is no line "
+            f"'{_COMPLETED}'. Make the dump again; or give its position by --gtid-slave-pos"
+        )
+    return found.the_one(str(path)), f"{path}: in its last lines"
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").split("\n")
+
+
+def _take_head(data: bytes, found: Found) -> bool:
+    """Whether the GTIDs come at the end."""
+    deferred = False
+    for line in _lines(data):
+        if line.startswith(_HEAD_ENDS):
+            break
+        deferred |= _DEFERRED_ANNOUNCED in line or _DEFERRED_TOO in line
+        found.take(line)
+    return deferred
+
+
+def _end(file: _Readable, begin: bytes) -> bytes:
+    """The last bytes of a file that can only be read on."""
+    end = begin
+    while data := file.read(_CHUNK_BYTES):
+        end = (end + data)[-_END_BYTES:]
+    return end
+
+
+def _end_of_plain(file: _Seekable) -> bytes:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _END_BYTES))
+    return file.read()
+
+
+def _take_end(data: bytes, found: Found) -> bool:
+    """Whether the dump is whole. The lines are those behind the last table."""
+    lines = _lines(data)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines or not lines[-1].startswith(_COMPLETED):
+        return False
+    number = len(lines)
+    while number and (not lines[number - 1] or lines[number - 1].startswith(_END_STATEMENTS)):
+        number -= 1
+    is_deferred = False
+    for line in lines[number:]:
+        is_deferred |= line.startswith(_DEFERRED)
+        if is_deferred:
+            found.take(line)
+    return True

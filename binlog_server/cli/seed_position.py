@@ -1,0 +1,62 @@
+"""Positions in what MariaDB's backup programs write."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from protocol.gtid import SlavePosition
+from storage.errors import StorageError
+
+GTIDS: Final = r"[0-9][-0-9, ]*"
+SET_POSITION: Final = re.compile(
+    rf"(?:-- )?SET GLOBAL gtid_slave_pos ?= ?'({GTIDS})?';?\s*", re.IGNORECASE
+)
+FILE_POSITION: Final = re.compile(
+    r"(?:-- )?CHANGE MASTER .*?MASTER_LOG_FILE='([^']*)', ?MASTER_LOG_POS=([0-9]+);?\s*",
+    re.IGNORECASE,
+)
+
+
+class NoPosition(StorageError):
+    """What was given does not say where it was made."""
+
+
+class Found:
+    """What lines tell: the GTID positions, and a file and position."""
+
+    def __init__(self) -> None:
+        self.positions: list[SlavePosition] = []
+        """Those that are different, in the order in which they were found."""
+        self.file_position: tuple[str, str] | None = None
+
+    def take(self, line: str) -> None:
+        """One line. Raises `ServerError` for GTIDs that are none."""
+        if match := SET_POSITION.fullmatch(line):
+            self.add(match[1] or "")
+        elif match := FILE_POSITION.fullmatch(line):
+            self.file_position = (match[1], match[2])
+
+    def add(self, gtids: str) -> None:
+        """A GTID list. Raises `ServerError`."""
+        position = SlavePosition.parse(gtids)
+        if len(position) and position not in self.positions:
+            self.positions.append(position)
+
+    def the_one(self, name: str) -> SlavePosition:
+        """Raises `NoPosition` if there is none, or more than one."""
+        if len(self.positions) > 1:
+            told = " and ".join(f"'{position}'" for position in self.positions)
+            raise NoPosition(
+                f"{name} has two positions, {told}: that of the server itself, and that of its master. Give the one of "
+                "the server that is to be followed by --gtid-slave-pos"
+            )
+        if self.positions:
+            return self.positions[0]
+        if self.file_position is not None:
+            file, offset = self.file_position
+            raise NoPosition(
+                f"{name} has no GTID, only a file and a position. On the server that it was made of "
+                f"SELECT BINLOG_GTID_POS('{file}', {offset}) tells the GTID: give it by --gtid-slave-pos"
+            )
+        raise NoPosition(f"{name} has no position of a binlog")

@@ -1,0 +1,75 @@
+"""The head of a traditional binlog file: who wrote it, and what had been logged before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ProtocolError
+from protocol.events.checksum import strip_checksum
+from protocol.events.event_type import EventType
+from protocol.events.format_description import FormatDescription
+from protocol.events.gtid_list import GtidList
+from protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OFFSET, TYPE_OFFSET
+from protocol.gtid import BinlogState, Gtid
+from storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from storage.classic.event_reader import EventReader
+from storage.classic.groups import refuse_kind
+
+# What may stand in front of the GTID list, in a file of a server or in one that mariadb-binlog --raw has fetched.
+_BEFORE_LIST: Final = frozenset(
+    {EventType.START_ENCRYPTION, EventType.BINLOG_CHECKPOINT, EventType.ROTATE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """Of one file; `size` in bytes."""
+
+    path: Path
+    size: int
+    description: FormatDescription
+    gtids: tuple[Gtid, ...]
+
+    @property
+    def state(self) -> BinlogState:
+        """What had been logged before the file."""
+        return BinlogState(self.gtids)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its server had not closed it: it was writing it, or was killed."""
+        return bool(self.description.flags & FLAG_IN_USE)
+
+
+def read_head(path: Path) -> FileHead:
+    """Raises `UnreadableBinlog` for a file without a GTID list, `DamagedBinlog`, `OSError`."""
+    with EventReader(path) as reader:
+        event, offset = reader.next(), 4
+        try:
+            if event is None or event[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:
+                raise UnreadableBinlog(
+                    f"{path} has no format description; if it is the last file, and its server was killed when it "
+                    "made it, leave it out"
+                )
+            refuse_kind(path, event)
+            description = FormatDescription.parse(event)
+            while True:
+                offset = reader.offset
+                event = reader.next()
+                if event is None:
+                    raise UnreadableBinlog(
+                        f"{path} ends behind its format description; if it is the last file, leave it out"
+                    )
+                refuse_kind(path, event)
+                is_artificial = event[FLAGS_OFFSET] & FLAG_ARTIFICIAL
+                if event[TYPE_OFFSET] == EventType.GTID_LIST and not is_artificial:
+                    plain = strip_checksum(event, description.checksum_algorithm)
+                    return FileHead(path, reader.size, description, GtidList.parse(plain).gtids)
+                if event[TYPE_OFFSET] not in _BEFORE_LIST and not is_artificial:
+                    raise UnreadableBinlog(
+                        f"{path} does not say which GTIDs came before it: it was not written by MariaDB 10.0 or later"
+                    )
+        except ProtocolError as error:
+            raise DamagedBinlog(path, offset, str(error)) from None
