@@ -26,6 +26,7 @@ from protocol.gtid import BinlogState
 from storage.disk import Disk, File
 from storage.errors import DiskError
 from storage.ibb.chunk import Position
+from storage.inspection.read_only_disk import ReadableDisk
 
 PUBLICATION_NAME = "binlog-server.durable"
 _NEW_NAME = "binlog-server.durable.new"
@@ -68,7 +69,7 @@ class Published(NamedTuple):
         return cls(number, uuid, epoch, Position(file_no, offset), slot[_HEAD.size : end].decode())
 
 
-def read_published(disk: Disk) -> Published | None:
+def read_published(disk: ReadableDisk) -> Published | None:
     """What is published in that directory; None if nothing is, or nothing that is whole. Raises `DiskError`."""
     for _ in range(_TRIES):
         if PUBLICATION_NAME not in disk.names():

@@ -1,20 +1,26 @@
 """Which part of a store is read by whom: a store cut into partitions that can be read side by side."""
 
+from storage.planning.log_pages import LogPages
 from storage.planning.partitions import (
     PARTITION_BYTES,
     Partition,
+    batches_from,
     partition_batches,
     partition_records,
     plan,
+    state_of,
 )
 from storage.planning.ranges import GtidRange, TimeRange
 
 __all__ = [
     "PARTITION_BYTES",
     "GtidRange",
+    "LogPages",
     "Partition",
     "TimeRange",
+    "batches_from",
     "partition_batches",
     "partition_records",
     "plan",
+    "state_of",
 ]

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 from protocol.events.header import HEADER_SIZE, EventHeader
 from protocol.gtid import BinlogState
-from storage.binlog.batch_reader import read_batch
+from storage.binlog.batch_reader import read_batch, read_placed_batch
 from storage.binlog.group_reader import group_head
 from storage.binlog.search import first_record, read_state
-from storage.engine import GroupBatch
+from storage.engine import GroupBatch, PlacedBatch
 from storage.errors import CorruptBinlog, PositionPurged
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.file_header import FileHeader
@@ -79,10 +79,10 @@ def plan(
     """
     gtids = gtids or GtidRange()
     stretches: list[_Stretch] = []
-    for number, file_no in enumerate(files):
-        if number and file_no != files[number - 1] + 1:
-            raise CorruptBinlog(file_no - 1, 0, "the file is missing, but there is a later one")
-        stretches += _stretches(pages, file_no)
+    for stretch in _all_stretches(pages, files):
+        if stretches and gtids.is_reached(stretch.state):
+            break  # numbers ascend: what is wanted is behind us
+        stretches.append(stretch)
     if stretches:
         missed = gtids.misses(stretches[0].state)
         if missed is not None:
@@ -126,15 +126,45 @@ def partition_batches(
         place = batch.end
 
 
+def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterator[PlacedBatch]:
+    """All that begins from `place`, where a record begins, up to `end`; in batches of about a MiB.
+
+    Raises `CorruptBinlog`.
+    """
+    while place < end:
+        header = pages.header(place.file_no)
+        if header is None:
+            return
+        file_end = Position(place.file_no, header.pages * PAGE_SIZE)
+        batch = read_placed_batch(pages, place, end, file_end)
+        if batch.end == place:
+            return
+        if batch.groups or batch.large is not None:
+            yield batch
+        place = batch.end
+
+
+def state_of(pages: PageSource, file_no: int) -> BinlogState:
+    """What was logged before a file. Raises `CorruptBinlog`."""
+    page_one = read_state(pages, file_no, 1)
+    if page_one is None and file_no > 0:
+        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
+    return BinlogState(page_one or ())
+
+
+def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[_Stretch]:
+    for number, file_no in enumerate(files):
+        if number and file_no != files[number - 1] + 1:
+            raise CorruptBinlog(file_no - 1, 0, "the file is missing, but there is a later one")
+        yield from _stretches(pages, file_no)
+
+
 def _stretches(pages: PlannedPages, file_no: int) -> Iterator[_Stretch]:
     header = pages.header(file_no)
     if header is None:
         return
     end = _used_pages(pages, file_no, header.pages)
-    page_one = read_state(pages, file_no, 1)
-    if page_one is None and file_no > 0:
-        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
-    base = BinlogState(page_one or ())
+    base = state_of(pages, file_no)
     begin, state = 1, base
     step = header.state_interval_pages
     for page_no in range(step, end, step) if step else ():

@@ -1,0 +1,19 @@
+"""What can go wrong between a source and a DataFrame. Spark shows the text of these to its user: it says what to do."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Base of everything that `pipeline` raises on purpose."""
+
+
+class BadOption(PipelineError, ValueError):
+    """An option that is unknown, missing, or has no sense."""
+
+
+class SourceError(PipelineError):
+    """The source cannot be read: it is not there, is no binlog, refuses, or is damaged."""
+
+
+class DataLost(SourceError):
+    """What is wanted was purged, or the history is another one. Never skipped silently."""

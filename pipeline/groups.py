@@ -1,0 +1,128 @@
+"""Event groups on their way to columns: payloads, and what the beginning of each says as arrays.
+
+offset  size  field                    offset  size  field
+0       4     timestamp, seconds       19      8     seq_no
+4       1     event type, 162          27      4     domain_id
+5       4     server_id                31      1     flags2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.event_group import split_events
+from protocol.gtid import Gtid, SlavePosition
+from protocol.stored_group import is_start_marker
+from storage.engine import LargeGroup, PlacedBatch
+from storage.ibb.chunk import Position
+
+Integers = NDArray[np.int64]
+
+_HEAD_BYTES: Final = 32
+_HEAD: Final = np.dtype(
+    {
+        "names": ["timestamp", "server", "seq", "domain", "flags2"],
+        "formats": ["<u4", "<u4", "<u8", "<u4", "u1"],
+        "offsets": [0, 5, 19, 27, 31],
+        "itemsize": _HEAD_BYTES,
+    }
+)
+
+
+class Groups:
+    """Consecutive groups of a source, in its order, without start markers. A large group stands alone.
+
+    payloads: in normal form. Of a large group only its beginning: `pieces` has all of it.
+    file, offset: where each ends in the source; what that means is the source's affair, but it grows, and no two are
+        equal.
+    timestamp: of the statement that began the group, in seconds since 1970.
+    """
+
+    __slots__ = (
+        "domain", "file", "flags2", "large", "offset", "payloads", "seq", "server", "timestamp",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        payloads: Sequence[bytes],
+        file: Integers,
+        offset: Integers,
+        large: LargeGroup | None = None,
+    ) -> None:
+        self.payloads = payloads
+        self.file = file
+        self.offset = offset
+        self.large = large
+        heads = np.frombuffer(b"".join([p[:_HEAD_BYTES] for p in payloads]), _HEAD)
+        self.timestamp: Integers = heads["timestamp"].astype(np.int64)
+        self.server: Integers = heads["server"].astype(np.int64)
+        self.seq: Integers = heads["seq"].astype(np.int64)
+        self.domain: Integers = heads["domain"].astype(np.int64)
+        self.flags2: NDArray[np.uint8] = heads["flags2"]
+
+    @classmethod
+    def of(cls, payloads: Sequence[bytes], ends: Sequence[Position]) -> Self:
+        """Groups that are in memory."""
+        places = np.array(ends, np.int64).reshape(-1, 2)
+        return cls(payloads, places[:, 0], places[:, 1])
+
+    @classmethod
+    def of_large(cls, large: LargeGroup) -> Self:
+        """One group that is not in memory."""
+        file_no, offset = large.end
+        return cls([large.head], np.array([file_no]), np.array([offset]), large)
+
+    @classmethod
+    def of_batch(cls, batch: PlacedBatch) -> Self:
+        """What a store gives; its start markers are left out."""
+        if batch.large is not None:
+            return cls.of_large(batch.large)
+        placed = [group for group in batch.groups if not is_start_marker(group.payload)]
+        return cls.of([payload for payload, _ in placed], [end for _, end in placed])
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def some(self, mask: NDArray[np.bool_]) -> Self:
+        """Those that are True in it."""
+        if mask.all():
+            return self
+        which = np.flatnonzero(mask)
+        payloads = [self.payloads[i] for i in which.tolist()]
+        large = self.large if payloads else None
+        return type(self)(payloads, self.file[which], self.offset[which], large)
+
+    def gtid(self, i: int) -> Gtid:
+        """Of one group."""
+        return Gtid(int(self.domain[i]), int(self.server[i]), int(self.seq[i]))
+
+    def place(self, i: int) -> Position:
+        """Where one ends."""
+        return Position(int(self.file[i]), int(self.offset[i]))
+
+    @property
+    def last_gtids(self) -> SlavePosition:
+        """The last of each domain."""
+        last = {int(domain): i for i, domain in enumerate(self.domain.tolist())}
+        return SlavePosition(self.gtid(i) for i in last.values())
+
+    def pieces(self, i: int) -> Iterator[bytes]:
+        """The bytes of one group, piece by piece."""
+        if self.large is None:
+            return iter((self.payloads[i],))
+        return self.large.pieces()
+
+    def events(self, i: int) -> list[bytes]:
+        """The events of one that is in memory. Raises `ProtocolError`."""
+        return list(split_events(self.payloads[i]))
+
+
+def after(position: SlavePosition, groups: Groups) -> SlavePosition:
+    """The position behind these groups."""
+    for gtid in groups.last_gtids:
+        position = position.with_gtid(gtid)
+    return position

@@ -1,0 +1,1 @@
+"""The PySpark data source. Everything else of the pipeline works without Spark."""

@@ -1,0 +1,16 @@
+"""Which view the options mean."""
+
+from __future__ import annotations
+
+from pipeline.errors import BadOption
+from pipeline.options import SourceOptions
+from pipeline.sources.source import Source
+from pipeline.views.raw import RawView
+from pipeline.views.view import View
+
+
+def open_view(options: SourceOptions, source: Source) -> View:
+    """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
+    if options.view == "raw":
+        return RawView()
+    raise BadOption(f"view {options.view} does not exist")

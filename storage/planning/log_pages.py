@@ -1,0 +1,149 @@
+"""Pages of the files of a store that another process may be writing, up to an end that it has published.
+
+Files are opened as they are needed, so this is cheap to make. What lies before the end is never written again, but the
+page in which it lies may be: that is read anew when the end moves, and again if it is met half written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Final
+
+from storage.binlog.file_names import file_name, file_numbers
+from storage.errors import CorruptBinlog, DiskError, PositionPurged
+from storage.ibb.chunk import Position
+from storage.ibb.file_header import FileHeader
+from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
+from storage.inspection.read_only_disk import ReadableDisk, ReadableFile
+
+_READ_AHEAD_PAGES: Final = 64
+_CACHE_PAGES: Final = 512
+_OPEN_FILES_MAX: Final = 64
+_TRIES: Final = 10
+_RETRY_S: Final = 0.01
+
+
+class LogPages:
+    """A `PageSource`. One owner; `close` it.
+
+    Args:
+        end: groups that end there or before may be read; None: everything, and nobody is writing.
+    """
+
+    def __init__(self, disk: ReadableDisk, end: Position | None = None) -> None:
+        self._disk = disk
+        self._end = end
+        self._files: OrderedDict[int, ReadableFile] = OrderedDict()
+        self._headers: dict[int, FileHeader] = {}
+        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    @property
+    def end(self) -> Position | None:
+        """As it was given."""
+        return self._end
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def __enter__(self) -> LogPages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def move_end(self, end: Position) -> None:
+        """More may be read."""
+        before, self._end = self._end, end
+        if before is not None:
+            place = before.file_no, before.offset // PAGE_SIZE
+            for key in [key for key in self._cache if key >= place]:
+                del self._cache[key]
+
+    def files(self) -> list[int]:
+        """Numbers of the files that have data, ascending. Raises `DiskError`, `CorruptBinlog`."""
+        numbers = file_numbers(self._disk.names())
+        if self._end is not None:
+            return [n for n in numbers if Position(n, PAGE_SIZE) < self._end]
+        while numbers and not self.has_data(numbers[-1]):
+            numbers.pop()  # made ahead
+        return numbers
+
+    def header(self, file_no: int) -> FileHeader | None:
+        """None for a file that is not there or was made ahead. Raises `CorruptBinlog`."""
+        found = self._headers.get(file_no)
+        if found is None:
+            page = self.page(file_no, 0)
+            found = None if page in (None, ZERO_PAGE) else FileHeader.parse(page, file_no)
+            if found is not None:
+                self._headers[file_no] = found
+        return found
+
+    def has_data(self, file_no: int) -> bool:
+        """See `PageSource`."""
+        return self.header(file_no) is not None
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        """See `PageSource`. Raises `CorruptBinlog`; `PositionPurged` for a file that has gone meanwhile."""
+        key = (file_no, page_no)
+        page = self._cache.get(key)
+        if page is not None:
+            self._cache.move_to_end(key)
+            return page
+        pages = self._read(file_no, page_no, _READ_AHEAD_PAGES - page_no % _READ_AHEAD_PAGES)
+        if not pages:
+            return None
+        for _ in range(_TRIES if self._is_written(file_no, page_no) else 0):
+            if is_sound(pages[0]):
+                break
+            time.sleep(_RETRY_S)
+            pages = self._read(file_no, page_no, 1) or pages
+        check(pages[0], file_no, page_no)
+        self._keep(key, pages[0])
+        for number, page in enumerate(pages[1:], page_no + 1):
+            if not is_sound(page) or self._is_written(file_no, number):
+                break  # asked again when it is needed
+            self._keep((file_no, number), page)
+        return pages[0]
+
+    def _is_written(self, file_no: int, page_no: int) -> bool:
+        """Whether a page may be changing."""
+        end = self._end
+        return end is not None and (file_no, page_no) >= (end.file_no, end.offset // PAGE_SIZE)
+
+    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+        file = self._file(file_no)
+        if file is None:
+            return []
+        data = file.pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
+        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
+
+    def _keep(self, key: tuple[int, int], page: bytes) -> None:
+        self._cache[key] = page
+        if len(self._cache) > _CACHE_PAGES:
+            self._cache.popitem(last=False)
+
+    def _file(self, file_no: int) -> ReadableFile | None:
+        """None behind the last file."""
+        if file_no in self._files:
+            self._files.move_to_end(file_no)
+            return self._files[file_no]
+        try:
+            file = self._disk.open(file_name(file_no))
+        except DiskError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            numbers = file_numbers(self._disk.names())
+            if numbers and file_no < numbers[0]:
+                raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
+            if numbers and file_no < numbers[-1]:
+                raise CorruptBinlog(
+                    file_no, 0, "the file is missing, but there is a later one"
+                ) from None
+            return None
+        self._files[file_no] = file
+        if len(self._files) > _OPEN_FILES_MAX:
+            self._files.popitem(last=False)[1].close()
+        return file
