@@ -1,0 +1,27 @@
+"""One Spark session for all tests of a worker: it takes six seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    import pipeline
+
+    folder = tmp_path_factory.mktemp("spark")
+    made = pipeline.session(
+        "local[2]",
+        spark__sql__warehouse__dir=str(folder / "warehouse"),
+        spark__local__dir=str(folder / "local"),
+        spark__driver__memory="1g",
+        spark__sql__shuffle__partitions="2",
+    )
+    yield made
+    made.stop()

@@ -1,0 +1,42 @@
+"""Stores to read: made from groups, or from a binlog file of a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from protocol.gtid import Gtid
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
+from storage.inspection.classic import classic_groups
+
+
+def make_store(
+    directory: Path,
+    groups: Iterable[tuple[bytes, Gtid | None]],
+    options: StoreOptions | None = None,
+) -> Path:
+    """A store of ours that was closed, with these groups."""
+    directory.mkdir(parents=True, exist_ok=True)
+    engine = IbbEngine(OsDisk(directory), options or StoreOptions())
+    try:
+        for payload, gtid in groups:
+            while not engine.has_room:
+                engine.step()
+            engine.append(payload, gtid)
+            engine.step()
+        engine.sync()
+        while engine.step():
+            pass
+    finally:
+        engine.close()
+    return directory
+
+
+def store_of_binlog(
+    directory: Path, files: list[Path], options: StoreOptions | None = None
+) -> Path:
+    """The groups of traditional binlog files as a store."""
+    found = ((b"".join(group.pieces()), group.gtid) for group in classic_groups(files))
+    return make_store(directory, found, options)
