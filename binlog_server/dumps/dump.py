@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import TypeVar
 
 from binlog_server.clients.connections import Connection
 from binlog_server.commits.syncer import Syncer
@@ -40,6 +41,8 @@ from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Dump:
@@ -138,7 +141,7 @@ class Dump:
                 )
                 await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(self._out.cursor, request.style)
+                batch = await self._frames.frames(self._out.cursor, request.style, self._read)
                 overtaken = batch.overtaken
                 if batch.large is not None:
                     overtaken = await self._send_large(batch.large)
@@ -242,7 +245,7 @@ class Dump:
         if self._classic:
             await self._filter_placed(groups_filter)
         else:
-            batch = await self._frames.groups(self._out.cursor)
+            batch = await self._read(_started(self._frames.groups(self._out.cursor)))
             if batch.large is not None:
                 if _is_wanted(groups_filter, batch.large.head):
                     await self._send_large(batch.large)
@@ -259,7 +262,7 @@ class Dump:
         await self._sink.drain()
 
     async def _filter_placed(self, groups_filter: DumpFilter) -> None:
-        batch = await self._frames.placed(self._out.cursor)
+        batch = await self._read(_started(self._frames.placed(self._out.cursor)))
         if batch.large is not None:
             overtaken = False
             if _is_wanted(groups_filter, batch.large.head):
@@ -310,13 +313,14 @@ class Dump:
             self._out.place_inside = 0
             reading.cancel()
 
-    async def _read(self, reading: asyncio.Task[Chunk | None]) -> Chunk | None:
-        """What a thread reads, with heartbeats meanwhile."""
+    async def _read(self, reading: asyncio.Task[T]) -> T:
+        """What a thread reads, with heartbeats meanwhile; it may be GiBs until the next group is there."""
         while not reading.done():
             due = None if self._out.inside_event else self._out.heartbeat_due()
             wait_s = None if due is None else max(0, due - time.monotonic())
             await asyncio.wait([reading], timeout=wait_s)
             self._out.heartbeat_if_due()
+            await self._sink.drain()
         return reading.result()
 
     # --- waiting ---
@@ -359,7 +363,11 @@ class Dump:
 
 
 def _next_of(chunks: Iterator[Chunk]) -> asyncio.Task[Chunk | None]:
-    reading = asyncio.get_running_loop().create_task(asyncio.to_thread(next, chunks, None))
+    return _started(asyncio.to_thread(next, chunks, None))
+
+
+def _started(what: Coroutine[None, None, T]) -> asyncio.Task[T]:
+    reading = asyncio.get_running_loop().create_task(what)
     reading.add_done_callback(take_error)  # perhaps the replica goes before it comes
     return reading
 

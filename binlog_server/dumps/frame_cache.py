@@ -11,12 +11,15 @@ to sockets, the thread makes the next.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
 
 _Key = tuple[Position, FrameStyle]
+# Waits for what is being made, also for others: it must not cancel it.
+Waiting = Callable[[asyncio.Task[FramedBatch]], Awaitable[FramedBatch]]
 # Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
 # pool busy by themselves, and might push each other's batches out of the cache unused.
 _BUSY: Final = 4
@@ -58,8 +61,14 @@ class FrameCache:
             return self._engine.read_placed(start)
         return await asyncio.to_thread(self._engine.read_placed, start)
 
-    async def frames(self, start: Position, style: FrameStyle) -> FramedBatch:
-        """The frames from `start`; `end` equals `start` at the durable end."""
+    async def frames(
+        self, start: Position, style: FrameStyle, waiting: Waiting = asyncio.shield
+    ) -> FramedBatch:
+        """The frames from `start`; `end` equals `start` at the durable end.
+
+        That takes as long as the disk needs for all that lies before the next group: `waiting` may do something else
+        meanwhile.
+        """
         key = (start, style)
         batch = self._made.pop(key, None)
         if batch is not None:
@@ -75,7 +84,7 @@ class FrameCache:
                 making = self._begin(key)
             else:
                 self.hits += 1
-            batch = await asyncio.shield(making)
+            batch = await waiting(making)
         self._read_ahead((batch.end, style))
         return batch
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from protocol.events.header import EventHeader
 from protocol.limits import PACKET_PAYLOAD_MAX
-from protocol.semi_sync import STATUS as SEMI_SYNC_STATUS
-from protocol.semi_sync import STILL, PositionStep
+from protocol.semi_sync import STATUS_WITH_ACK, STILL, PositionStep
 from protocol.wire.event_frames import EventFrames
 
 _STATUS: Final = b"\0"
@@ -22,11 +21,12 @@ _UNNUMBERED: Final = b"\0"
 class LongEvent:
     """An event of `length` bytes. Give its bytes to `frame`, in order, at first those of its whole header.
 
-    `semi_sync`: see `protocol.semi_sync`; it need not be acknowledged.
+    `semi_sync`: see `protocol.semi_sync`; it is to be acknowledged, as it may be the last one of its group.
     """
 
     def __init__(self, length: int, *, semi_sync: bool = False) -> None:
-        self._status = SEMI_SYNC_STATUS if semi_sync else _STATUS
+        self._semi_sync = semi_sync
+        self._status = STATUS_WITH_ACK if semi_sync else _STATUS
         self._unannounced = len(self._status) + length
         self._room = 0  # bytes of the packet that has begun which are still to come
         self._begun = False
@@ -37,7 +37,7 @@ class LongEvent:
         step = STILL
         if not self._begun:
             self._begun = True
-            if self._status != _STATUS:
+            if self._semi_sync:
                 header = EventHeader.parse(data)
                 step = PositionStep.of(header.type, header.length, header.end_position)
             data = self._status + data
@@ -55,7 +55,8 @@ class LongEvent:
             self._begin_packet(
                 framed, numbers
             )  # a full packet says that more follows, if need be an empty one
-        return EventFrames(framed, numbers, step)
+        is_over = not self._room and not self._unannounced
+        return EventFrames(framed, numbers, step, ack_wanted=self._semi_sync and is_over)
 
     def _begin_packet(self, framed: bytearray, numbers: array[int]) -> None:
         size = min(self._unannounced, PACKET_PAYLOAD_MAX)

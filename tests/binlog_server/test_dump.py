@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
-from protocol.events import EventType, FormatDescription, GtidList, HeartbeatEvent, RotateEvent
+from protocol.events import (
+    EventType,
+    FormatDescription,
+    GtidEvent,
+    GtidList,
+    HeartbeatEvent,
+    RotateEvent,
+)
 from protocol.events.gtid_list import GtidListFlags
+from protocol.events.header import TYPE_OFFSET
 from protocol.gtid import Gtid
 
+from .engines import SlowEngine
 from .lab import Lab, Replica, gtids, transaction, until
 
 
@@ -252,6 +261,29 @@ async def test_heartbeats_lie_beyond_what_the_replica_counts(lab: Lab) -> None:
         assert heartbeat.name == RotateEvent.parse(rotate).name
         assert heartbeat.position >= sent - len(rotate) + 4
     assert asyncio.get_running_loop().time() - began >= 0.03
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+async def test_heartbeats_while_the_next_group_is_looked_for(filtered: bool) -> None:
+    """It may lie behind gigabytes of what other groups have out of band."""
+    engine = SlowEngine()
+    async with Lab(engine) as lab:
+        lab.publish("0-1-1,0-1-2")
+        engine.read_gate.clear()
+        position = "0-1-1" if filtered else ""
+        replica = await lab.replica(position, master_heartbeat_period=10_000_000)
+        await replica.opening()
+        for _ in range(3):
+            HeartbeatEvent.parse(await replica.event())
+        engine.read_gate.set()
+        await until_group(replica, "0-1-2" if filtered else "0-1-1")
+
+
+async def until_group(replica: Replica, gtid: str) -> None:
+    """Heartbeats come before it."""
+    while (event := await replica.event())[TYPE_OFFSET] == EventType.HEARTBEAT:
+        pass
+    assert str(GtidEvent.parse(event).gtid) == gtid
 
 
 async def test_no_heartbeat_when_none_is_asked_for(lab: Lab) -> None:

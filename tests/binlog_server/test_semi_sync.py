@@ -253,11 +253,17 @@ async def test_an_upstream_is_told_what_is_durable_and_held() -> None:
 @pytest.mark.parametrize("piece", [999, 70_000, 1 << 20])
 @pytest.mark.parametrize("classic", [False, True])
 @pytest.mark.parametrize("checksum", [False, True])
-@pytest.mark.parametrize(("events", "event_bytes"), [(30, 40_000), (2, 3_000_000)])
+@pytest.mark.parametrize(("events", "event_bytes"), [(30, 40_000), (2, 3_000_000), (0, 3_000_000)])
 def test_a_large_group_is_counted_and_asks_at_its_end(
     piece: int, classic: bool, checksum: bool, events: int, event_bytes: int
 ) -> None:
-    payload = large_group(Gtid(0, 1, 1), events, event_bytes)
+    """`events` 0: one long statement, which ends its group itself."""
+    gtid = Gtid(0, 1, 1)
+    payload = (
+        large_group(gtid, events, event_bytes)
+        if events
+        else ddl_group(gtid, "x" * event_bytes, timestamp=1)
+    )
     end = Position(0, 16384 + 10 * len(payload))
 
     def pieces() -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from protocol.event_group import split_events
 from protocol.event_parts import EventPart, EventRun, event_parts
 from protocol.events import build_event
 from protocol.events.event_type import EventType
+from protocol.semi_sync import STATUS_WITH_ACK
 from protocol.wire import long_event, packets
 from protocol.wire.event_frames import frame_event
 from protocol.wire.long_event import LongEvent
@@ -119,3 +120,25 @@ def test_packets_of_a_long_event(size: int, step: int, monkeypatch: pytest.Monke
         framed += frames.at_sequence(sequence)
         sequence = (sequence + frames.packets) % 256
     assert (framed, sequence) == (expected, next_sequence)
+
+
+@pytest.mark.parametrize("size", [45, 46, 47, 48, 96, 97, 98, 200])
+@pytest.mark.parametrize("step", [19, 50, 1000])
+def test_a_long_event_is_to_be_acknowledged(
+    size: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the last one of its group. The packets behind it begin at 1, those of it do not."""
+    for module in (long_event, packets):
+        monkeypatch.setattr(module, "PACKET_PAYLOAD_MAX", 50)
+    event = build_event(EventType.QUERY, bytes(size - 19), server_id=1)
+    expected, _ = frame_event(event, 250, STATUS_WITH_ACK)
+    framer = LongEvent(len(event), semi_sync=True)
+    sequence, framed, asked = 250, b"", []
+    for at in range(0, len(event), step):
+        frames = framer.frame(event[at : at + step])
+        framed += frames.at_sequence(sequence)
+        sequence = frames.sequence_after(sequence)
+        asked.append(frames.ack_wanted)
+    assert framed == expected
+    assert asked == [False] * (len(asked) - 1) + [True]
+    assert sequence == 1
