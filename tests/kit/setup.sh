@@ -1,6 +1,6 @@
 #!/bin/bash
-# Everything the replica tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this
-# machine, a docker engine, an image of each, and MariaDB's connector for Python. What is there already is
+# Everything the tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this machine,
+# a docker engine, an image of each, MariaDB's connector for Python, and Java. What is there already is
 # left alone, so a second run takes about a second. Without root it says what to install and goes on.
 #
 #   BINLOG_TEST_HOME             where the trees go (/var/cache/binlog-test, or ~/.cache/binlog-test)
@@ -89,6 +89,8 @@ packages() {   # the ones that are wanted and not there
     ! is_root || [ ! -e /dev/loop-control ] || want+=(mount e2fsprogs xfsprogs)
     # For the tree of the other version and for base images. Ubuntu needs Debian's keys.
     want+=(mmdebstrap debian-archive-keyring)
+    # Spark is a program for the JVM.
+    command -v java >/dev/null || want+=(default-jre-headless)
     # MariaDB Connector/Python comes as source.
     want+=(libmariadb-dev gcc libc6-dev python3-dev)
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
