@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from protocol.events.gtid import GtidEvent
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import all_events
 from tests.integration.test_relay_sql import ADMIN, wait_status
-from tests.integration.test_statements import FORMATS, ddl, dml, objects
+from tests.integration.test_statements import FORMATS, GTID, ddl, dml, objects
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
@@ -304,6 +305,59 @@ def test_its_files_and_positions(
         until(partial(shows, replica, wanted), "the same of a replica")
     server.restart()
     wait_status(server, **wanted)
+
+
+def test_a_master_that_is_a_writable_replica(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Without gtid_strict_mode: in one domain the numbers of two servers go back and forth, and meet."""
+    first = make_upstream()
+    make_table(first)
+    make_table(first, "e.t")
+    second = make_upstream("--log-slave-updates")
+    second.follow(first)
+    server = binlog_server(upstream=second, users=ADMIN)
+    replica = make_replica().follow(server)
+    for _ in range(2):
+        second.q("STOP SLAVE")
+        insert(second, 8, table="e.t")
+        insert(first, 3)  # with numbers that the other one has, too
+        second.q("START SLAVE")
+        # Not MASTER_GTID_WAIT, which goes by the numbers of the domain.
+        until(lambda: second.gtid_slave_pos == first.gtid_binlog_pos, "the other one's groups")
+        second.q("FLUSH BINARY LOGS")
+        wait_position(server, second.gtid_binlog_pos)
+        server.restart()
+    numbers = [
+        GtidEvent.parse(event).gtid.seq_no for event in all_events(server) if event[4] == GTID
+    ]
+    assert numbers != sorted(set(numbers))
+    until(lambda: replica.gtid_slave_pos == second.gtid_binlog_pos, "the replica there")
+    assert replica.checksum() == second.checksum()
+    assert "stopped following" not in server.log()
+
+
+def test_a_number_that_was_used_before_is_refused(
+    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """A GTID is an address here; a MariaDB replica without gtid_strict_mode takes it."""
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream, users=ADMIN)
+    make_table(upstream)
+    before = insert(upstream)
+    wait_position(server, before)
+    used = f"0-{upstream.server_id}-3"
+    upstream.script("SET SESSION gtid_seq_no=3", "INSERT INTO d.t (a) VALUES ('again 3')")
+    row = wait_status(server, Slave_IO_Running="No", Last_IO_Errno=1593)
+    assert f"it sends {used}, but {before} is stored already" in row["Last_IO_Error"]
+    # The way out that it tells of.
+    after = insert(upstream)
+    for sql in ("RESET MASTER", f"SET GLOBAL gtid_slave_pos='{after}'", "START SLAVE"):
+        server.q(sql)
+    wait_position(server, insert(upstream))
 
 
 def shows(replica: MariaDB, wanted: dict[str, object]) -> bool:
