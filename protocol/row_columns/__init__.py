@@ -4,21 +4,23 @@
     image.py                   where the values of each column lie in many rows
     numbers, temporal, texts   the values of a column, by its type; plain.py for types that are rare
     column.py                  which Arrow type a column becomes
-    decoder.py, changes.py     groups in, `Changes` out
+    decoder.py, changes.py     groups in, `Changes` or `RowCounts` out
 
 docs/rows.md has the table of types. Needs pyarrow and numpy (the extra `spark`), so nothing of the server imports this
 package. Damaged bytes are an error: the vector code only sees that something is wrong, the plain decoder
 (`protocol/events/row_values`) then says what.
 """
 
-from protocol.row_columns.changes import Changes, arrow_schema, column_names
-from protocol.row_columns.decoder import Prepare, RowDecoder, event_runs
+from protocol.row_columns.changes import Changes, RowCounts, arrow_schema, column_names
+from protocol.row_columns.decoder import Prepare, RowCounter, RowDecoder, event_runs
 from protocol.row_columns.options import ColumnOptions, UnrepresentableValue
 
 __all__ = [
     "Changes",
     "ColumnOptions",
     "Prepare",
+    "RowCounter",
+    "RowCounts",
     "RowDecoder",
     "UnrepresentableValue",
     "arrow_schema",

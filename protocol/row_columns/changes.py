@@ -49,6 +49,24 @@ class Changes:
         return len(self.row)
 
 
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows the row events of one shape have; an element an event, in the order of the log.
+
+    `group` and `event` are as of `Changes`. `size` is in bytes, of the images alone and uncompressed.
+    """
+
+    table: TableMap
+    kind: ChangeKind
+    group: NDArray[np.int64]
+    event: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 def column_names(table: TableMap) -> list[str]:
     """@1, @2, ... where no names were logged; U+FFFD for what is no UTF-8 in them."""
     return [storable(column.name or f"@{i}") for i, column in enumerate(table.columns, 1)]
@@ -138,6 +156,23 @@ class Gathered:
         finally:
             self._forget()
 
+    def count(self) -> RowCounts:
+        """The same, as counts. Raises `ProtocolError` where rows do not end with their event."""
+        try:
+            _, _, counts = self._rows_found()
+            return RowCounts(
+                self._table,
+                self._first.kind,
+                np.concatenate(self._groups),
+                np.concatenate(self._events).astype(np.int32),
+                counts,
+                np.concatenate(self._lengths),
+            )
+        except Damaged:
+            raise self._explanation() from None
+        finally:
+            self._forget()
+
     def hop(self, data: RowBytes, at: Integers) -> Integers:
         """See `Hop`: over the images of one row."""
         for image in self._images:
@@ -150,17 +185,21 @@ class Gathered:
             at = image.layout.hop_one(data, at)
         return at
 
-    def _decode(self) -> Changes:
+    def _rows_found(self) -> tuple[RowBytes, Integers, Integers]:
+        """The bytes of all images, where in them rows begin, and how many rows each event has. Raises `Damaged`."""
         data = RowBytes(b"".join(self._rows))
         ends = np.cumsum(np.concatenate(self._lengths))
         begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        if any(image.present for image in self._images):
-            starts = chain_starts(data, begins, ends, self)
-            counts = np.diff(np.searchsorted(starts, begins), append=len(starts))
-        else:  # an INSERT of nothing but defaults under binlog_row_image=MINIMAL: one row without bytes
+        if not any(image.present for image in self._images):
+            # An INSERT of nothing but defaults under binlog_row_image=MINIMAL: one row without bytes.
             if data.size:
                 raise Damaged
-            starts, counts = begins, np.ones(len(begins), np.int64)
+            return data, begins, np.ones(len(begins), np.int64)
+        starts = chain_starts(data, begins, ends, self)
+        return data, starts, np.diff(np.searchsorted(starts, begins), append=len(starts))
+
+    def _decode(self) -> Changes:
+        data, starts, counts = self._rows_found()
         batches = []
         at = starts
         for image in self._images:

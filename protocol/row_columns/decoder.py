@@ -1,7 +1,8 @@
 """Event groups in, row changes as Arrow columns out.
 
 The decoder splits many groups into events at once, sorts the row events by the shape of their rows, and turns each
-shape into columns when it is asked for. A table map is read once, however often it is logged.
+shape into columns when it is asked for. A table map is read once, however often it is logged. A counter does the same,
+but only finds where rows begin.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
 from protocol.events.table_map import TableMap
 from protocol.row_columns.arrays import OFFSET_MAX
-from protocol.row_columns.changes import Changes, Gathered, arrow_columns
+from protocol.row_columns.changes import Changes, Gathered, RowCounts, arrow_columns
 from protocol.row_columns.event_walk import Events, walk_events
 from protocol.row_columns.options import ColumnOptions
 from protocol.row_columns.row_bytes import Damaged, RowBytes
@@ -84,8 +85,11 @@ class _Table:
 _NEW: Final = _Table(TableMap(0, 0, "", "", ()), ColumnOptions())  # stands for "not known yet"
 
 
-class RowDecoder:
-    """Gathers row events and gives their rows as columns. One owner.
+_Taken = TypeVar("_Taken")
+
+
+class _Gathering(Generic[_Taken]):
+    """Gathers row events by shapes. One owner.
 
     After an error nothing more can be got from it.
     """
@@ -97,7 +101,7 @@ class RowDecoder:
         self._prepare = prepare or (lambda table: table)
         self._known: dict[bytes, _Table | None] = {}  # by the body of the table map
         self._tables: dict[TableMap, _Table] = {}  # by all of it but the table id
-        self._full: list[Changes] = []
+        self._full: list[_Taken] = []
         # Of the group at hand, which may go on with the next call.
         self._group = -1
         self._events_before = 0
@@ -139,12 +143,20 @@ class RowDecoder:
         """Bytes of row images that wait to be taken."""
         return sum(shape.size for table in self._tables.values() for shape in table.gathered())
 
-    def take(self, at_least: int = 0) -> list[Changes]:
-        """The changes of the shapes that have so many bytes. Raises `ProtocolError`, `UnrepresentableValue`."""
+    def take(self, at_least: int = 0) -> list[_Taken]:
+        """What the shapes with so many bytes become. Raises `ProtocolError`, `UnrepresentableValue`."""
         found, self._full = self._full, []
         for table in self._tables.values():
-            found += [s.take() for s in table.gathered() if s.size >= at_least and not s.is_empty]
+            found += [
+                self._taken(shape)
+                for shape in table.gathered()
+                if shape.size >= at_least and not shape.is_empty
+            ]
         return found
+
+    def _taken(self, shape: Gathered) -> _Taken:
+        """What was gathered of it, which is then forgotten."""
+        raise NotImplementedError
 
     def _begin(self, group: int) -> None:
         """Table ids mean something only inside a group."""
@@ -202,7 +214,7 @@ class RowDecoder:
         begins = events.begin + shape.head_end
         size, count = int((events.end - begins).sum()), len(begins)
         if shape.size + size > _GATHERED_BYTES_MAX and not shape.is_empty:
-            self._full.append(shape.take())
+            self._full.append(self._taken(shape))
         if size > _GATHERED_BYTES_MAX and count > 1:  # compressed events may become that much
             self._add(shape, data, events.some(list(range(count // 2))))
             self._add(shape, data, events.some(list(range(count // 2, count))))
@@ -217,6 +229,20 @@ class RowDecoder:
                 return None
             self._tables[parsed] = _Table(prepared, self._options)
         return self._tables[parsed]
+
+
+class RowDecoder(_Gathering[Changes]):
+    """Gives rows as columns."""
+
+    def _taken(self, shape: Gathered) -> Changes:
+        return shape.take()
+
+
+class RowCounter(_Gathering[RowCounts]):
+    """Counts the rows of each event, and looks at no value."""
+
+    def _taken(self, shape: Gathered) -> RowCounts:
+        return shape.count()
 
 
 def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[bytes]:
