@@ -1,0 +1,35 @@
+"""How far a long job is: a bar on standard error, if that is a terminal and somebody may be looking at it."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+
+class Progress:
+    """Counts up to `total` units."""
+
+    def __init__(self, total: int, label: str, unit: str = "part") -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, desc=label, unit=unit, leave=False)
+
+    def add(self, count: int = 1) -> None:
+        """So many more are done."""
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
