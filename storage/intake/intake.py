@@ -8,6 +8,7 @@
 
 A place in the files is that of the store when the last GTIDs of all domains are equal. If it ends with a group, its
 bytes must be those of the store's last group. Thus a second run goes on where one was killed, and a third does nothing.
+Numbers that go backwards, as a server without gtid_strict_mode may log them, are taken as they are.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Intake:
         self._seen: set[int] = set()  # domains of which there were groups
         self._target: SlavePosition | None = None  # where the store is; None once we are there
         self._tail: StoreTail | None = None
+        self._differs = ""  # a group that has the name of the last one that is stored
         self._markers: list[bytes] = []  # that come next, and are there already
 
     def run(self) -> Taken:
@@ -84,6 +86,8 @@ class Intake:
             if len(base):
                 self._engine.reset(base)
                 self._taken.began_at = base
+            if self._engine.last_marker is not None:
+                self._markers = [self._engine.last_marker]
             return 0
         self._target = position = state.position()
         number = self._source.file_before(position)
@@ -94,6 +98,9 @@ class Intake:
                 "begin with an empty directory"
             )
         self._tail = StoreTail(self._engine)
+        # The group in front of a file is in one before: so it can be compared.
+        while number and self._source.base(number).position() == position:
+            number -= 1
         return number
 
     def _take(self, item: FileStart | GroupRun | SourceGroup) -> None:
@@ -107,15 +114,17 @@ class Intake:
             self._take_group(item, item.gtid)
 
     def _enter(self, start: FileStart) -> None:
-        if not self._file:
+        is_next = self._file != "" and self._is_followed_by(start.state)
+        if not is_next:
+            if self._file and self._target is None:
+                raise FilesMissing(
+                    f"{self._file} ends at {_shown(self._state)}, but {start.name} begins at {_shown(start.state)}: "
+                    "files between them are missing, or they are not of one history. What came before is stored"
+                )
             self._state = start.state.copy()
-        elif not self._is_followed_by(start.state):
-            raise FilesMissing(
-                f"{self._file} ends at {_shown(self._state)}, but {start.name} begins at {_shown(start.state)}: files "
-                "between them are missing, or they are not of one history. What came before is stored"
-            )
+            if self._state.position() == self._target and not self._differs:
+                self._go_on_here()
         self._file = start.name
-        self._seek_place()
 
     def _is_followed_by(self, listed: BinlogState) -> bool:
         """FLUSH BINARY LOGS DELETE_DOMAIN_ID makes a server forget domains of which its files have no groups."""
@@ -131,14 +140,12 @@ class Intake:
     # --- groups ---
 
     def _take_run(self, run: GroupRun) -> None:
-        first, last = run.gtid(0), run.last
-        self._require_later(first, self._file)
         index = 0
         if self._target is not None:
             index = self._index_behind(run, self._target)
             self._taken.passed_over += index
         begin = run.ends[index - 1] if index else 0
-        self._note_logged(last)
+        self._note_logged(run.last)
         if self._target is not None:
             return
         self._count(len(run) - index, len(run.payloads) - begin)
@@ -156,11 +163,9 @@ class Intake:
         state.update(gtid)
         if state.position() != target:
             return len(run)
-        self._arrive(gtid, [run.payload(index)], self._file)
-        return index + 1
+        return index + 1 if self._arrives(gtid, [run.payload(index)], self._file) else len(run)
 
     def _take_group(self, group: SourceGroup, gtid: Gtid) -> None:
-        self._require_later(gtid, group.where)
         if self._target is not None:
             self._pass_over(group, gtid, self._target)
             return
@@ -195,7 +200,7 @@ class Intake:
             state.update(gtid)
         try:
             if state is not None and state.position() == target:
-                self._arrive(gtid, chain([group.payload], group.rest or ()), group.where)
+                self._arrives(gtid, chain([group.payload], group.rest or ()), group.where)
             else:
                 for _ in group.rest or ():
                     self._progress(self._taken)
@@ -209,20 +214,12 @@ class Intake:
             return
         if self._markers and self._markers[0] == payload:
             del self._markers[0]
-        elif payload != self._engine.last_marker:
+        else:
             self._engine.append(payload, None)
 
     def _note_logged(self, gtid: Gtid) -> None:
         self._state.update(gtid)
         self._seen.add(gtid.domain_id)
-
-    def _require_later(self, gtid: Gtid, where: str) -> None:
-        last = self._state.get(gtid.domain_id, gtid.server_id)
-        if last is not None and gtid.seq_no <= last:
-            raise DoesNotContinue(
-                f"{where}: group {gtid} comes behind {Gtid(gtid.domain_id, gtid.server_id, last)}: the binlog was "
-                "begun anew, or its numbers go backwards. What came before is stored"
-            )
 
     def _count(self, groups: int, size: int) -> None:
         self._markers.clear()
@@ -235,25 +232,27 @@ class Intake:
 
     # --- where the store ends ---
 
-    def _seek_place(self) -> None:
-        """The store may end where a file begins."""
-        if self._target is not None and self._state.position() == self._target:
-            self._target = None
-            self._markers = list(self._tail.markers) if self._tail is not None else []
+    def _go_on_here(self) -> None:
+        self._target = None
+        self._markers = list(self._tail.markers) if self._tail is not None else []
 
-    def _arrive(self, gtid: Gtid, pieces: Iterable[bytes], where: str) -> None:
-        """This group is the last one that is stored. Raises `DoesNotContinue`."""
+    def _arrives(self, gtid: Gtid, pieces: Iterable[bytes], where: str) -> bool:
+        """Whether this group is the last one that is stored."""
         tail = self._tail
         assert tail is not None
         if tail.gtid == gtid and not tail.is_last(pieces):
-            raise DoesNotContinue(
-                f"{where}: group {gtid} is another one than the store's last group of that name: the histories differ"
-            )
-        self._target = None
-        self._markers = list(tail.markers)
+            self._differs = f"{where}: group {gtid}"
+            return False
+        self._go_on_here()
+        return True
 
     def _require_beyond(self, target: SlavePosition) -> None:
         """The place was not met: all there is must be in the store."""
+        if self._differs:
+            raise DoesNotContinue(
+                f"{self._differs} is another one than the store's last group of that name: the histories differ. "
+                "Begin with an empty directory"
+            )
         stored = self._engine.binlog_state()
         for gtid in self._state.position():
             last = stored.get(gtid.domain_id, gtid.server_id)

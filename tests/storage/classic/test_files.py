@@ -1,0 +1,217 @@
+"""One traditional binlog file: its groups, with and without the C part; its head; its end; what is none."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from protocol import group_runs
+from protocol.events.event_type import EventType
+from protocol.events.format_description import FormatDescription
+from protocol.events.header import FLAG_IGNORABLE, build_event
+from protocol.gtid import BinlogState, Gtid
+from storage.classic import event_reader
+from storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from storage.classic.event_reader import CLASSIC_MAGIC
+from storage.classic.file_list import in_order, of_index
+from storage.classic.groups import PIECE_BYTES
+from storage.classic.head import read_head
+from storage.inspection.classic import classic_groups
+from tests.storage.classic import binlog_files
+from tests.storage.groups import Group
+
+
+@pytest.fixture(params=["with C", "pure"])
+def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both ways to read."""
+    if request.param == "pure":
+        monkeypatch.setattr(event_reader, "take_bare_run", group_runs.take_no_bare_run)
+    return request.param == "with C"
+
+
+def mixed(rng: random.Random, count: int) -> list[Group]:
+    """Several domains and servers, small and large, some of them larger than what is in memory."""
+    seq_nos = dict.fromkeys(range(3), 0)
+    made = []
+    for number in range(count):
+        domain = rng.choice([0, 0, 0, 0, 1, 2])
+        seq_nos[domain] += rng.choice([1, 1, 1, 5])
+        gtid = Gtid(domain, rng.choice([1, 1, 1, 7]), seq_nos[domain])
+        size = rng.choice([0, 30, 500, 9000, 300_000])
+        if number in (count // 3, count - 1):
+            size = 3 * PIECE_BYTES
+        made.append(
+            binlog_files.standalone(gtid)
+            if rng.random() < 0.2
+            else binlog_files.group(gtid, size, rng.choice([300, 8192, 2 << 20]))
+        )
+    return made
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_groups(tmp_path: Path, rng: random.Random, runs: bool, checksums: bool) -> None:
+    wanted = mixed(rng, 60)
+    path = tmp_path / "m-bin.000001"
+    binlog_files.write(path, wanted, checksums=checksums)
+    found, reader = binlog_files.read(path)
+    assert found == wanted
+    assert reader.end == reader.size == path.stat().st_size
+    assert reader.unfinished is None
+
+
+def test_groups_that_are_not_taken_are_passed(tmp_path: Path, rng: random.Random) -> None:
+    """Of a large group nothing need be read by who asks for the next."""
+    wanted = mixed(rng, 40)
+    path = tmp_path / "m-bin.000001"
+    binlog_files.write(path, wanted)
+    found = list(classic_groups([path]))
+    assert [group.gtid for group in found] == [group.gtid for group in wanted]
+    # Read once more when they are asked for; that of the large ones after the file was closed.
+    assert [b"".join(group.pieces()) for group in found] == [group.payload for group in wanted]
+
+
+def test_a_start_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    binlog_files.write(path, binlog_files.simple(3), created=binlog_files.CREATED)
+    found, _ = binlog_files.read(path)
+    assert found[0].gtid is None
+    marker = FormatDescription.parse(found[0].payload)
+    assert (marker.created, marker.checksum_algorithm) == (binlog_files.CREATED, 0)
+    assert found[1:] == binlog_files.simple(3)
+
+
+def test_head(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000007"
+    before = BinlogState([Gtid(0, 2, 5), Gtid(0, 1, 9), Gtid(4, 1, 1)])
+    for checksums in (True, False):
+        binlog_files.write(path, [], before=before, closed=False, checksums=checksums)
+        head = read_head(path)
+        assert head.state == before
+        assert head.state.last(0) == Gtid(0, 1, 9)
+        assert head.in_use
+        assert head.description.server_version == binlog_files.VERSION
+    binlog_files.write(path, [], before=before)
+    assert not read_head(path).in_use
+
+
+def test_the_end_of_a_file_that_was_not_closed(tmp_path: Path, runs: bool) -> None:
+    path = tmp_path / "m-bin.000001"
+    groups = binlog_files.simple(20)
+    *_, last, end = binlog_files.write(path, groups, closed=False)
+    data = path.read_bytes()
+    for cut in (last + 1, last + 30, end - 1):
+        path.write_bytes(data[:cut])
+        found, reader = binlog_files.read(path)
+        assert found == groups[:-1]
+        assert reader.end == last
+    assert reader.unfinished == groups[-1].gtid
+    path.write_bytes(data[: end - 1] + bytes(70_000))  # the page was never written
+    with pytest.raises(DamagedBinlog, match="CRC-32"):
+        binlog_files.read(path)
+    path.write_bytes(data + bytes(700_000))
+    found, reader = binlog_files.read(path)
+    assert found == groups
+    assert reader.end == end
+
+
+def test_damage_is_named(tmp_path: Path, runs: bool) -> None:
+    path = tmp_path / "m-bin.000001"
+    offsets = binlog_files.write(path, binlog_files.simple(20))
+    data = path.read_bytes()
+    for at, reason in (
+        (offsets[9] + 25, "CRC-32"),
+        (offsets[9] + 9, "CRC-32"),  # the length: smaller or larger
+        (offsets[9] + 12, "no event of type 162 has"),  # of more than a gibibyte
+        (offsets[9] + 11, "that says it ends at"),  # of more than the file
+    ):
+        broken = bytearray(data)
+        broken[at] ^= 0x7F if at != offsets[9] + 9 else 0x04
+        path.write_bytes(broken)
+        with pytest.raises(DamagedBinlog, match=reason) as caught:
+            binlog_files.read(path)
+        assert (caught.value.path, caught.value.offset) == (path, offsets[9])
+        assert f"{path} is damaged at offset {offsets[9]}" in str(caught.value)
+    path.write_bytes(data[: offsets[9]] + bytes(40) + data[offsets[9] :])
+    with pytest.raises(DamagedBinlog, match="event length 0"):
+        binlog_files.read(path)
+    path.write_bytes(data[: offsets[9]] + b"\xff" * 40)
+    with pytest.raises(DamagedBinlog, match="bytes there: ff ff"):
+        binlog_files.read(path)
+
+
+def test_what_is_no_binlog_for_us(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    for data, why in (
+        (b"", "it is empty"),
+        (b"\x1f\x8b\x08\x00", "compressed by gzip"),
+        (b"INSERT", "it begins 49 4e 53 45"),
+        (CLASSIC_MAGIC, "no format description"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(UnreadableBinlog, match=why):
+            read_head(path)
+    description = FormatDescription("x", 1)
+    for events, why in (
+        ([description.build()], "ends behind its format description"),
+        (
+            [description.build(), build_event(EventType.QUERY, b"", server_id=1)],
+            "not written by MariaDB 10.0 or later",
+        ),
+        (
+            [
+                description.build(),
+                build_event(EventType.MYSQL_PREVIOUS_GTIDS, bytes(8), server_id=1),
+            ],
+            "is MySQL's",
+        ),
+        (
+            [description.build(), build_event(EventType.START_ENCRYPTION, bytes(17), server_id=1)],
+            r"is encrypted.*mariadb-binlog --read-from-remote-server --raw .* m-bin.000001",
+        ),
+        ([FormatDescription("x", 1, flags=0x40).build()], "is a relay log"),
+    ):
+        path.write_bytes(CLASSIC_MAGIC + b"".join(events))
+        with pytest.raises(UnreadableBinlog, match=why):
+            read_head(path)
+    binlog_files.write(path, binlog_files.simple(2), list_event=False)
+    with pytest.raises(UnreadableBinlog, match="which GTIDs came before"):
+        read_head(path)
+    assert binlog_files.read(path)[0] == binlog_files.simple(2)
+
+
+def test_what_a_master_has_decrypted(tmp_path: Path) -> None:
+    """mariadb-binlog --raw keeps the event that tells of the encryption, with a flag."""
+    path = tmp_path / "m-bin.000001"
+    binlog_files.write(path, binlog_files.simple(4), checksums=False)
+    data = path.read_bytes()
+    size = 4 + len(FormatDescription("x", 1).build())
+    event = build_event(EventType.START_ENCRYPTION, bytes(17), server_id=1, flags=FLAG_IGNORABLE)
+    path.write_bytes(data[:size] + event + data[size:])
+    assert read_head(path).gtids == ()
+    assert binlog_files.read(path)[0] == binlog_files.simple(4)
+
+
+def test_the_order_of_files(tmp_path: Path) -> None:
+    names = ["m-bin.000010", "m-bin.000009", "m-bin.000009.idx", "m-bin.index", "m-bin.1000001"]
+    found = in_order([*map(Path, names), Path("m-bin.state"), Path("m-bin.000010")])
+    assert found == [Path("m-bin.000009"), Path("m-bin.000010"), Path("m-bin.1000001")]
+    # The binlog was renamed: the order that was given.
+    given = [Path("old-bin.000007"), Path("m-bin.000001")]
+    assert in_order(given) == given
+    assert in_order([Path("b"), Path("a")]) == [Path("b"), Path("a")]
+
+
+def test_the_files_of_an_index(tmp_path: Path) -> None:
+    index = tmp_path / "m-bin.index"
+    for name in ("m-bin.000002", "m-bin.000001"):
+        (tmp_path / name).write_bytes(b"")
+    index.write_text("./m-bin.000002\n/var/lib/mysql/m-bin.000001\n\n")
+    assert of_index(index) == [tmp_path / "m-bin.000002", tmp_path / "m-bin.000001"]
+    index.write_text("./m-bin.000003\n")
+    with pytest.raises(UnreadableBinlog, match=r"names \./m-bin.000003, which is not there"):
+        of_index(index)
+    index.write_text("\n")
+    with pytest.raises(UnreadableBinlog, match="names no files"):
+        of_index(index)

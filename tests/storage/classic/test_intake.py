@@ -1,0 +1,344 @@
+"""Binlog files into a store: each group once, in order, exactly behind what is there; or an error, and nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from protocol import group_runs
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from protocol.stored_group import group_gtid
+from storage.binlog.store import IbbEngine
+from storage.classic import event_reader
+from storage.classic.binlog import ClassicBinlog
+from storage.classic.errors import DamagedBinlog
+from storage.engine import BinlogEngine
+from storage.errors import CorruptBinlog, PositionPurged
+from storage.intake.errors import DoesNotContinue, FilesMissing
+from storage.intake.ibb_files import IbbFiles
+from storage.intake.intake import Intake, Taken
+from storage.memory_disk import MemoryDisk
+from tests.binlog_server_cli.command import copy_to
+from tests.storage import vectors
+from tests.storage.classic import binlog_files
+from tests.storage.classic.test_files import mixed
+from tests.storage.groups import Group
+from tests.storage.sizes import small
+
+PARTS = [
+    binlog_files.simple(8),
+    binlog_files.simple(3, first=9) + binlog_files.simple(4, domain=3, server=5),
+    [],
+    [*binlog_files.simple(5, first=12), *binlog_files.simple(2, first=17, server=2)],
+]
+ALL = [group for part in PARTS for group in part]
+
+
+@pytest.fixture
+def engine() -> BinlogEngine:
+    return IbbEngine(MemoryDisk(), small(8))
+
+
+def take(engine: BinlogEngine, *paths: Path) -> Taken:
+    return Intake(engine, ClassicBinlog(paths)).run()
+
+
+def everything(engine: BinlogEngine) -> list[bytes]:
+    """Groups and markers."""
+    found: list[bytes] = []
+    for file in engine.files():
+        with contextlib.suppress(PositionPurged):  # made ahead
+            found += [b"".join(pieces) for pieces in engine.groups_of_file(file.name)]
+    return found
+
+
+def stored(engine: BinlogEngine) -> list[Gtid]:
+    """The groups."""
+    return [gtid for payload in everything(engine) if (gtid := group_gtid(payload)) is not None]
+
+
+def gtids(groups: list[Group]) -> list[Gtid]:
+    return [group.gtid for group in groups if group.gtid is not None]
+
+
+def test_into_an_empty_store(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    taken = take(engine, *paths)
+    assert (taken.groups, taken.passed_over, taken.notes) == (len(ALL), 0, [])
+    assert taken.size == sum(len(group.payload) for group in ALL)
+    marker, *found = everything(engine)
+    assert group_gtid(marker) is None
+    assert found == [group.payload for group in ALL]
+    assert engine.binlog_state() == binlog_files.state_after(ALL)
+    # And again: nothing, not even another marker.
+    for _ in range(2):
+        taken = take(engine, *paths)
+        assert (taken.groups, taken.size) == (0, 0)
+        assert everything(engine) == [marker, *found]
+
+
+def test_the_store_begins_where_the_files_do(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    taken = take(engine, *paths[1:])
+    assert taken.began_at == binlog_files.state_after(PARTS[0])
+    assert stored(engine) == gtids(ALL)[8:]
+    with pytest.raises(PositionPurged):
+        engine.find_start(SlavePosition([Gtid(0, 1, 7)]))
+    assert engine.find_start(SlavePosition([Gtid(0, 1, 8)])).state == taken.began_at
+
+
+@pytest.mark.parametrize("count", range(len(ALL) + 1))
+def test_goes_on_where_it_ended(engine: BinlogEngine, tmp_path: Path, count: int) -> None:
+    """Whatever there was when it was killed; with the C part and without."""
+    for group in ALL[:count]:
+        engine.append(*group)
+    engine.sync()
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    assert take(engine, *paths).groups == len(ALL) - count
+    assert stored(engine) == gtids(ALL)
+    assert take(engine, *paths).groups == 0
+
+
+def test_later_files(engine: BinlogEngine, tmp_path: Path) -> None:
+    """As they come, each with the one before, or only the new one."""
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    take(engine, paths[0])
+    take(engine, paths[0], paths[1])
+    take(engine, paths[2])
+    take(engine, *paths[2:])
+    assert stored(engine) == gtids(ALL)
+    # Files that end before the store does have nothing for it.
+    taken = take(engine, *paths[:2])
+    assert taken.is_beyond
+    assert stored(engine) == gtids(ALL)
+
+
+def test_in_pure_python(
+    engine: BinlogEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_reader, "take_bare_run", group_runs.take_no_bare_run)
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    take(engine, *paths[:2])
+    take(engine, *paths)
+    assert stored(engine) == gtids(ALL)
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_large_groups(
+    engine: BinlogEngine, tmp_path: Path, rng: random.Random, checksums: bool
+) -> None:
+    groups = mixed(rng, 40)
+    (path,) = binlog_files.write_chain(tmp_path, groups, checksums=checksums)
+    take(engine, path)
+    assert everything(engine)[1:] == [group.payload for group in groups]
+    assert take(engine, path).groups == 0
+
+
+def test_a_missing_file(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    with pytest.raises(FilesMissing, match="between them are missing") as caught:
+        take(engine, paths[0], paths[3])
+    assert str(paths[0]) in str(caught.value)
+    assert str(paths[3]) in str(caught.value)
+    assert stored(engine) == gtids(PARTS[0])
+    # One without groups is not missed.
+    take(engine, paths[0], paths[1], paths[3])
+    assert stored(engine) == gtids(ALL)
+    with pytest.raises(FilesMissing):
+        take(IbbEngine(MemoryDisk(), small(8)), paths[1], paths[0])
+
+
+def test_a_gap_behind_the_store(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    take(engine, paths[0])
+    before = everything(engine)
+    with pytest.raises(DoesNotContinue, match="do not reach back to the store's end") as caught:
+        take(engine, paths[3])
+    assert str(paths[3]) in str(caught.value)
+    assert everything(engine) == before
+
+
+def test_another_history(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path / "a", *PARTS)
+    other = [binlog_files.group(Gtid(0, 9, n), 50) for n in range(1, 30)]
+    others = binlog_files.write_chain(tmp_path / "b", other)
+    take(engine, *paths)
+    before = everything(engine)
+    with pytest.raises(DoesNotContinue, match="not one history"):
+        take(engine, *others)
+    # The same GTIDs, but not the same group.
+    changed = [*PARTS[0][:-1], binlog_files.group(Gtid(0, 1, 8), 12)]
+    one = IbbEngine(MemoryDisk(), small(8))
+    take(one, paths[0])
+    more = binlog_files.write_chain(tmp_path / "c", changed + PARTS[1])
+    with pytest.raises(DoesNotContinue, match="is another one than the store's last group"):
+        take(one, *more)
+    assert everything(engine) == before
+    assert stored(one) == gtids(PARTS[0])
+
+
+@pytest.mark.parametrize("count", range(10))
+def test_numbers_that_go_backwards(engine: BinlogEngine, tmp_path: Path, count: int) -> None:
+    """Without gtid_strict_mode: also the same GTID twice, as long as the groups are not the same."""
+    again = [binlog_files.group(Gtid(0, 1, n), 400 + n) for n in (4, 5, 3)]
+    groups = [*binlog_files.simple(5), *again, *binlog_files.simple(2, first=6)]
+    for group in groups[:count]:
+        engine.append(*group)
+    engine.sync()
+    paths = binlog_files.write_chain(tmp_path, groups[:7], groups[7:])
+    take(engine, *paths)
+    assert stored(engine) == gtids(groups)
+
+
+def test_a_seeded_store(engine: BinlogEngine, tmp_path: Path) -> None:
+    engine.reset(BinlogState([Gtid(0, 1, 10), Gtid(3, 5, 1)]))
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    with pytest.raises(DoesNotContinue, match="no place in them"):
+        take(engine, *paths)  # domain 3 is logged behind 0-1-11
+    engine.reset(BinlogState([Gtid(0, 1, 11), Gtid(3, 5, 1)]))
+    assert take(engine, *paths).passed_over == 4  # of the second file
+    assert stored(engine) == gtids(ALL)[12:]
+
+
+def test_domains_that_the_server_has_forgotten(engine: BinlogEngine, tmp_path: Path) -> None:
+    """FLUSH BINARY LOGS DELETE_DOMAIN_ID, of one that no file has groups of."""
+    before = BinlogState([Gtid(9, 1, 3), Gtid(0, 1, 4)])
+    first, second = tmp_path / "m-bin.000001", tmp_path / "m-bin.000002"
+    groups = binlog_files.simple(6, first=5)
+    binlog_files.write(first, groups[:3], before=before)
+    binlog_files.write(second, groups[3:], before=BinlogState([Gtid(0, 1, 7)]))
+    take(engine, first, second)
+    assert stored(engine) == gtids(groups)
+    # Of one that they do have groups of it is a file that is missing, or another history.
+    binlog_files.write(second, groups[3:], before=BinlogState([Gtid(9, 1, 3)]))
+    with pytest.raises(FilesMissing):
+        take(IbbEngine(MemoryDisk(), small(8)), first, second)
+
+
+def test_the_last_file_is_not_whole(engine: BinlogEngine, tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    groups = [*binlog_files.simple(4), binlog_files.group(Gtid(0, 1, 5), 5 << 20)]
+    *_, last, end = binlog_files.write(path, groups, closed=False)
+    data = path.read_bytes()
+    for cut in (last + 20, last + 200, last + (3 << 20), end - 2):
+        path.write_bytes(data[:cut])
+        (note,) = take(engine, path).notes
+        assert f"{path} ends inside" in note
+        assert f"its last {cut - last} bytes, from offset {last} on, were left out" in note
+        assert stored(engine) == gtids(groups[:4])
+    path.write_bytes(data)
+    assert take(engine, path).notes == [f"{path} was not closed: its server may have written more"]
+    assert everything(engine) == [group.payload for group in groups]
+
+
+def test_a_server_that_was_killed(engine: BinlogEngine, tmp_path: Path) -> None:
+    """The file ends inside a group that never was; it goes on in the next, which knows nothing of it."""
+    first, second = tmp_path / "m-bin.000001", tmp_path / "m-bin.000002"
+    groups = binlog_files.simple(9)
+    *_, last, end = binlog_files.write(first, groups[:5], closed=False)
+    first.write_bytes(first.read_bytes()[: end - 1])
+    before = binlog_files.state_after(groups[:4])
+    again = [binlog_files.group(Gtid(0, 1, 5), 77), *groups[5:]]
+    binlog_files.write(second, again, before=before, created=binlog_files.CREATED + 9)
+    taken = take(engine, first, second)
+    assert f"from offset {last} on" in taken.notes[0]
+    found = everything(engine)
+    assert [group_gtid(payload) for payload in found].index(None) == 4
+    del found[4]
+    assert found == [group.payload for group in [*groups[:4], *again]]
+
+
+def test_damage(engine: BinlogEngine, tmp_path: Path) -> None:
+    """What came before it is kept; with the file repaired it goes on there."""
+    groups = [*binlog_files.simple(4), binlog_files.group(Gtid(0, 1, 5), 5 << 20)]
+    paths = binlog_files.write_chain(tmp_path, groups, binlog_files.simple(3, first=6))
+    data = paths[0].read_bytes()
+    broken = bytearray(data)
+    broken[4 << 20] ^= 1
+    paths[0].write_bytes(broken)
+    with pytest.raises(DamagedBinlog, match=f"{paths[0]} is damaged at offset"):
+        take(engine, *paths)
+    assert stored(engine) == gtids(groups[:4])
+    paths[0].write_bytes(data)
+    assert take(engine, *paths).groups == 4
+
+
+def test_progress(engine: BinlogEngine, tmp_path: Path) -> None:
+    paths = binlog_files.write_chain(tmp_path, *PARTS)
+    source = ClassicBinlog(paths)
+    seen: list[int] = []
+    Intake(engine, source, lambda taken: seen.append(source.bytes_read)).run()
+    assert seen == sorted(seen)
+    assert source.bytes_read == source.size == sum(path.stat().st_size for path in paths)
+
+
+# --- .ibb files ---
+
+
+@pytest.mark.parametrize("name", [v["name"] for v in vectors.sets()])
+def test_ibb_files_of_mariadb(tmp_path: Path, name: str) -> None:
+    """Each set that MariaDB's own readers have read: the same groups; a second time nothing; nothing changed."""
+    engine = IbbEngine(MemoryDisk(), small(64, innodb_log_file_size=8 << 20))
+    vector = vectors.sound_set(name)
+    directory = copy_to(vectors.unpack(vector), tmp_path)
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    ends = []
+    for _ in range(2):
+        source = IbbFiles(directory)
+        Intake(engine, source).run()
+        source.close()
+        ends.append(engine.written_end)
+    found = [vectors.sha(payload)[:32] for payload in everything(engine)]
+    assert found == [group.sha for group in vectors.groups_of(vector)]
+    assert ends[0] == ends[1]
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_another_store(tmp_path: Path, rng: random.Random) -> None:
+    """Groups, markers, large groups and the state where it begins; it goes on when the other one has more."""
+    groups = mixed(rng, 60)
+    (path,) = binlog_files.write_chain(tmp_path / "c", groups)
+    disk = MemoryDisk()
+    other = IbbEngine(disk, small(64))
+    other.reset(BinlogState([Gtid(7, 7, 7)]))
+    engine = IbbEngine(MemoryDisk(), small(128))
+    for count in (20, 60):
+        for group in groups[count - 20 if count == 20 else 20 : count]:
+            other.append(*group)
+        other.sync()
+        other.checkpoint()
+        directory = copy_to(disk, tmp_path / str(count))
+        source = IbbFiles(directory)
+        Intake(engine, source).run()
+        source.close()
+        assert everything(engine) == [group.payload for group in groups[:count]]
+        assert engine.binlog_state() == other.binlog_state()
+    assert path.exists()
+
+
+def test_the_tail_of_another_store(engine: BinlogEngine, tmp_path: Path) -> None:
+    """What is in its redo log only is told of, not guessed."""
+    disk = MemoryDisk()
+    other = IbbEngine(disk, small(8))
+    groups = binlog_files.simple(30)
+    for group in groups[:10]:
+        other.append(*group)
+    other.sync()
+    other.checkpoint()
+    for group in groups[10:]:
+        other.append(*group)
+    other.sync()
+    source = IbbFiles(copy_to(disk, tmp_path))
+    taken = Intake(engine, source).run()
+    assert stored(engine) == gtids(groups[:10])
+    assert any("start and stop the server that it belongs to" in note for note in taken.notes)
+
+
+def test_damaged_ibb_files(engine: BinlogEngine, tmp_path: Path) -> None:
+    entry = next(v for v in vectors.corrupt_sets() if v["name"] == "corrupt_flip_data")
+    source = IbbFiles(copy_to(vectors.unpack(entry), tmp_path))
+    with pytest.raises(CorruptBinlog, match=r"binlog-000000.ibb, offset 32768"):
+        Intake(engine, source).run()
