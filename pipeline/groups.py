@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 
 from protocol.event_group import split_events
 from protocol.gtid import Gtid, SlavePosition
-from protocol.stored_group import is_start_marker
-from storage.engine import LargeGroup, PlacedBatch
-from storage.ibb.chunk import Position
+from protocol.stored_group import FORMAT_DESCRIPTION_EVENT
+from storage.binlog.batch_reader import PLAIN_OVERHEAD, LaidBatch
+from storage.engine import LargeGroup
+from storage.ibb.chunk import LAST_CHUNK_START, Position
+from storage.ibb.page import PAGE_SIZE
 
 Integers = NDArray[np.int64]
 
 _HEAD_BYTES: Final = 32
 _HEAD: Final = np.dtype(
     {
-        "names": ["timestamp", "server", "seq", "domain", "flags2"],
-        "formats": ["<u4", "<u4", "<u8", "<u4", "u1"],
-        "offsets": [0, 5, 19, 27, 31],
+        "names": ["timestamp", "type", "server", "seq", "domain", "flags2"],
+        "formats": ["<u4", "u1", "<u4", "<u8", "<u4", "u1"],
+        "offsets": [0, 4, 5, 19, 27, 31],
         "itemsize": _HEAD_BYTES,
     }
 )
@@ -40,10 +42,13 @@ class Groups:
     file, offset: where each ends in the source; what that means is the source's affair, but it grows, and no two are
         equal.
     timestamp: of the statement that began the group, in seconds since 1970.
+    markers: start markers, for who keeps them: each with the number of the group in front of which it was logged, which
+        is `len` for those behind the last one.
     """
 
     __slots__ = (
-        "domain", "file", "flags2", "large", "offset", "payloads", "seq", "server", "timestamp",
+        "domain", "file", "flags2", "large", "markers", "offset", "payloads", "seq", "server",
+        "timestamp",
     )  # fmt: skip
 
     def __init__(
@@ -52,12 +57,14 @@ class Groups:
         file: Integers,
         offset: Integers,
         large: LargeGroup | None = None,
+        markers: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.payloads = payloads
         self.file = file
         self.offset = offset
         self.large = large
-        heads = np.frombuffer(b"".join([p[:_HEAD_BYTES] for p in payloads]), _HEAD)
+        self.markers = markers
+        heads = _heads(payloads)
         self.timestamp: Integers = heads["timestamp"].astype(np.int64)
         self.server: Integers = heads["server"].astype(np.int64)
         self.seq: Integers = heads["seq"].astype(np.int64)
@@ -77,24 +84,37 @@ class Groups:
         return cls([large.head], np.array([file_no]), np.array([offset]), large)
 
     @classmethod
-    def of_batch(cls, batch: PlacedBatch) -> Self:
-        """What a store gives; its start markers are left out."""
+    def of_batch(cls, batch: LaidBatch) -> Self:
+        """What a store gives."""
         if batch.large is not None:
             return cls.of_large(batch.large)
-        placed = [group for group in batch.groups if not is_start_marker(group.payload)]
-        return cls.of([payload for payload, _ in placed], [end for _, end in placed])
+        payloads = batch.groups
+        file = np.full(len(payloads), batch.start.file_no, np.int64)
+        offset = _ends(batch)
+        is_marker = _heads(payloads)["type"] == FORMAT_DESCRIPTION_EVENT
+        if not is_marker.any():
+            return cls(payloads, file, offset)
+        before = np.cumsum(~is_marker)
+        markers = [(int(before[i]), payloads[i]) for i in np.flatnonzero(is_marker).tolist()]
+        groups = [payloads[i] for i in np.flatnonzero(~is_marker).tolist()]
+        return cls(groups, file[~is_marker], offset[~is_marker], None, markers)
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     def some(self, mask: NDArray[np.bool_]) -> Self:
-        """Those that are True in it."""
+        """Those that are True in it, and the markers in front of them or behind all."""
         if mask.all():
             return self
         which = np.flatnonzero(mask)
         payloads = [self.payloads[i] for i in which.tolist()]
         large = self.large if payloads else None
-        return type(self)(payloads, self.file[which], self.offset[which], large)
+        markers = [
+            (int(np.count_nonzero(mask[:i])), marker)
+            for i, marker in self.markers
+            if i == len(mask) or mask[i]
+        ]
+        return type(self)(payloads, self.file[which], self.offset[which], large, markers)
 
     def gtid(self, i: int) -> Gtid:
         """Of one group."""
@@ -126,3 +146,19 @@ def after(position: SlavePosition, groups: Groups) -> SlavePosition:
     for gtid in groups.last_gtids:
         position = position.with_gtid(gtid)
     return position
+
+
+def _heads(payloads: Sequence[bytes]) -> NDArray[np.void]:
+    return np.frombuffer(b"".join([p[:_HEAD_BYTES] for p in payloads]), _HEAD)
+
+
+def _ends(batch: LaidBatch) -> Integers:
+    """Where each group of it ends in its file."""
+    sizes = np.fromiter(map(len, batch.groups), np.int64, len(batch.groups)) + PLAIN_OVERHEAD
+    ends = np.cumsum(sizes)
+    first, begin = np.array(batch.runs, np.int64).reshape(-1, 2).T
+    counts = np.diff(first, append=len(sizes))
+    ends += np.repeat(begin - (ends - sizes)[first], counts)
+    within = ends % PAGE_SIZE
+    # No chunk begins so near the end of a page.
+    return np.where(within > LAST_CHUNK_START, ends - within + PAGE_SIZE, ends)

@@ -19,7 +19,7 @@ from protocol.event_group import split_events
 from protocol.gtid import Gtid
 
 _GTID_EVENT = 162
-_FORMAT_DESCRIPTION_EVENT = 15
+FORMAT_DESCRIPTION_EVENT = 15
 _FLAGS_HIGH_AT = 18
 _SKIP_HIGH = 0x80
 _HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQI")
@@ -30,7 +30,7 @@ assert HEAD_BYTES == 31
 
 def is_start_marker(payload: bytes) -> bool:
     """Whether this is a stored format description instead of a group."""
-    return len(payload) > 4 and payload[4] == _FORMAT_DESCRIPTION_EVENT
+    return len(payload) > 4 and payload[4] == FORMAT_DESCRIPTION_EVENT
 
 
 def group_gtid(payload: bytes) -> Gtid | None:
@@ -39,7 +39,7 @@ def group_gtid(payload: bytes) -> Gtid | None:
         kind, server_id, seq_no, domain_id = _HEAD.unpack_from(payload)
         if kind == _GTID_EVENT:
             return Gtid(domain_id, server_id, seq_no)
-        if kind == _FORMAT_DESCRIPTION_EVENT:
+        if kind == FORMAT_DESCRIPTION_EVENT:
             return None
     raise ProtocolError(
         f"a stored group begins with neither a GTID nor a format description: {payload[:24].hex(' ')}"

@@ -135,6 +135,10 @@ class DirectorySlice:
     wanted: Wanted
 
     def read(self) -> Iterator[Groups]:
+        return (groups for groups in self.read_marked() if len(groups))
+
+    def read_marked(self) -> Iterator[Groups]:
+        """See `MarkedSlice`."""
         with LogPages(ReadOnlyDisk(Path(self.path)), self.end) as pages:
             try:
                 limit = (
@@ -143,7 +147,7 @@ class DirectorySlice:
                 place = first_record(pages, self.partition.begin, limit)
                 for groups, _ in _read(pages, place, limit):
                     found = self.wanted.some(groups)
-                    if len(found):
+                    if len(found) or found.markers:
                         yield found
             except PositionPurged as error:
                 raise DataLost(f"{self.path}: {error}; {_RESTORE}") from None

@@ -6,7 +6,7 @@ Slices are pickled and read in other processes, perhaps on other machines; readi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pipeline.groups import Groups
 from pipeline.wanted import Wanted
@@ -18,6 +18,14 @@ class Slice(Protocol):
 
     def read(self) -> Iterator[Groups]:
         """Its groups, in order; only those that are wanted. Raises `SourceError`, `DataLost`, `StorageError`."""
+
+
+@runtime_checkable
+class MarkedSlice(Slice, Protocol):
+    """Of a source that keeps start markers."""
+
+    def read_marked(self) -> Iterator[Groups]:
+        """As `read`, with the markers. There may be some where there are no groups."""
 
 
 class Feed(Protocol):

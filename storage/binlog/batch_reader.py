@@ -9,11 +9,12 @@ which knows everything, reads what is left. A test holds the ways equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from storage.binlog.group_reader import large_group, payload_up_to
 from storage.binlog.search import first_record
-from storage.engine import LARGE_GROUP_BYTES, GroupBatch, PlacedBatch, PlacedGroup
+from storage.engine import LARGE_GROUP_BYTES, GroupBatch, LargeGroup, PlacedBatch, PlacedGroup
 from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
@@ -21,6 +22,8 @@ from storage.ibb.records import PageSource, RecordReader
 # Batches end where the next record begins in another window, so that readers meet at the same places.
 WINDOW_BYTES = 32 * PAGE_SIZE
 BATCH_BYTES_MAX = 1 << 20
+# Bytes in front of the payload of a plain commit: the header of its chunk, and a byte that says that there is no list.
+PLAIN_OVERHEAD = CHUNK_HEADER + 1
 
 _PLAIN_COMMIT = RecordType.COMMIT | LAST  # one chunk ...
 _NO_LIST = 0  # ... and nothing out of band
@@ -70,14 +73,48 @@ def read_placed_batch(
     large_bytes: int = LARGE_GROUP_BYTES,
 ) -> PlacedBatch:
     """See `BinlogEngine.read_placed`. `limit` is the durable end, `file_end` the physical end of the file."""
+    batch = read_laid_batch(pages, start, limit, file_end, large_bytes)
+    stops = [*(index for index, _ in batch.runs[1:]), len(batch.groups)]
+    placed: list[PlacedGroup] = []
+    for (index, offset), stop in zip(batch.runs, stops, strict=False):
+        for payload in batch.groups[index:stop]:
+            offset += PLAIN_OVERHEAD + len(payload)
+            placed.append(PlacedGroup(payload, _normalized(start.file_no, offset)))
+    return PlacedBatch(start, batch.end, placed, batch.large)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidBatch:
+    """Groups as of a `PlacedBatch`, and where they lie, in a form that needs no object for each.
+
+    runs: (number of a group, offset): from that group on, up to the next run, they are laid one behind the other from
+        that offset of the file of `start`, with `PLAIN_OVERHEAD` bytes in front of each. Whatever is not laid so is a
+        run of its own, whose offset makes its end come out right.
+    """
+
+    start: Position
+    end: Position
+    groups: list[bytes]
+    runs: list[tuple[int, int]]
+    large: LargeGroup | None = None
+
+
+def read_laid_batch(
+    pages: PageSource,
+    start: Position,
+    limit: Position,
+    file_end: Position,
+    large_bytes: int = LARGE_GROUP_BYTES,
+) -> LaidBatch:
+    """As `read_placed_batch`."""
     groups: list[bytes] = []
-    ends: list[Position] = []
+    runs: list[tuple[int, int]] = []
     end = behind_group = start
     window = _window(start)
     size = 0
     while end < limit:
         if _window(end) == window:
-            end = behind_group = _plain_commits(pages, end, limit, groups, ends)
+            end = behind_group = _plain_commits(pages, end, limit, groups, runs)
         if _window(end) == window or not groups:
             reader = RecordReader(pages, end, limit)
             record = reader.next()
@@ -90,20 +127,19 @@ def read_placed_batch(
             if record.type == RecordType.COMMIT:
                 payload = payload_up_to(pages, record, large_bytes)
                 if payload is None and not groups:
-                    return PlacedBatch(start, end, [], large_group(pages, record, file_end))
+                    return LaidBatch(start, end, [], [], large_group(pages, record, file_end))
                 if payload is None:
                     end = behind_group
                     break
                 behind_group = end
+                runs.append(_run_of_one(len(groups), payload, min(end, file_end).offset))
                 groups.append(payload)
-                ends.append(min(end, file_end))
                 size += len(payload)
         if end.file_no != start.file_no or (
             groups and (_window(end) != window or size > BATCH_BYTES_MAX)
         ):
             break
-    placed = [PlacedGroup(*found) for found in zip(groups, ends, strict=True)]
-    return PlacedBatch(start, end, placed)
+    return LaidBatch(start, end, groups, runs)
 
 
 def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
@@ -152,11 +188,11 @@ def _plain_commits(
     place: Position,
     limit: Position,
     groups: list[bytes],
-    ends: list[Position] | None = None,
+    runs: list[tuple[int, int]] | None = None,
 ) -> Position:
     """Append the plain commits from `place` on, as far as its window goes; the place behind them, normalized.
 
-    Their ends are appended to `ends`.
+    How they lie is appended to `runs`.
     """
     file_no, offset = place
     stop = (offset // WINDOW_BYTES + 1) * WINDOW_BYTES
@@ -167,9 +203,8 @@ def _plain_commits(
     while page is not None:
         known, begin = len(groups), at
         at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
-        if ends is not None:
-            offset = page_no * PAGE_SIZE + begin
-            ends.extend(_plain_ends(Position(file_no, offset), groups[known:]))
+        if runs is not None and len(groups) > known:
+            runs.append((known, page_no * PAGE_SIZE + begin))
         if at > LAST_CHUNK_START:
             page_no, at = page_no + 1, 0
             page = pages.page(file_no, page_no) if page_no * PAGE_SIZE < stop else None
@@ -181,19 +216,16 @@ def _plain_commits(
         if joined is None:
             break
         payload, at = joined
-        groups.append(payload)
         page_no, page = page_no + 1, following
-        if ends is not None:
-            ends.append(_normalized(file_no, page_no * PAGE_SIZE + at))
+        if runs is not None:
+            runs.append(_run_of_one(len(groups), payload, page_no * PAGE_SIZE + at))
+        groups.append(payload)
     return Position(file_no, page_no * PAGE_SIZE + at)
 
 
-def _plain_ends(begin: Position, payloads: list[bytes]) -> Iterator[Position]:
-    """The ends of plain commits, each one chunk, from `begin` on."""
-    file_no, offset = begin
-    for payload in payloads:
-        offset += CHUNK_HEADER + 1 + len(payload)
-        yield _normalized(file_no, offset)
+def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:
+    """A run of a group that ends there."""
+    return number, end - PLAIN_OVERHEAD - len(payload)
 
 
 def _normalized(file_no: int, offset: int) -> Position:

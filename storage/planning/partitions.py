@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 from protocol.events.header import HEADER_SIZE, EventHeader
 from protocol.gtid import BinlogState
-from storage.binlog.batch_reader import read_batch, read_placed_batch
+from storage.binlog.batch_reader import LaidBatch, read_batch, read_laid_batch
 from storage.binlog.group_reader import group_head
 from storage.binlog.search import first_record, read_state
-from storage.engine import GroupBatch, PlacedBatch
+from storage.engine import GroupBatch
 from storage.errors import CorruptBinlog, PositionPurged
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.file_header import FileHeader
@@ -126,7 +126,7 @@ def partition_batches(
         place = batch.end
 
 
-def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterator[PlacedBatch]:
+def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterator[LaidBatch]:
     """All that begins from `place`, where a record begins, up to `end`; in batches of about a MiB.
 
     Raises `CorruptBinlog`.
@@ -136,7 +136,7 @@ def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterato
         if header is None:
             return
         file_end = Position(place.file_no, header.pages * PAGE_SIZE)
-        batch = read_placed_batch(pages, place, end, file_end)
+        batch = read_laid_batch(pages, place, end, file_end)
         if batch.end == place:
             return
         if batch.groups or batch.large is not None:
