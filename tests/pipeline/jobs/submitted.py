@@ -1,0 +1,35 @@
+"""For spark-submit: counts the transactions of a store, in batch and as a stream; prints one JSON object."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import pipeline
+
+
+def main(store: str, folder: str) -> None:
+    spark = SparkSession.builder.getOrCreate()
+    pipeline.register(spark)
+    options = {"view": "raw", "partitionBytes": "16m"}
+    groups = spark.read.format("binlog").options(**options).load(store)
+    stream = spark.readStream.format("binlog").options(**options).load(store)
+    query = (
+        stream.writeStream.format("parquet")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start(f"{folder}/groups")
+    )
+    query.awaitTermination()
+    found = {
+        "batch": groups.count(),
+        "stream": spark.read.parquet(f"{folder}/groups").select("gtid").distinct().count(),
+        "pipeline": pipeline.__file__,
+        "kind": type(spark).__module__,
+    }
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
