@@ -17,3 +17,11 @@ class SourceError(PipelineError):
 
 class DataLost(SourceError):
     """What is wanted was purged, or the history is another one. Never skipped silently."""
+
+
+class SchemaChanged(PipelineError):
+    """A table has got other columns than a query was started with; started anew it goes on."""
+
+
+class IncompatibleSchema(PipelineError):
+    """Rows of an older layout of a table cannot be made into rows of the layout asked for without loss."""

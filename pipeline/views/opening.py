@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.errors import BadOption
 from pipeline.options import SourceOptions
 from pipeline.sources.source import Source
+from pipeline.views.changes_opening import open_changes
 from pipeline.views.raw import RawView
 from pipeline.views.view import View
 
@@ -13,4 +14,6 @@ def open_view(options: SourceOptions, source: Source) -> View:
     """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
     if options.view == "raw":
         return RawView()
+    if options.view == "changes":
+        return open_changes(options, source)
     raise BadOption(f"view {options.view} does not exist")

@@ -10,6 +10,8 @@ from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.inspection.classic import classic_groups
+from tests.integration.rows.upstream_rows import groups_after
+from tests.kit.mariadb import MariaDB
 
 
 def make_store(
@@ -39,4 +41,12 @@ def store_of_binlog(
 ) -> Path:
     """The groups of traditional binlog files as a store."""
     found = ((b"".join(group.pieces()), group.gtid) for group in classic_groups(files))
+    return make_store(directory, found, options)
+
+
+def store_of_upstream(
+    directory: Path, upstream: MariaDB, position: str = "", options: StoreOptions | None = None
+) -> Path:
+    """What a running server has logged behind a GTID position as a store."""
+    found = ((group.payload, group.gtid) for group in groups_after(upstream, position))
     return make_store(directory, found, options)

@@ -1,0 +1,81 @@
+"""View changes of one table: a row for each row that was inserted, updated or deleted.
+
+    _op          c (INSERT), u (UPDATE), d (DELETE); t for what empties the table, if it is asked for
+    _gtid        of the group
+    _ts          when its statement began, UTC
+    _order       place of the row in the log, see `changes_order.py`
+    _order_key   the same as 24 bytes
+    _schema_id   a number for the layout that the table had when the row was logged
+    _key         the primary key as it is behind the change, of a d as it was; there is no such column if the log
+                 names no key
+    _present     bit i, least first, says that column i of `after` (of `before`, for a d) was logged; null: all were
+    before       the columns as they were, null for c
+    after        the columns as they are now, null for d
+
+Rows come in the order of the log. The other layouts are in `changes_layouts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline.admission import Barrier
+from pipeline.groups import Groups
+from pipeline.schemas.evolution import Evolution
+from pipeline.views.changes_gathering import Gathered, gathered
+from pipeline.views.changes_layouts import Layout, Part
+from pipeline.views.changes_order import log_order
+from pipeline.views.changes_rows import OPS, RowMaker
+from protocol.events.table_map import TableMap
+from protocol.row_columns import RowDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesView:
+    """See the module."""
+
+    evolution: Evolution
+    layout: Layout
+    ops: frozenset[str]
+    batch_rows: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.layout.schema
+
+    @property
+    def barrier(self) -> Barrier | None:
+        return None
+
+    def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
+        maker = RowMaker(self.evolution)
+        decoder = RowDecoder(self.evolution.options, self._prepared)
+        for some in gathered(groups, decoder):
+            yield from in_order(self._parts(some, maker), self.batch_rows)
+
+    def _prepared(self, table: TableMap) -> TableMap | None:
+        wanted = self.evolution.found.table
+        same = (table.database, table.table) == (wanted.database, wanted.table)
+        return table if same else None
+
+    def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
+        for changes in some.changes:
+            rows = maker.make(changes, some.heads)
+            if OPS[changes.kind] in self.ops:
+                yield from self.layout.parts(rows)
+
+
+def in_order(parts: Iterable[Part], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of the parts in the order of the log, in batches of so many."""
+    found = [(batch, places) for batch, places in parts if len(places)]
+    if not found:
+        return
+    order = log_order([places for _, places in found])
+    batch = pa.concat_batches([batch for batch, _ in found])
+    if order is not None:
+        batch = batch.take(pa.array(order))
+    for begin in range(0, len(batch), batch_rows):
+        yield batch.slice(begin, batch_rows)

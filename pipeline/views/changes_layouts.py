@@ -1,0 +1,227 @@
+"""How row changes are laid out in columns: struct, flat, cdf, debezium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import BadOption
+from pipeline.views.changes_order import PLACE_FIELDS, Places
+from pipeline.views.changes_rows import Rows
+from pipeline.views.view import TIME
+
+Part = tuple[pa.RecordBatch, Places]
+_OP: Final = pa.field("_op", pa.string())
+_FILE_BITS: Final = 40
+_SOURCE: Final = pa.struct(
+    [
+        pa.field("connector", pa.string()),
+        pa.field("db", pa.string()),
+        pa.field("table", pa.string()),
+        pa.field("ts_ms", pa.int64()),
+        pa.field("server_id", pa.int64()),
+        pa.field("gtid", pa.string()),
+        pa.field("file", pa.string()),
+        pa.field("pos", pa.int64()),
+        pa.field("event", pa.int32()),
+        pa.field("row", pa.int32()),
+    ]
+)
+
+
+class Layout(Protocol):
+    """Picklable."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def parts(self, rows: Rows) -> Iterator[Part]:
+        """Batches of the schema, and where their rows stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructLayout:
+    """See `changes.py`. `key` has no fields where the table has no primary key that is known."""
+
+    fields: tuple[pa.Field, ...]
+    key: tuple[pa.Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        image = pa.struct(self.fields)
+        return pa.schema(
+            [
+                _OP,
+                *PLACE_FIELDS,
+                pa.field("_schema_id", pa.int64()),
+                *([pa.field("_key", pa.struct(self.key))] if self.key else []),
+                pa.field("_present", pa.binary()),
+                pa.field("before", image),
+                pa.field("after", image),
+            ]
+        )
+
+    def parts(self, rows: Rows) -> Iterator[Part]:
+        count = len(rows)
+        arrays = [
+            repeated(rows.op, pa.string(), count),
+            *rows.places.columns(),
+            repeated(rows.schema_id, pa.int64(), count),
+            *([_struct(self.key, rows.key, count)] if self.key else []),
+            repeated(rows.present, pa.binary(), count),
+            _struct(self.fields, rows.before, count),
+            _struct(self.fields, rows.after, count),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
+
+
+@dataclass(frozen=True, slots=True)
+class FlatLayout:
+    """`_op` to `_order_key`, then the columns as they are now; of a DELETE as they were."""
+
+    fields: tuple[pa.Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([_OP, *PLACE_FIELDS, *self.fields])
+
+    def parts(self, rows: Rows) -> Iterator[Part]:
+        count = len(rows)
+        image = rows.before if rows.after is None else rows.after
+        arrays = [
+            repeated(rows.op, pa.string(), count),
+            *rows.places.columns(),
+            *_columns(self.fields, image, count),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
+
+
+@dataclass(frozen=True, slots=True)
+class CdfLayout:
+    """As the change feed of Spark and Delta; an UPDATE is two rows. `_commit_version` ascends from group to group."""
+
+    fields: tuple[pa.Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                pa.field("_change_type", pa.string()),
+                pa.field("_commit_version", pa.int64()),
+                pa.field("_commit_timestamp", TIME),
+                *self.fields,
+            ]
+        )
+
+    def parts(self, rows: Rows) -> Iterator[Part]:
+        of_update = rows.op == "u"
+        if rows.before is not None:
+            yield self._part("update_preimage" if of_update else "delete", rows, rows.before)
+        if rows.after is not None:
+            yield self._part("update_postimage" if of_update else "insert", rows, rows.after)
+
+    def _part(self, change_type: str, rows: Rows, image: list[pa.Array]) -> Part:
+        places, heads = rows.places, rows.places.heads
+        versions = (heads.file << _FILE_BITS) + heads.offset
+        arrays = [
+            repeated(change_type, pa.string(), len(rows)),
+            pa.array(versions[places.group]),
+            places.times(),
+            *image,
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), places
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumLayout:
+    """The envelope of Debezium's events. `ts_ms` is of the statement, here too."""
+
+    database: str
+    table: str
+    fields: tuple[pa.Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        image = pa.struct(self.fields)
+        return pa.schema(
+            [
+                pa.field("before", image),
+                pa.field("after", image),
+                pa.field("op", pa.string()),
+                pa.field("ts_ms", pa.int64()),
+                pa.field("source", _SOURCE),
+            ]
+        )
+
+    def parts(self, rows: Rows) -> Iterator[Part]:
+        count = len(rows)
+        source, times = debezium_source(rows.places, self.database, self.table)
+        arrays = [
+            _struct(self.fields, rows.before, count),
+            _struct(self.fields, rows.after, count),
+            repeated(rows.op, pa.string(), count),
+            times,
+            source,
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
+
+
+def debezium_source(places: Places, database: str, table: str) -> tuple[pa.Array, pa.Array]:
+    """Column `source`, and the milliseconds in it."""
+    heads, group, count = places.heads, places.group, len(places)
+    parts = [pa.array(c).cast(pa.string()) for c in (heads.domain, heads.server, heads.seq)]
+    times = pa.array(heads.timestamp[group] * 1000)
+    arrays = [
+        repeated("mariadb", pa.string(), count),
+        repeated(database, pa.string(), count),
+        repeated(table, pa.string(), count),
+        times,
+        pa.array(heads.server[group]),
+        pc.binary_join_element_wise(*parts, "-").take(pa.array(group)),
+        pa.array(heads.file).cast(pa.string()).take(pa.array(group)),
+        pa.array(heads.offset[group]),
+        pa.array(places.event),
+        pa.array(places.row),
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=list(_SOURCE)), times
+
+
+def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
+    """A column with one value, or null."""
+    return pa.repeat(pa.scalar(value, type_), count)
+
+
+def _columns(
+    fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int
+) -> list[pa.Array]:
+    return [pa.nulls(count, field.type) for field in fields] if image is None else image
+
+
+def _struct(fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int) -> pa.Array:
+    if image is None:
+        return pa.nulls(count, pa.struct(fields))
+    return pa.StructArray.from_arrays(image, fields=list(fields))
+
+
+def layout_named(
+    name: str, database: str, table: str, fields: tuple[pa.Field, ...], key: tuple[pa.Field, ...]
+) -> Layout:
+    """For one table. Raises `BadOption` for columns whose names the layout has itself."""
+    layouts: dict[str, Layout] = {
+        "struct": StructLayout(fields, key),
+        "flat": FlatLayout(fields),
+        "cdf": CdfLayout(fields),
+        "debezium": DebeziumLayout(database, table, fields),
+    }
+    layout = layouts[name]
+    names = [column.lower() for column in layout.schema.names]
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        raise BadOption(
+            f"layout={name} has a column {', '.join(twice)} itself; layout=struct keeps the columns of the table apart"
+        )
+    return layout

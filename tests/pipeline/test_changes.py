@@ -1,0 +1,80 @@
+"""View changes over what real servers log: every layout, folded to the table, in the log's order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.errors import BadOption
+from pipeline.options import SourceOptions
+from pipeline.sources.opening import open_source
+from pipeline.views import open_view
+from tests.kit.fixtures import MakeMariaDB
+from tests.pipeline.stores import store_of_upstream
+
+FULL = "--binlog-row-metadata=FULL"
+
+
+def changes(store: Path, **options: str) -> pa.Table:
+    """All rows of a view, as a user would get them."""
+    chosen = SourceOptions.parse({"path": str(store), "view": "changes", **options})
+    source = open_source(chosen)
+    view = open_view(chosen, source)
+    found = [
+        batch
+        for part in source.slices(chosen.wanted, chosen.partition_bytes)
+        for batch in view.batches(part.read())
+    ]
+    for batch in found:
+        batch.validate(full=True)
+        assert batch.schema == view.schema
+    return pa.Table.from_batches(found, view.schema)
+
+
+def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, id INT PRIMARY KEY)",
+        "CREATE TABLE d.other (id INT PRIMARY KEY)",
+        "INSERT INTO d.t VALUES (1, 10), (2, 20)",
+        "BEGIN",
+        "INSERT INTO d.other VALUES (1)",
+        "UPDATE d.t SET a = 5 WHERE id = 20",
+        "INSERT INTO d.t VALUES (3, 30)",
+        "UPDATE d.t SET id = 21 WHERE id = 20",
+        "DELETE FROM d.t WHERE id = 10",
+        "COMMIT",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    found = changes(store, table="d.t")
+    rows = found.to_pylist()
+    assert [(row["_op"], row["_key"]["id"], row["before"], row["after"]) for row in rows] == [
+        ("c", 10, None, {"a": 1, "id": 10}),
+        ("c", 20, None, {"a": 2, "id": 20}),
+        ("u", 20, {"a": 2, "id": 20}, {"a": 5, "id": 20}),
+        ("c", 30, None, {"a": 3, "id": 30}),
+        ("u", 21, {"a": 5, "id": 20}, {"a": 5, "id": 21}),
+        ("d", 10, {"a": 1, "id": 10}, None),
+    ]
+    keys = [row["_order_key"] for row in rows]
+    assert keys == sorted(set(keys))
+    assert [
+        b"".join(row["_order"][name].to_bytes(size, "big") for name, size in SIZES) for row in rows
+    ] == keys
+    assert {row["_present"] for row in rows} == {None}
+    assert len({row["_schema_id"] for row in rows}) == 1
+    assert [row["_gtid"]["seq"] for row in rows] == [4, 4, 5, 5, 5, 5]
+
+
+SIZES = (("file", 8), ("offset", 8), ("event", 4), ("row", 4))
+
+
+def test_unknown_table(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    upstream = make_upstream(FULL)
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT)")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    with pytest.raises(BadOption, match=r"no row of d\.t"):
+        changes(store, table="d.t")
