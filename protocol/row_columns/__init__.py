@@ -1,6 +1,7 @@
 """Rows of row events as Arrow columns: many events at once, no Python object for a value.
 
     chains.py, event_walk.py   where events and rows begin, in many groups or events at once
+    table_links.py             which table map a row event belongs to
     image.py                   where the values of each column lie in many rows
     numbers, temporal, texts   the values of a column, by its type; plain.py for types that are rare
     column.py                  which Arrow type a column becomes
@@ -12,12 +13,17 @@ package. Damaged bytes are an error: the vector code only sees that something is
 """
 
 from protocol.row_columns.changes import Changes, RowCounts, arrow_schema, column_names
+from protocol.row_columns.damage import DamagedGroup
 from protocol.row_columns.decoder import Prepare, RowCounter, RowDecoder, event_runs
+from protocol.row_columns.event_walk import Events, walk_groups
 from protocol.row_columns.options import ColumnOptions, UnrepresentableValue
+from protocol.row_columns.table_links import table_maps_of
 
 __all__ = [
     "Changes",
     "ColumnOptions",
+    "DamagedGroup",
+    "Events",
     "Prepare",
     "RowCounter",
     "RowCounts",
@@ -26,4 +32,6 @@ __all__ = [
     "arrow_schema",
     "column_names",
     "event_runs",
+    "table_maps_of",
+    "walk_groups",
 ]

@@ -19,6 +19,7 @@ from protocol.events.table_map import TableMap
 from protocol.row_columns.arrays import OFFSET_MAX, ranges
 from protocol.row_columns.chains import chain_starts
 from protocol.row_columns.column import ArrowColumn, arrow_column
+from protocol.row_columns.damage import DamagedGroup
 from protocol.row_columns.image import ImageLayout
 from protocol.row_columns.options import ColumnOptions
 from protocol.row_columns.row_bytes import Damaged, Field, Integers, RowBytes
@@ -234,6 +235,6 @@ class Gathered:
                 for _ in replace(self._first, body=rows[at : at + length]).rows(table):
                     pass
             except ProtocolError as error:
-                return ProtocolError(f"{error} (group {group}, event {event})")
+                return DamagedGroup(str(error), group, event)
             at += length
         return ProtocolError(f"row events of {name} are damaged")

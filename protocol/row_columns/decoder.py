@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 
 from protocol.errors import ProtocolError
-from protocol.event_group import split_events
 from protocol.event_text.pieces import split_pieces
 from protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
 from protocol.events.table_map import TableMap
-from protocol.row_columns.arrays import OFFSET_MAX
 from protocol.row_columns.changes import Changes, Gathered, RowCounts, arrow_columns
-from protocol.row_columns.event_walk import Events, walk_events
+from protocol.row_columns.damage import DamagedGroup
+from protocol.row_columns.event_walk import Events, walk_groups
 from protocol.row_columns.options import ColumnOptions
-from protocol.row_columns.row_bytes import Damaged, RowBytes
+from protocol.row_columns.row_bytes import RowBytes
 from protocol.wire.values import lenenc_int
 
 Prepare = Callable[[TableMap], TableMap | None]
@@ -38,7 +36,6 @@ _HEAD_AT: Final = (
 )  # of a row event: number of columns and bitmaps, behind table id and flags
 _KNOWN_MAX: Final = 1024
 _GATHERED_BYTES_MAX: Final = 1 << 29  # of one shape: offsets into it have 32 bits
-_BYTES_AT_ONCE_MAX: Final = OFFSET_MAX
 _WANTED: Final = np.zeros(256, np.bool_)
 _WANTED[[EventType.TABLE_MAP, *ROWS_TYPES]] = True
 _COMPRESSED: Final = np.zeros(256, np.bool_)
@@ -112,31 +109,23 @@ class _Gathering(Generic[_Taken]):
 
         What has the number of the last one goes on with it. Less than 2 GiB at once. Raises `ProtocolError`.
         """
-        if not groups:
-            return
-        data = RowBytes(b"".join(groups))
-        if data.size > _BYTES_AT_ONCE_MAX:
-            raise ValueError(
-                f"{data.size} bytes of groups at once: {_BYTES_AT_ONCE_MAX} are the most"
-            )
-        ends = np.fromiter(accumulate(map(len, groups)), np.int64, len(groups))
-        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        try:
-            events = walk_events(data, begins, ends)
-        except Damaged:
-            raise _explanation(groups, first) from None
+        if groups:
+            self.add_events(*walk_groups(groups, first), len(groups), first)
+
+    def add_events(self, data: RowBytes, events: Events, count: int, first: int = 0) -> None:
+        """The same for `count` groups, at least one, that `walk_groups` has split. They are not changed."""
         if first != self._group:
             self._begin(first)
             self._forget_tables()
-        events.number[events.group == 0] += self._events_before
-        events.group[:] += first
-        wanted = np.flatnonzero(_WANTED[events.type])
-        self._gather(*_uncompressed(data, events.some(wanted)))
-        last = first + len(groups) - 1
+        wanted = events.some(np.flatnonzero(_WANTED[events.type]))
+        wanted.number[wanted.group == 0] += self._events_before
+        wanted.group[:] += first
+        self._gather(*_uncompressed(data, wanted))
+        last = first + count - 1
         if self._group != last:
             self._begin(last)
-        before = self._events_before if len(groups) == 1 else 0
-        self._events_before = before + int(np.count_nonzero(events.group == last))
+        before = self._events_before if count == 1 else 0
+        self._events_before = before + int(np.count_nonzero(events.group == count - 1))
 
     @property
     def gathered_bytes(self) -> int:
@@ -282,16 +271,5 @@ def _uncompressed(data: RowBytes, events: Events) -> tuple[RowBytes, Events]:
     return RowBytes(b"".join((data.raw[: data.size], *plain))), events
 
 
-def _placed(error: ProtocolError, events: Events, i: int) -> ProtocolError:
-    return ProtocolError(f"{error} (group {events.group[i]}, event {events.number[i]})")
-
-
-def _explanation(groups: Sequence[bytes], first: int) -> ProtocolError:
-    """What is wrong with groups that do not split into events."""
-    for number, group in enumerate(groups, first):
-        try:
-            for _ in split_events(group):
-                pass
-        except ProtocolError as error:
-            return ProtocolError(f"{error} (group {number})")
-    return ProtocolError(f"groups {first} to {first + len(groups) - 1} do not split into events")
+def _placed(error: ProtocolError, events: Events, i: int) -> DamagedGroup:
+    return DamagedGroup(str(error), int(events.group[i]), int(events.number[i]))

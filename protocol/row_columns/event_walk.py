@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.errors import ProtocolError
+from protocol.event_group import split_events
 from protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
+from protocol.row_columns.arrays import OFFSET_MAX
 from protocol.row_columns.chains import chain_starts
-from protocol.row_columns.row_bytes import Integers, RowBytes
+from protocol.row_columns.damage import DamagedGroup
+from protocol.row_columns.row_bytes import Damaged, Integers, RowBytes
 
 _LENGTH_SIZE: Final = 4
+_BYTES_AT_ONCE_MAX: Final = OFFSET_MAX
 _BEYOND: Final = 1 << 40  # behind the end of anything: for a length that is none
 
 
@@ -60,3 +67,30 @@ def walk_events(data: RowBytes, begins: Integers, ends: Integers) -> Events:
         group,
         np.arange(len(starts)) - first[group],
     )
+
+
+def walk_groups(groups: Sequence[bytes], first: int = 0) -> tuple[RowBytes, Events]:
+    """The bytes of groups in normal form, or of pieces of them with whole events, and the events in them.
+
+    Less than 2 GiB at once. Raises `DamagedGroup`, which counts the groups from `first` on.
+    """
+    data = RowBytes(b"".join(groups))
+    if data.size > _BYTES_AT_ONCE_MAX:
+        raise ValueError(f"{data.size} bytes of groups at once: {_BYTES_AT_ONCE_MAX} are the most")
+    ends = np.fromiter(accumulate(map(len, groups)), np.int64, len(groups))
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    try:
+        return data, walk_events(data, begins, ends)
+    except Damaged:
+        raise _explanation(groups, first) from None
+
+
+def _explanation(groups: Sequence[bytes], first: int) -> ProtocolError:
+    """What is wrong with groups that do not split into events."""
+    for number, group in enumerate(groups, first):
+        try:
+            for _ in split_events(group):
+                pass
+        except ProtocolError as error:
+            return DamagedGroup(str(error), number)
+    return ProtocolError(f"groups {first} to {first + len(groups) - 1} do not split into events")

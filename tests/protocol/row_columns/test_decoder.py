@@ -161,7 +161,7 @@ def test_refused(damage: Callable[[bytes], bytes], says: str) -> None:
 
 
 def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.row_columns.decoder._BYTES_AT_ONCE_MAX", 50)
+    monkeypatch.setattr("protocol.row_columns.event_walk._BYTES_AT_ONCE_MAX", 50)
     with pytest.raises(ValueError, match="50 are the most"):
         RowDecoder().add([inserted(b"\1")])
 
