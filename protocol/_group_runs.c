@@ -142,6 +142,7 @@ typedef struct {
     const unsigned char *at;
     unsigned char seq;
     uint64_t advance, floor;
+    uint32_t end_position; /* of its last event, as the master has it */
     int ack_wanted;
 } Place;
 
@@ -155,6 +156,7 @@ typedef struct {
     unsigned char *out;
     Py_ssize_t out_size;
     uint64_t *ends, *seq_nos;
+    uint32_t *end_positions;
     Py_ssize_t count;
     uint32_t domain, server, timestamp;
 } Run;
@@ -205,7 +207,7 @@ take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
     store_u32(out + LENGTH_AT, (uint32_t)kept);
     store_u32(out + END_AT, 0);
     *size = kept;
-    uint64_t end_position = load_u32(event + END_AT);
+    uint64_t end_position = place->end_position = load_u32(event + END_AT);
     place->at = event + length;
     place->advance += (uint64_t)length;
     place->floor += (uint64_t)length;
@@ -251,6 +253,7 @@ take_group(Run *run)
     run->place = place;
     run->out_size = event + size - run->out;
     run->ends[run->count] = (uint64_t)run->out_size;
+    run->end_positions[run->count] = place.end_position;
     run->seq_nos[run->count++] = seq_no;
     run->server = server;
     run->domain = domain;
@@ -264,7 +267,7 @@ take_group(Run *run)
 PyDoc_STRVAR(take_run_doc,
 "take_run(buffer, at, stop, seq, checksums, roles, semi_sync, bare)\n--\n\n"
 "See `group_runs.take_run`, and for `bare` `take_bare_run`: (new at, new seq, payloads, ends, numbers, domain_id,\n"
-"server_id, timestamp, advance, floor, ack_wanted), or None.");
+"server_id, timestamp, advance, floor, ack_wanted, end positions), or None.");
 
 static PyObject *
 take_run(PyObject *Py_UNUSED(module), PyObject *args)
@@ -289,7 +292,8 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
     payloads = PyByteArray_FromStringAndSize(NULL, stop - at);
     run.ends = PyMem_Calloc((size_t)most, sizeof(uint64_t));
     run.seq_nos = PyMem_Calloc((size_t)most, sizeof(uint64_t));
-    if (payloads == NULL || run.ends == NULL || run.seq_nos == NULL) {
+    run.end_positions = PyMem_Calloc((size_t)most, sizeof(uint32_t));
+    if (payloads == NULL || run.ends == NULL || run.seq_nos == NULL || run.end_positions == NULL) {
         if (payloads != NULL)
             PyErr_NoMemory();
         goto done;
@@ -313,15 +317,17 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
     if (PyByteArray_Resize(payloads, run.out_size) < 0)
         goto done;
     Py_ssize_t size = run.count * (Py_ssize_t)sizeof(uint64_t);
-    result = Py_BuildValue("nbOy#y#kkkKKi", (Py_ssize_t)(run.place.at - begin), run.place.seq, payloads,
+    result = Py_BuildValue("nbOy#y#kkkKKiy#", (Py_ssize_t)(run.place.at - begin), run.place.seq, payloads,
                            (char *)run.ends, size, (char *)run.seq_nos, size, (unsigned long)run.domain,
                            (unsigned long)run.server, (unsigned long)run.timestamp,
                            (unsigned long long)run.place.advance, (unsigned long long)run.place.floor,
-                           run.place.ack_wanted);
+                           run.place.ack_wanted, (char *)run.end_positions,
+                           run.count * (Py_ssize_t)sizeof(uint32_t));
 
 done:
     PyMem_Free(run.ends);
     PyMem_Free(run.seq_nos);
+    PyMem_Free(run.end_positions);
     Py_XDECREF(payloads);
     PyBuffer_Release(&buffer);
     PyBuffer_Release(&roles);

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +35,9 @@ _ROLE_CODES: Final = {
 }
 _ROLE_TABLE: Final = bytes(_ROLE_CODES[role] for role in ROLES)
 _CODE: Final = "Q"
+_POSITION_CODE: Final = "I"
 assert array(_CODE).itemsize == 8
+assert array(_POSITION_CODE).itemsize == 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class GroupRun:
     timestamp: of the last one, in seconds since 1970.
     step: what they did to the position of a replica.
     ack_wanted: with semi-sync, one of them is to be acknowledged.
+    end_positions: of the last event of each, as the master sent it. Empty for a run that was made here.
     """
 
     domain_id: int
@@ -58,6 +61,7 @@ class GroupRun:
     timestamp: int
     step: PositionStep = STILL
     ack_wanted: bool = False
+    end_positions: array[int] = field(default_factory=lambda: array(_POSITION_CODE))
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -180,7 +184,7 @@ else:
         if found is None:
             return None
         at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
-        advance, floor, ack_wanted = rest
+        advance, floor, ack_wanted, end_positions = rest
         run = GroupRun(
             domain_id,
             server_id,
@@ -190,6 +194,7 @@ else:
             timestamp,
             PositionStep(advance, floor),
             bool(ack_wanted),
+            array(_POSITION_CODE, end_positions),
         )
         return Taken(at, seq, run)
 

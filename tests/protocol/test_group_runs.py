@@ -288,6 +288,21 @@ def test_a_wrong_sequence_number() -> None:
 
 
 @needs_c
+@pytest.mark.parametrize("algorithm", [0, CRC32])
+def test_end_positions_are_those_of_the_last_events(algorithm: int) -> None:
+    events = [event for n in (1, 2) for event in transaction(n)]
+    ends = [100, 200, 300, 400, 500, 0xFFFFFFFF]
+    placed = [
+        event[:13] + end.to_bytes(4, "little") + event[17:]
+        for event, end in zip(events, ends, strict=True)
+    ]
+    data = bytearray(stream(placed, algorithm))
+    taken = group_runs.take_run(data, 0, len(data), 1, algorithm, False)
+    assert taken is not None
+    assert taken.run.end_positions.tolist() == [300, 0xFFFFFFFF]
+
+
+@needs_c
 def test_numbers_of_packets_wrap() -> None:
     events = [event for n in range(1, 201) for event in transaction(n)]
     found, in_runs = take_in([stream(events, CRC32)], CRC32, runs=True)
