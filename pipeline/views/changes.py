@@ -73,8 +73,8 @@ def in_order(parts: Iterable[Part], batch_rows: int) -> Iterator[pa.RecordBatch]
     found = [(batch, places) for batch, places in parts if len(places)]
     if not found:
         return
+    batch = found[0][0] if len(found) == 1 else pa.concat_batches([batch for batch, _ in found])
     order = log_order([places for _, places in found])
-    batch = pa.concat_batches([batch for batch, _ in found])
     if order is not None:
         batch = batch.take(pa.array(order))
     for begin in range(0, len(batch), batch_rows):
