@@ -1,0 +1,218 @@
+"""All tables of a source as typed Parquet files, in one pass.
+
+Each worker decodes its slice once and writes a file for each table that it meets, below OUT/_staging. When all are
+done, the files are moved to OUT/DATABASE/TABLE/schema=N, and then one manifest says that they count. What a run that
+was killed has left is not in the manifest: the next run removes it, and does the same again. So each row is there once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
+from pipeline.jobs.cutting import cut
+from pipeline.jobs.manifest import ExportedFile, Manifest, sync_directory
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.typed_files import TypedFiles, WrittenFile
+from pipeline.jobs.typed_rows import Layout
+from pipeline.jobs.workers import Engine, open_workers
+from pipeline.options import SourceOptions
+from pipeline.sources.opening import open_source
+from pipeline.sources.source import Slice, Source
+from pipeline.views.changes_gathering import gathered
+from pipeline.views.changes_opening import column_options_of
+from protocol.events.table_map import TableMap
+from protocol.gtid import SlavePosition
+from protocol.row_columns import ColumnOptions, RowDecoder
+
+_STAGING: Final = "_staging"
+_LOCK: Final = "_lock"
+_GATHER_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a run has added."""
+
+    position: SlavePosition
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSlice:
+    """The task: the files of one slice, below `staging`, which all workers see under that name."""
+
+    staging: str
+    layout: Layout
+    tables: tuple[str, ...] = ()
+    columns: ColumnOptions = field(default_factory=ColumnOptions)
+
+    def __call__(self, part: Slice) -> list[WrittenFile]:
+        directory = Path(self.staging) / uuid.uuid4().hex
+        directory.mkdir(parents=True)
+        files = TypedFiles(directory, self.layout)
+        for some in gathered(part.read(), RowDecoder(self.columns, self._prepare), _GATHER_BYTES):
+            files.add(some)
+        return files.close()
+
+    def _prepare(self, table: TableMap) -> TableMap | None:
+        name = f"{table.database}.{table.table}"
+        wanted = not self.tables or any(fnmatchcase(name, glob) for glob in self.tables)
+        return table if wanted else None
+
+
+def export(
+    options: SourceOptions,
+    target: Path,
+    *,
+    layout: Layout = "struct",
+    engine: Engine | None = None,
+) -> Exported:
+    """Add to `target` what `options` mean and it has not. Raises `PipelineError`, `StorageError`, OSError.
+
+    Args:
+        options: the source; `tables`, ranges, and types of columns. A second run needs the same, but for the end.
+    """
+    source = open_source(options)
+    engine = engine or Engine()
+    with _locked(target):
+        settings = _settings(options, layout)
+        manifest = Manifest.read(target)
+        if manifest is None:
+            begin = options.start_gtid or source.earliest()
+            manifest = Manifest(source.name, settings, begin=str(begin), position=str(begin))
+        _check(manifest, settings, options.start_gtid, target)
+        _clean(target, manifest)
+        start = manifest.slave_position
+        end = _end(source, start, options.end_gtid)
+        if end == start:
+            return Exported(start, 0, 0, 0)
+        slices, size = cut(source, options.wanted.between(start, end), engine.count)
+        staging = target / _STAGING
+        task = ExportSlice(
+            str(staging.absolute()), layout, options.tables, column_options_of(options)
+        )
+        written: dict[int, list[WrittenFile]] = {}
+        with (
+            open_workers(engine, size) as workers,
+            Progress(len(slices), "export", "slice") as progress,
+        ):
+            for number, files in workers.map(task, slices):
+                written[number] = files
+                progress.add()
+        added = _publish(target, manifest, [written[i] for i in range(len(slices))], end)
+        shutil.rmtree(staging, ignore_errors=True)
+        return added
+
+
+def _publish(
+    target: Path, manifest: Manifest, slices: Sequence[list[WrittenFile]], end: SlavePosition
+) -> Exported:
+    """Files where they belong, then the manifest."""
+    manifest.runs += 1
+    manifest.position = str(end)
+    folders: set[Path] = set()
+    all_files = [file for files in slices for file in files]
+    for number, file in enumerate(all_files):
+        schema = manifest.schema_of(file)
+        name = f"part-{manifest.runs:05}-{number:06}.parquet"
+        folder = target / schema.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        Path(file.path).rename(folder / name)
+        folders |= {folder, *list(folder.parents)[: len(Path(schema.folder).parts)]}
+        schema.files.append(ExportedFile(name, file.rows, file.bytes, file.first, file.last))
+    for folder in folders:
+        sync_directory(folder)
+    manifest.write(target)
+    rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
+    return Exported(end, len(all_files), rows, size)
+
+
+def _end(source: Source, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
+    """Up to where there is something, and it is wanted; not before `start`. Raises `DataLost`."""
+    latest = source.latest()
+    for gtid in start:
+        last = latest.get(gtid.domain_id)
+        if last is None or last.seq_no < gtid.seq_no:
+            raise DataLost(
+                f"{source.name} ends at '{latest}', and {gtid} was exported before: it is another source, or has begun "
+                "anew; export into another directory"
+            )
+    end = start
+    for last in latest:
+        stop = last if wanted is None else wanted.get(last.domain_id)
+        known = start.get(last.domain_id)
+        if stop is None or (known is not None and stop.seq_no <= known.seq_no):
+            continue
+        end = end.with_gtid(min(stop, last, key=lambda gtid: gtid.seq_no))
+    return end
+
+
+def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
+    """What all runs into a directory have in common."""
+    domains = options.domains
+    return {
+        "layout": layout,
+        "tables": list(options.tables),
+        "domains": None if domains is None else sorted(domains),
+        "start_time": options.start_time,
+        "end_time": options.end_time,
+        "columns": asdict(column_options_of(options)),
+    }
+
+
+def _check(
+    manifest: Manifest, settings: dict[str, Any], start: SlavePosition | None, target: Path
+) -> None:
+    """Whether this run may go on behind the others. Raises `BadOption`, `SourceError`."""
+    if start is not None and start != SlavePosition.parse(manifest.begin):
+        raise BadOption(
+            f"{target} begins behind '{manifest.begin}': leave --start-gtid out to go on behind "
+            f"'{manifest.position}', or export into another directory"
+        )
+    for name, value in manifest.settings.items():
+        if settings.get(name) != value:
+            raise BadOption(
+                f"{target} was exported with {name} {value}, now {settings.get(name)} is wanted: say the same, or "
+                "export into another directory"
+            )
+    missing = next((name for name in manifest.files if not (target / name).is_file()), None)
+    if missing is not None:
+        raise SourceError(
+            f"{target / missing} is in the manifest, but is missing: restore it, or export into another directory"
+        )
+
+
+def _clean(target: Path, manifest: Manifest) -> None:
+    """Without what a run that was killed has left."""
+    shutil.rmtree(target / _STAGING, ignore_errors=True)
+    known = manifest.files
+    for path in target.glob("*/*/schema=*/part-*.parquet"):
+        if str(path.relative_to(target)) not in known:
+            path.unlink()
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One run at a time. Raises `PipelineError`."""
+    target.mkdir(parents=True, exist_ok=True)
+    fd = os.open(target / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(f"another export into {target} is running") from None
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,66 @@
+"""What an export holds, read back by pyarrow: rows in the order of the log, and the tables that they lead to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from pipeline.jobs.manifest import Manifest
+from protocol.gtid import Gtid
+from tests.integration.rows.upstream_rows import groups_after
+from tests.kit.mariadb import MariaDB
+from tests.pipeline.stores import make_store
+
+Row = dict[str, Any]
+
+
+def store_upstream(directory: Path, upstream: MariaDB, behind: str = "") -> Path:
+    """All that a server has logged behind a position, at the end of a store."""
+    groups = groups_after(upstream, behind)
+    return make_store(directory, [(group.payload, group.gtid) for group in groups])
+
+
+def manifest_of(target: Path) -> Manifest:
+    """It must be there, and all its files, and no others."""
+    manifest = Manifest.read(target)
+    assert manifest is not None
+    there = {str(path.relative_to(target)) for path in target.rglob("*.parquet")}
+    assert there == set(manifest.files)
+    return manifest
+
+
+def rows_of(target: Path, database: str, table: str) -> list[Row]:
+    """Of all schemas, in the order of the log; as the manifest counts them."""
+    manifest = manifest_of(target)
+    found = next(t for t in manifest.tables if (t.database, t.table) == (database, table))
+    rows: list[Row] = []
+    for schema in found.schemas:
+        for file in schema.files:
+            read = ds.dataset(target / schema.folder / file.name).to_table().to_pylist()
+            assert len(read) == file.rows
+            assert read == sorted(read, key=_order)
+            rows += read
+    return sorted(rows, key=_order)
+
+
+def folded(rows: list[Row], key: str = "id") -> dict[Any, Row]:
+    """The table that the changes lead to, by its key."""
+    table: dict[Any, Row] = {}
+    for row in rows:
+        if row["before"] is not None:
+            del table[row["before"][key]]
+        if row["after"] is not None:
+            assert row["after"][key] not in table
+            table[row["after"][key]] = row["after"]
+    return table
+
+
+def gtid(row: Row) -> Gtid:
+    """Of a row's group."""
+    return Gtid(*(row["_gtid"][name] for name in ("domain", "server", "seq")))
+
+
+def _order(row: Row) -> tuple[int, ...]:
+    return tuple(row["_order"].values())
