@@ -37,7 +37,7 @@ _ONE_TASK: Final = NotSupportedYet(
     "IO_THREAD and SQL_THREAD by themselves: a relay has one task for both, and that is meant"
 )
 _POSITIONS: Final = ("log_file", "log_pos", "relay_log_file", "relay_log_pos")
-_FLAGS: Final = ("ssl", "ssl_verify_server_cert")
+_FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
 
 
 def replicate(session: SqlSession, statement: ReplicationStatement) -> Deed:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower, Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
@@ -20,6 +22,7 @@ class UpstreamConnection:
     configured: by the configuration file; SQL may start and stop it, not change it.
     wanted: START SLAVE was said, and no STOP SLAVE since; kept over a restart.
     problem: why it has no password.
+    followed: the server that was followed last, HOST:PORT; kept over a restart.
     """
 
     name: str
@@ -27,9 +30,11 @@ class UpstreamConnection:
     configured: bool = False
     wanted: bool = False
     problem: str = ""
+    followed: str = ""
     until: SlavePosition | None = None
     status: UpstreamStatus = field(default_factory=lambda: UpstreamStatus(""))
     _task: asyncio.Task[None] | None = None
+    _ring: Ring = field(init=False)
 
     def __post_init__(self) -> None:
         self.forget()
@@ -42,13 +47,24 @@ class UpstreamConnection:
     def forget(self) -> None:
         """What the last following has left: errors, UNTIL."""
         self.until = None
-        self.status = UpstreamStatus(self.info.address, connection=self.name)
+        ring = self._ring = Ring(self.info.addresses, self.followed, self.info.connect_retry)
+        self.status = UpstreamStatus(str(ring.current), connection=self.name)
 
-    def start(self, into: Into, until: SlavePosition | None = None) -> None:
-        """On the loop. It must not run, and have a host."""
+    @property
+    def upstream(self) -> MasterInfo:
+        """With the address of the server that is followed, or tried, or comes first."""
+        return self.info.at(self._ring.current)
+
+    def start(
+        self,
+        into: Into,
+        until: SlavePosition | None = None,
+        follows: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """On the loop. It must not run, and have a host. `follows` is told each server whose stream has begun."""
         self.forget()
         self.until = until
-        follower = Follower(self.info, into, self.status, until)
+        follower = Follower(self.info, into, self.status, self._ring, until, follows)
         self._task = asyncio.get_running_loop().create_task(follower.run())
 
     async def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
+from binlog_server.relay.guard import CandidateBehind
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
@@ -64,7 +65,7 @@ def _told(error: Exception, info: MasterInfo, *, connecting: bool) -> tuple[int,
     match error:
         case RemoteError():
             return error.errno, error.message
-        case TlsFailed():
+        case TlsFailed() | CandidateBehind():
             return error.errno, str(error)
         case PasswordUnavailable():
             return ER_SLAVE_FATAL_ERROR, str(error)

@@ -3,9 +3,12 @@
 Where to go on is what the store holds: its binlog state, nothing kept beside it. A group that was cut off by a lost
 connection was never stored, and comes again whole.
 
-Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY. An error that will not pass by itself
-(1236, our own server_id, no GTIDs there, a domain that comes from elsewhere) ends the following; what is in the store
-is still served.
+Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY; with candidates as `candidates.Ring` says.
+Before anything is taken in, the upstream must show that it has our history (`guard`).
+
+An error that will not pass by itself (1236, another history, our own server_id, no GTIDs there) ends the following,
+unless a candidate may do better; a domain that comes from elsewhere, and a history that begins anew, always do. What is
+in the store is still served.
 """
 
 from __future__ import annotations
@@ -13,15 +16,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
+from binlog_server.relay.candidates import Ring
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.failure import Failure
 from binlog_server.relay.gate import Domains, Gate, GroupRefused
+from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
@@ -37,7 +43,7 @@ from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-RETRY_S_MIN = 1.0
+CONNECT_S = 10.0  # with candidates: for the login, and each answer before the stream
 WORKED_S = 1.0
 END_DUMP_S = 5.0  # for each answer, when an upstream is told that we go
 _NS = 1_000_000_000
@@ -66,7 +72,9 @@ class Follower:
     """One following. For one event loop.
 
     Args:
+        ring: the servers that may be followed, the ones of `info`.
         until: where it ends by itself; groups beyond it, and of domains that are not in it, are not taken.
+        follows: is told each server whose stream has begun.
     """
 
     def __init__(
@@ -74,14 +82,32 @@ class Follower:
         info: MasterInfo,
         into: Into,
         status: UpstreamStatus,
+        ring: Ring,
         until: SlavePosition | None = None,
+        follows: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        self._info = info
+        self._configured = info
         self._into = into
         self._until = until
+        self._ring = ring
+        self._tell = follows
         self.status = status
         self._ingest: Ingest | None = None  # of this connection
         self._gate = Gate(self._name, into.domains, info.filter)
+        self._guard = Guard(
+            into.engine,
+            into.syncer,
+            into.domains,
+            self._gate,
+            info.filter,
+            into.config,
+            check_groups=info.check_last_group,
+        )
+
+    @property
+    def _info(self) -> MasterInfo:
+        """With the address of the server that is followed, or tried."""
+        return self._configured.at(self._ring.current)
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
@@ -92,24 +118,32 @@ class Follower:
             self._gate.release()
 
     async def _run(self) -> None:
-        failures = 0
         while not self._has_reached_until():
             self._ingest = None
             began = time.monotonic()
+            pause: float | None = None  # known, for those who are passed over
             try:
                 await self._follow()
-            except (UpstreamRefused, GroupRefused) as error:
+            except GroupRefused as error:
                 self._stopped(error)
                 return
             except StorageError as error:
                 self._stopped(error)
                 self._into.syncer.fail(error)
                 return
-            except RemoteError as error:
-                if error.errno == MasterFatalError.errno:
+            except CandidateBehind as error:
+                self._lost(error)
+                pause = self._ring.pass_over()
+            except (UpstreamRefused, RemoteError) as error:
+                refused = (
+                    isinstance(error, UpstreamRefused) or error.errno == MasterFatalError.errno
+                )
+                if refused and self._is_final(error):
                     self._stopped(error)
                     return
                 self._lost(error)
+                if refused:
+                    pause = self._ring.pass_over(error)
             except (
                 OSError,
                 ProtocolError,
@@ -120,17 +154,30 @@ class Follower:
                 if self._has_reached_until():  # the upstream has ended the stream there
                     break
                 self._lost(error)
-            # A connection that brought us on, or worked for more than a moment, starts the count anew.
-            came = self._ingest
-            lasted = came is not None and came.received and time.monotonic() - began >= WORKED_S
-            worked = (came is not None and came.stored) or lasted
-            failures = 1 if worked else failures + 1
-            await self._pause(failures)
+            if pause is None:
+                # A connection that brought us on, or worked for more than a moment, starts the count anew.
+                came = self._ingest
+                lasted = came is not None and came.received and time.monotonic() - began >= WORKED_S
+                pause = self._ring.lost(worked=(came is not None and came.stored) or lasted)
+            refusal = self._ring.hopeless()
+            if refusal is not None:
+                self._stopped(refusal)
+                return
+            await self._pause(pause)
         log.info("%s: UNTIL is reached: '%s'", self._name, self._until)
 
-    async def _pause(self, failures: int) -> None:
-        longest = max(self._info.connect_retry, RETRY_S_MIN)
-        delay = 0.0 if failures == 1 else min(RETRY_S_MIN * 2.0 ** (failures - 2), longest)
+    def _is_final(self, refusal: Exception) -> bool:
+        """Whether no candidate may help. Where the one that we followed has changed its history a human must choose."""
+        if not self._ring.has_others:
+            return True
+        return isinstance(refusal, HistoryDiverged) and self._ring.is_home
+
+    async def _pause(self, delay: float) -> None:
+        name = str(self._ring.current)
+        if name != self.status.name:
+            log.warning("upstream %s: the candidate %s is tried next", self.status.name, name)
+            self.status.name = name
+            self._gate.name = self._name
         if delay:
             log.info("connecting to %s again in %.0f s", self._name, delay)
         await asyncio.sleep(delay)
@@ -154,6 +201,7 @@ class Follower:
     def _lost(self, error: Exception) -> None:
         self._failed(error)
         self.status.losses += 1
+        self._guard.lost()
         facts = {"upstream": self.status.name, "error": self.status.last_error}
         log.warning("lost upstream %(upstream)s: %(error)s", facts)
 
@@ -173,22 +221,19 @@ class Follower:
         status, info, config = self.status, self._info, self._into.config()
         status.state = IoState.CONNECTING
         password = await asyncio.to_thread(info.password.read)
-        link = await ClientLink.connect(
-            info.host,
-            info.port,
-            info.user,
-            password,
-            config.slave_net_timeout,
-            info.tls,
-            # How the packets of both together are numbered is nowhere laid down.
-            compress=config.slave_compressed_protocol and not config.rpl_semi_sync_slave_enabled,
-        )
+        link = await self._connect(info, password)
         acks: UpstreamAcks | None = None
         try:
             status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
             status.protection = link.protection
             self._into.upstream_is(status.version)
             status.state = IoState.CHECKING
+            await self._guard.prove(
+                self._name,
+                link,
+                partial(self._connect_more, info, password),
+                among=self._ring.has_others,
+            )
             position = await self._position(link)
             handshake = ReplicaHandshake(
                 link.machine,
@@ -203,6 +248,8 @@ class Follower:
             await link.start_dump(handshake)
             link.timeout_s = info.silence_s(config.slave_net_timeout)
             self._follows(handshake, position)
+            if self._tell is not None:
+                await self._tell(status.name)
             if link.machine.semi_sync:
                 status.semi_sync = True
                 acks = self._acks(link)
@@ -236,6 +283,31 @@ class Follower:
                 self._into.semi_sync.when_moved.discard(acks.flush)
             status.connected = status.semi_sync = False
             link.close()
+
+    async def _connect(self, info: MasterInfo, password: str) -> ClientLink:
+        config = self._into.config()
+        timeout_s = float(config.slave_net_timeout)
+        return await ClientLink.connect(
+            info.host,
+            info.port,
+            info.user,
+            password,
+            min(timeout_s, CONNECT_S) if self._ring.has_others else timeout_s,
+            info.tls,
+            # How the packets of both together are numbered is nowhere laid down.
+            compress=config.slave_compressed_protocol and not config.rpl_semi_sync_slave_enabled,
+        )
+
+    async def _connect_more(self, info: MasterInfo, password: str) -> ClientLink:
+        """Another connection, logged in."""
+        link = await self._connect(info, password)
+        try:
+            await link.log_in()
+        except BaseException:
+            link.close()
+            raise
+        link.timeout_s = self._into.config().slave_net_timeout
+        return link
 
     def _acks(self, link: ClientLink) -> UpstreamAcks:
         semi_sync, config = self._into.semi_sync, self._into.config
@@ -273,6 +345,7 @@ class Follower:
         status.state = IoState.WAITING
         status.connected = True
         status.connects += 1
+        self._ring.follows()
         status.errno, status.error = 0, ""
         status.server_id = handshake.upstream_server_id
         log.info(

@@ -5,7 +5,8 @@ name before, the file's counts, and a warning says so at each start. What runs a
 restart for both.
 
 State of the store: `relay:NAME` holds a connection that SQL has made, `relay_stopped:NAME` tells that one of the file
-was stopped. Names are compared without case.
+was stopped, `relay_followed:NAME` which of its servers one with candidates has followed last. Names are compared
+without case.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 _KEPT = "relay:"
 _STOPPED = "relay_stopped:"
+_FOLLOWED = "relay_followed:"
+_ADDRESSES = frozenset({"host", "port", "candidates"})
 
 
 class Relay:
@@ -74,6 +77,9 @@ class Relay:
             self._connections[name.lower()] = UpstreamConnection(
                 name, info, configured=True, wanted=wanted
             )
+        for key, connection in self._connections.items():
+            connection.followed = state.get(_FOLLOWED + key, "")
+            connection.forget()
         changed(bool(self._connections))
 
     # --- of the server ---
@@ -87,7 +93,7 @@ class Relay:
             if skip or not connection.wanted or not connection.info.host:
                 log.info("connection '%s' is not started; START SLAVE does it", connection.name)
             elif not connection.problem:
-                connection.start(into)
+                self._run(connection)
 
     async def close(self) -> None:
         """Nothing more is taken in. What ran runs again after a restart."""
@@ -140,12 +146,17 @@ class Relay:
             timeout = self._into.config().slave_net_timeout
             info = before.changed(name, options, timeout, warn)
             problem = "" if found is None or info.password is not before.password else found.problem
+            stays = not _ADDRESSES & options.keys()
             connection = UpstreamConnection(
-                name if found is None else found.name, info, problem=problem
+                name if found is None else found.name,
+                info,
+                problem=problem,
+                followed=found.followed if found is not None and stays else "",
             )
             if problem:
                 raise MasterInfoRefused(name, problem)  # saving it would lose the password
             await self._keep(connection)
+            await self._keep_followed(connection)
             self._connections[name.lower()] = connection
             self._changed(True)
             log.info("connection '%s' is now to %s@%s", connection.name, info.user, info.address)
@@ -178,7 +189,9 @@ class Relay:
                 return
             if connection.runs:
                 raise SlaveMustStop(connection.name)
+            connection.followed = ""
             connection.forget()
+            await self._keep_followed(connection)
             if everything:
                 _require_ours(connection)
                 await asyncio.to_thread(self._state.set, _KEPT + name.lower(), None)
@@ -200,8 +213,21 @@ class Relay:
         if self.running is None:
             self.domains.forget()
         await self._want(connection, wanted=until is None)  # a restart would go on behind UNTIL
-        connection.start(self._into, until)
+        self._run(connection, until)
         return True
+
+    def _run(self, connection: UpstreamConnection, until: SlavePosition | None = None) -> None:
+        async def follows(name: str) -> None:
+            if connection.followed != name:
+                connection.followed = name
+                await self._keep_followed(connection)
+
+        connection.start(self._into, until, follows if connection.info.candidates else None)
+
+    async def _keep_followed(self, connection: UpstreamConnection) -> None:
+        key, name = _FOLLOWED + connection.name.lower(), connection.followed or None
+        if self._state.get(key) != name:
+            await asyncio.to_thread(self._state.set, key, name)
 
     async def _stop(self, connection: UpstreamConnection | None) -> bool:
         if connection is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from binlog_server.relay.candidates import PORT, Address, parse_candidates
 from binlog_server.relay.client_tls import TlsOptions
 from binlog_server.relay.gate import GroupFilter
 from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
@@ -25,7 +26,6 @@ from protocol.replication_errors import (
     WrongArguments,
 )
 
-PORT: Final = 3306
 NAME_CHARS_MAX: Final = 64
 HEARTBEAT_S_MAX: Final = 4294967
 _HEARTBEAT_S_MIN: Final = 0.001
@@ -39,6 +39,8 @@ Warn = Callable[[int, str], None]
 class MasterInfo:
     """One upstream. Times in seconds.
 
+    candidates: HOST:PORT each, to be followed instead when this one cannot be.
+    check_last_group: an upstream must show that our last groups are the same there; without, their GTIDs will do.
     connect_retry: the longest pause between two attempts to connect.
     heartbeat_period: 0 asks for no heartbeats; None is a third of slave_net_timeout.
     ssl_verify_server_cert: None verifies where that is possible.
@@ -63,11 +65,23 @@ class MasterInfo:
     do_domain_ids: tuple[int, ...] = ()
     ignore_domain_ids: tuple[int, ...] = ()
     ignore_server_ids: tuple[int, ...] = ()
+    candidates: tuple[str, ...] = ()
+    check_last_group: bool = True
 
     @property
     def address(self) -> str:
         """HOST:PORT."""
-        return f"{self.host}:{self.port}"
+        return str(Address(self.host, self.port))
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Of all that may be followed, this one first."""
+        own = Address(self.host, self.port)
+        return list(dict.fromkeys([own, *map(Address.parse, self.candidates)]))
+
+    def at(self, address: Address) -> MasterInfo:
+        """The same for one of the candidates."""
+        return replace(self, host=address.host, port=address.port)
 
     @property
     def filter(self) -> GroupFilter:
@@ -123,8 +137,10 @@ class MasterInfo:
         for key in ("do_domain_ids", "ignore_domain_ids", "ignore_server_ids"):
             if key in values:
                 values[key] = tuple(sorted(set(values[key])))
-        changed = replace(self, **values)
         try:
+            if "candidates" in values:
+                values["candidates"] = parse_candidates(values["candidates"].split(","))
+            changed = replace(self, **values)
             changed.check()
         except ValueError as error:
             raise MasterInfoRefused(name, str(error)) from None
@@ -241,12 +257,15 @@ _KINDS: Final[Mapping[str, type]] = {
     "user": str,
     "connect_retry": int,
     "heartbeat_period": float,
+    "check_last_group": bool,
     "ssl": bool,
     "ssl_verify_server_cert": bool,
     **dict.fromkeys(
         ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key", "ssl_crl", "ssl_crlpath", "ssl_cipher"), str
     ),
-    **dict.fromkeys(("do_domain_ids", "ignore_domain_ids", "ignore_server_ids"), list),
+    **dict.fromkeys(
+        ("do_domain_ids", "ignore_domain_ids", "ignore_server_ids", "candidates"), list
+    ),
 }
 
 
@@ -259,6 +278,10 @@ def _value(key: str, value: Any) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     value = _typed(key, value, kind)
+    if key == "candidates":
+        if any(type(text) is not str for text in value):
+            raise ValueError(f'{key}: write a list of addresses: ["db2:3306", "db3"]')
+        return parse_candidates(value)
     if kind is list:
         if any(type(number) is not int for number in value):
             raise ValueError(f"{key}: write a list of numbers")

@@ -16,6 +16,7 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
+from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower, Into
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.master_info import MasterInfo
@@ -72,9 +73,13 @@ async def following(
     engine: BinlogEngine,
     *,
     publisher: Publisher | None = None,
+    status: UpstreamStatus | None = None,
+    info: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    info = MasterInfo("127.0.0.1", upstream.port, "relay", Password(PASSWORD), ssl=False)
+    master = MasterInfo(
+        "127.0.0.1", upstream.port, "relay", Password(PASSWORD), ssl=False, **(info or {})
+    )
     config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
     versions: list[str] = []
     publisher = publisher or Publisher(
@@ -89,7 +94,12 @@ async def following(
         versions.append,
         SemiSyncMaster(lambda: config),
     )
-    follower = Follower(info, into, UpstreamStatus(info.address))
+    follower = Follower(
+        master,
+        into,
+        status or UpstreamStatus(master.address),
+        Ring(master.addresses, "", master.connect_retry),
+    )
     task = asyncio.ensure_future(follower.run())
     try:
         yield task

@@ -83,6 +83,11 @@ class FakeUpstream:
         """Into the stream that is held."""
         self._streams[-1](events)
 
+    def cut(self) -> None:
+        """All connections."""
+        for writer in self._writers:
+            writer.close()
+
     @property
     def streaming(self) -> int:
         return len(self._streams)
@@ -130,6 +135,7 @@ class FakeUpstream:
         row = {
             "SHOW VARIABLES LIKE 'SERVER_ID'": ("server_id", str(visit.server_id)),
             "SELECT @master_binlog_checksum": ("CRC32",),
+            "SELECT @@GLOBAL.gtid_binlog_state": ("",),
             **self.rows,
         }.get(sql, ("0",))
         columns = [Column.text(f"c{number}") for number in range(len(row))]

@@ -1,0 +1,232 @@
+"""The divergence guard: nothing is taken from an upstream before it has shown that it has our history.
+
+Asked is for each domain that comes from there: does it have our last group (`gtid_binlog_state`), and does that group
+say the same there (`protocol.group_comparison`)? The group is dumped by itself, from behind the one before it.
+
+Asked is whenever a connection is made, but for one to the server that was proved before, which was not restarted in
+between and lost for no more than a moment. What speaks against an upstream is asked for twice: only events have
+checksums.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from binlog_server.commits.syncer import Syncer
+from binlog_server.config import Config
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.gate import Domains, Gate, GroupFilter
+from binlog_server.relay.last_groups import LastGroup, last_group
+from binlog_server.relay.upstream_groups import (
+    Connect,
+    FoundGroup,
+    UpstreamGroups,
+    UpstreamState,
+    ask_state,
+)
+from protocol.connection.replica import UpstreamRefused
+from protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from protocol.group_comparison import Likeness, compare, describe
+from protocol.gtid import Gtid
+from storage.engine import BinlogEngine
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+MOMENT_S = 10.0
+_WAY_OUT = (
+    "nothing of it is stored; follow a server with this history (MASTER_HOST, MASTER_CANDIDATES), or begin anew here: "
+    "RESET MASTER, SET GLOBAL gtid_slave_pos, replicas from a backup"
+)
+
+
+class HistoryDiverged(UpstreamRefused):
+    """The upstream has another history than the store."""
+
+
+class CandidateBehind(ConnectionError):
+    """It has not got our last groups yet."""
+
+    errno = MasterFatalError.errno
+
+
+class _Proof(NamedTuple):
+    gtid: Gtid
+    doubt: str  # why only the GTID proves it; empty if the group does
+
+
+class Guard:
+    """Of one connection, from its start to its stop.
+
+    Args:
+        wanted: which groups are.
+        gate: whose domains are asked for.
+        check_groups: False leaves it at GTIDs.
+    """
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        syncer: Syncer,
+        domains: Domains,
+        gate: Gate,
+        wanted: GroupFilter,
+        config: Callable[[], Config],
+        *,
+        check_groups: bool,
+    ) -> None:
+        self._engine = engine
+        self._syncer = syncer
+        self._domains = domains
+        self._gate = gate
+        self._wanted = wanted
+        self._config = config
+        self._check_groups = check_groups
+        self._proved: UpstreamState | None = None
+        self._proved_name = ""
+        self._lost_at = 0.0
+
+    def lost(self) -> None:
+        """The connection that was proved has ended."""
+        self._lost_at = time.monotonic()
+
+    async def prove(self, name: str, link: ClientLink, connect: Connect, *, among: bool) -> None:
+        """The upstream `name` may be followed, over `link`, which is logged in; `connect` makes further ones.
+
+        Args:
+            among: it is one of several candidates: it must have our last groups now, and share a domain with us.
+
+        Raises `HistoryDiverged`, `CandidateBehind`, and as a dump.
+        """
+        ours = self._last_gtids()
+        if not ours:
+            return
+        there = await ask_state(link)
+        if not self._is_proved(name, there):
+            try:
+                await self._prove(name, there, ours, connect, among=among)
+            except HistoryDiverged as error:
+                log.info("%s: asked again: %s", name, error)
+                other = await connect()
+                try:
+                    there = await ask_state(other)
+                finally:
+                    other.close()
+                await self._prove(name, there, ours, connect, among=among)
+        self._proved, self._proved_name = there, name
+
+    def _last_gtids(self) -> list[Gtid]:
+        """Of the domains that come from there, as far as that is known."""
+        return [
+            gtid
+            for gtid in self._engine.binlog_state().position()
+            if self._wanted.wants_domain(gtid.domain_id)
+            and self._domains.owner(gtid.domain_id) in (None, self._gate)
+        ]
+
+    def _is_proved(self, name: str, there: UpstreamState) -> bool:
+        return (
+            self._proved is not None
+            and self._proved_name == name
+            and self._proved.is_same_server(there)
+            and time.monotonic() - self._lost_at <= MOMENT_S
+        )
+
+    async def _prove(
+        self, name: str, there: UpstreamState, ours: list[Gtid], connect: Connect, *, among: bool
+    ) -> None:
+        config = self._config()
+        groups = UpstreamGroups(
+            connect,
+            config.server_id,
+            config.slave_net_timeout * 10**9 // 3,
+            config.max_event_group_size,
+        )
+        proofs: list[_Proof] = []
+        for gtid in ours:
+            last = there.gtids.last(gtid.domain_id)
+            if last is None:
+                continue  # a domain of another upstream, perhaps
+            seq_no = there.gtids.get(gtid.domain_id, gtid.server_id)
+            if seq_no is not None and seq_no >= gtid.seq_no:
+                proofs.append(await self._prove_group(gtid, there, groups))
+            elif last.seq_no >= gtid.seq_no:
+                raise await self._forked(gtid, last, there, groups)
+            elif among:
+                raise CandidateBehind(f"it has not got {gtid} yet; its last one there is {last}")
+        if among and not proofs:
+            raise CandidateBehind(f"it has nothing of {', '.join(map(str, ours))}")
+        _tell(name, proofs)
+
+    async def _prove_group(
+        self, gtid: Gtid, there: UpstreamState, groups: UpstreamGroups
+    ) -> _Proof:
+        """Raises `HistoryDiverged`."""
+        if not self._check_groups:
+            return _Proof(gtid, "MASTER_CHECK_LAST_GROUP=0")
+        ours = await self._own(gtid)
+        if ours is None:
+            return _Proof(gtid, "it is not in the store any more")
+        try:
+            theirs = await groups.find(gtid, ours.before, there.gtids)
+        except RemoteError as error:
+            if error.errno != MasterFatalError.errno:
+                raise
+            return _Proof(gtid, f"the upstream cannot show it: {error.message}")
+        if theirs is None:
+            return _Proof(gtid, "the upstream does not show it")
+        likeness, difference = compare(ours.content, theirs.content)
+        if likeness is Likeness.OTHER:
+            raise HistoryDiverged(
+                f"the upstream has another history: {gtid} is not the same group there ({difference}). "
+                f"{_sides(gtid, ours, theirs)}; {_WAY_OUT}; or MASTER_CHECK_LAST_GROUP=0 if both are right"
+            )
+        return _Proof(gtid, difference)
+
+    async def _forked(
+        self, gtid: Gtid, last: Gtid, there: UpstreamState, groups: UpstreamGroups
+    ) -> HistoryDiverged:
+        ours = await self._own(gtid)
+        theirs: FoundGroup | None = None
+        if ours is not None and ours.before is not None:
+            try:
+                theirs = await groups.first_behind(ours.before, there.gtids)
+            except RemoteError as error:
+                log.info("what the upstream has behind %s: %s", ours.before, error)
+        text = MasterFatalError.diverged_position(gtid).message
+        return HistoryDiverged(
+            f"{text}. Its last one there is {last}. {_sides(gtid, ours, theirs)}; {_WAY_OUT}",
+            MasterFatalError.errno,
+        )
+
+    async def _own(self, gtid: Gtid) -> LastGroup | None:
+        await self._syncer.synced()  # only what is durable can be read
+        try:
+            return await asyncio.to_thread(last_group, self._engine, gtid)
+        except (StorageError, ProtocolError) as error:
+            log.error("%s cannot be read from the store: %s", gtid, error)
+            return None
+
+
+def _sides(gtid: Gtid, ours: LastGroup | None, theirs: FoundGroup | None) -> str:
+    here = describe(gtid, None if ours is None else ours.content)
+    there = "not known" if theirs is None else describe(*theirs)
+    return f"Here: {here}. There: {there}"
+
+
+def _tell(name: str, proofs: list[_Proof]) -> None:
+    shown = [str(proof.gtid) for proof in proofs if not proof.doubt]
+    if shown:
+        log.info("%s has our last groups: %s", name, ", ".join(shown))
+    for proof in proofs:
+        if proof.doubt:
+            log.warning(
+                "%s has our %s, but only its GTID says that it is the same group: %s",
+                name,
+                proof.gtid,
+                proof.doubt,
+            )

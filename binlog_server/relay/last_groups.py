@@ -1,0 +1,68 @@
+"""The last group of a domain, as the store has it: what an upstream must have, too. Waits for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from protocol.event_group import split_events
+from protocol.event_parts import EventRun, event_parts
+from protocol.group_content import GroupContent
+from protocol.gtid import Gtid
+from protocol.limits import EVENT_BYTES_MAX
+from protocol.stored_group import group_gtid
+from storage.engine import BinlogEngine
+from storage.errors import PositionPurged
+
+
+class LastGroup(NamedTuple):
+    """`before`: the one before it in its domain; None for the first one ever."""
+
+    before: Gtid | None
+    content: GroupContent
+
+
+def last_group(engine: BinlogEngine, gtid: Gtid) -> LastGroup | None:
+    """The group, which is durable and the last of its domain. None if the store does not hold it.
+
+    It may have been purged, or the store begins behind it. Raises `StorageError`.
+    """
+    hold = engine.hold("the last groups")
+    try:
+        return _find(engine, gtid)
+    except PositionPurged:
+        return None
+    finally:
+        hold.release()
+
+
+def _find(engine: BinlogEngine, wanted: Gtid) -> LastGroup | None:
+    # As for a replica that has everything but this group.
+    earlier = wanted._replace(seq_no=max(wanted.seq_no - 1, 0))
+    place, state = engine.find_start(engine.binlog_state().position().with_gtid(earlier))
+    before = state.last(wanted.domain_id)
+    while (batch := engine.read(place)).heads:
+        for number, head in enumerate(batch.heads):
+            gtid = group_gtid(head)
+            if gtid == wanted:
+                pieces = batch.large.pieces() if batch.large else [batch.groups[number]]
+                return LastGroup(before, content_of(pieces))
+            if gtid is not None and gtid.domain_id == wanted.domain_id:
+                before = gtid
+        place = batch.end
+    return None
+
+
+def content_of(pieces: Iterable[bytes]) -> GroupContent:
+    """Of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
+    content = GroupContent()
+    for event in _events(pieces):
+        content.add(event)
+    content.finish()
+    return content
+
+
+def _events(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for part in event_parts(pieces, long_bytes=EVENT_BYTES_MAX + 1):
+        assert isinstance(part, EventRun)
+        yield from split_events(part.data)
