@@ -28,7 +28,7 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     """Both ways to read."""
     if request.param == "pure":
         monkeypatch.setattr(event_reader, "take_bare_run", group_runs.take_no_bare_run)
-    return request.param == "with C"
+    return bool(request.param == "with C")
 
 
 def mixed(rng: random.Random, count: int) -> list[Group]:
