@@ -36,6 +36,7 @@ def test_lists_them() -> None:
         "recovery",
         "relay",
         "rows",
+        "spark",
     ]
 
 
@@ -134,3 +135,18 @@ def test_recovery() -> None:
     assert list(result["startup_s"]) == ["10MB", "10GB"]
     assert result["recovery_s"] > 0
     assert result["redo_bytes"] > 4 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.replica
+@pytest.mark.timeout(300)
+def test_spark() -> None:
+    small = ["--rows=40000", "--transactions=5000", "--repetitions=1", "--store-bytes=30000000"]
+    live = ["--live-rate=200", "--live-seconds=3", "--transaction-bytes=100000000"]
+    done = benchmarks("spark", "--json", "--without-pmr", *small, *live)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    keys = ("bulk_vs_mariadb_binlog", "oltp_vs_mariadb_binlog", "spark_vs_local", "page_crc_gib_s")
+    assert all(found[key] > 0 for key in (*keys, "live_p95_ms", "worker_mib_4gib"))
+    assert found["worker"]["rows"] > 1_000_000

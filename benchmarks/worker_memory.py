@@ -1,0 +1,36 @@
+"""What a worker needs for a table's rows: reads all of a store as view changes, and tells the most memory that it had.
+
+    python -m benchmarks.worker_memory DIRECTORY TABLE
+
+prints {"rows": ..., "mib": ..., "before_mib": ...}: rows read, peak of the resident set, and that before reading.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+
+from pipeline.options import SourceOptions
+from pipeline.sources.opening import open_source
+from pipeline.views import open_view
+
+
+def main(directory: str, table: str) -> None:
+    options = SourceOptions.parse({"path": directory, "view": "changes", "table": table})
+    source = open_source(options)
+    view = open_view(options, source)
+    before = _peak_mib()
+    rows = 0
+    for part in source.slices(options.wanted, options.partition_bytes):
+        for batch in view.batches(part.read()):
+            rows += batch.num_rows
+    print(json.dumps({"rows": rows, "mib": _peak_mib(), "before_mib": before}))
+
+
+def _peak_mib() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
