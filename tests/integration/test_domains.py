@@ -26,6 +26,7 @@ def write(upstream: MariaDB, rows: int) -> None:
         )
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("several domains", "domain filters")
 def test_three_domains(
     backend: object,
@@ -78,6 +79,7 @@ def replica_start(log: str) -> str:
     return next(start for start in starts if start.count(",") == 2)
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("several domains", "holes")
 def test_one_domain_known_another_from_its_beginning(
     backend: object,

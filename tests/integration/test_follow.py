@@ -34,6 +34,7 @@ def test_fresh_replicas_and_live_tail(
     server.stop()
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("position")
 def test_replica_with_a_position(
     backend: object,
@@ -69,6 +70,7 @@ def test_replica_with_a_position(
     assert f"position '{middle}'" in server.log()
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("strict mode")
 def test_stop_and_start_again_and_again(
     backend: object,
@@ -90,6 +92,7 @@ def test_stop_and_start_again_and_again(
     assert replica.gtid_binlog_state == upstream.gtid_binlog_state
 
 
+@pytest.mark.each_version
 def test_change_of_master(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -110,6 +113,7 @@ def test_change_of_master(
     assert server.log().count("dump starts") == 2
 
 
+@pytest.mark.each_version
 def test_chain_of_servers(
     backend: object,
     make_upstream: MakeMariaDB,

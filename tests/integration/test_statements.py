@@ -99,6 +99,7 @@ def objects(server: MariaDB, db: str) -> dict[str, object]:
     }
 
 
+@pytest.mark.each_version
 def test_formats_and_ddl(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -126,6 +127,7 @@ def test_formats_and_ddl(
     assert_equal(upstream, early, late)
 
 
+@pytest.mark.each_version
 def test_compressed_events(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -145,6 +147,7 @@ def test_compressed_events(
     assert types >= ROWS_COMPRESSED
 
 
+@pytest.mark.each_version
 def test_xa(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -189,6 +192,7 @@ def test_xa(
     assert sum(event[4] == XA_PREPARE for event in all_events(server)) == 3
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("two-phase ALTER")
 def test_two_phase_alter(
     backend: Backend,
