@@ -6,12 +6,18 @@ from pipeline.errors import BadOption
 from pipeline.options import SourceOptions
 from pipeline.sources.source import Source
 from pipeline.views.changes_opening import open_changes
+from pipeline.views.events import EventsView
 from pipeline.views.raw import RawView
+from pipeline.views.transactions import TransactionsView
 from pipeline.views.view import View
 
 
 def open_view(options: SourceOptions, source: Source) -> View:
     """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
+    if options.view == "events":
+        return EventsView()
+    if options.view == "transactions":
+        return TransactionsView()
     if options.view == "raw":
         return RawView()
     if options.view == "changes":
