@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
-from pipeline.jobs import export as export_module
 from pipeline.jobs import typed_files
+from pipeline.jobs.cutting import cut
 from pipeline.jobs.export import Exported, export
 from pipeline.jobs.manifest import Manifest
 from pipeline.jobs.workers import Engine, WorkFailed
@@ -28,6 +28,9 @@ from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.exports import folded, gtid, manifest_of, rows_of, store_upstream
 from tests.pipeline.stores import store_of_binlog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RECORDED = Path(__file__).parents[1] / "protocol" / "data"
 HERE = Engine("local", 1)
@@ -141,6 +144,22 @@ def test_processes_give_the_same(store: Path, tmp_path: Path) -> None:
         assert rows_of(tmp_path / "one", *names) == rows_of(tmp_path / "two", *names)
 
 
+@pytest.mark.spark
+def test_spark_gives_the_same(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    """And reads it, by the names of the tables."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    run(store, one)
+    run(store, two, Engine("spark"))
+    for table in manifest_of(one).tables:
+        names = table.database, table.table
+        assert rows_of(one, *names) == rows_of(two, *names)
+    orders = spark.read.option("mergeSchema", "true").parquet(f"{two}/shop/orders")
+    counts = {row["_op"]: row["count"] for row in orders.groupBy("_op").count().collect()}
+    assert counts == {"c": 20001, "u": 10090, "d": 2000}
+    paid = orders.where("after.state = 'paid'").select("after.id", "schema").collect()
+    assert [tuple(row) for row in paid] == [(30001, 2)]
+
+
 def test_some_tables_only_and_flat(store: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
     options = SourceOptions.parse({"path": str(store), "tables": "shop.ord*,else.*"})
@@ -209,8 +228,7 @@ def test_one_run_at_a_time(store: Path, tmp_path: Path, monkeypatch: pytest.Monk
             run(store, target)
         return cut(*arguments)
 
-    cut = export_module.cut
-    monkeypatch.setattr(export_module, "cut", meanwhile)
+    monkeypatch.setattr("pipeline.jobs.export.cut", meanwhile)
     run(store, target)
 
 
