@@ -1,0 +1,184 @@
+"""The groups of one dump, from the command to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from pipeline.groups import Groups, Integers
+from pipeline.sources.dump.large_group import LargeGroups
+from pipeline.sources.dump.link import ServerLink
+from pipeline.sources.dump.places import file_number, place_of, places_of
+from pipeline.sources.dump.refusals import EndedEarly
+from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
+from protocol.errors import ProtocolError
+from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.events.checksum import strip_checksum
+from protocol.events.event_type import EventType
+from protocol.events.gtid_list import GtidList, GtidListFlags
+from protocol.events.header import LENGTH_OFFSET, TYPE_OFFSET, EventHeader
+from protocol.events.rotate import RotateEvent
+from protocol.group_runs import GroupRun
+from protocol.gtid import Gtid, SlavePosition
+from storage.engine import LARGE_GROUP_BYTES
+
+_BATCH_BYTES: Final = 1 << 20
+_NO_LIMIT: Final = 1 << 62
+
+
+class _Gathered:
+    """Small groups until they are given out."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._payloads: list[bytes] = []
+        self._files: list[Integers] = []
+        self._offsets: list[Integers] = []
+
+    def add_run(self, run: GroupRun, file_no: int) -> None:
+        data = bytes(run.payloads)
+        ends = run.ends.tolist()
+        self._payloads += [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        file, offset = places_of(run, file_no)
+        self._files.append(file)
+        self._offsets.append(offset)
+        self.bytes += len(data)
+
+    def add(self, payload: bytes, file_no: int, offset: int) -> None:
+        self._payloads.append(payload)
+        self._files.append(np.array([file_no]))
+        self._offsets.append(np.array([offset]))
+        self.bytes += len(payload)
+
+    def groups(self) -> Groups:
+        return Groups(self._payloads, np.concatenate(self._files), np.concatenate(self._offsets))
+
+
+class DumpStream:
+    """Of one connection, on which the dump command was just sent.
+
+    Args:
+        position: behind which the dump begins. Numbers must ascend from there in each domain.
+        eager: what has come is given out when no more is there at the moment, else about a MiB at a time.
+    """
+
+    def __init__(
+        self,
+        link: ServerLink,
+        position: SlavePosition,
+        checksum_algorithm: int,
+        large: LargeGroups,
+        *,
+        eager: bool,
+    ) -> None:
+        self._link = link
+        self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
+        self._large = large
+        self._eager = eager
+        self._gathered = _Gathered()
+        self._last = {gtid.domain_id: gtid for gtid in position}
+        self._file_no = 0
+        self._until_reached = False
+        # Of the group that is coming, as sent: where its GTID event ends, and the bytes of its other events.
+        self._first_end = self._behind_first = 0
+
+    def groups(self) -> Iterator[Groups]:
+        """Ends where the dump was to end. Raises `RemoteError`, `OSError`, `ProtocolError`."""
+        try:
+            yield from self._groups()
+        finally:
+            self._large.discard()
+
+    def _groups(self) -> Iterator[Groups]:
+        machine, assembler = self._link.machine, self._assembler
+        while True:
+            if assembler.unfinished is None:
+                run = machine.take_run(assembler.checksum_algorithm)
+                if run is not None:
+                    self._check_number(run.gtid(0))
+                    self._last[run.domain_id] = run.last
+                    self._gathered.add_run(run, self._file_no)
+                    if self._gathered.bytes >= _BATCH_BYTES:
+                        yield from self._give()
+                    continue
+            elif assembler.takes_parts:
+                part = machine.take_part(assembler.checksum_algorithm)
+                if part is not None:
+                    assembler.add_part(part.events, part.event_count)
+                    self._behind_first += part.step.advance
+                    self._spill()
+                    continue
+            match machine.next_event():
+                case None:
+                    if self._eager and self._gathered.bytes and not self._link.is_readable():
+                        yield from self._give()
+                    self._link.receive()
+                case EventReceived(event):
+                    found = self._take(event)
+                    if found is not None:
+                        yield from self._give()
+                        yield found
+                case ErrorReceived(error):
+                    yield from self._give()
+                    raise error
+                case StreamEnded():
+                    yield from self._give()
+                    if self._until_reached:
+                        return
+                    raise EndedEarly("the server has ended the stream before the end of the range")
+
+    def _give(self) -> Iterator[Groups]:
+        if self._gathered.bytes:
+            gathered, self._gathered = self._gathered, _Gathered()
+            yield gathered.groups()
+
+    def _take(self, event: bytes) -> Groups | None:
+        """One event; returns the large group that became whole with it."""
+        type_ = event[TYPE_OFFSET]
+        algorithm = self._assembler.checksum_algorithm
+        if type_ == EventType.ROTATE:
+            self._file_no = file_number(RotateEvent.parse(strip_checksum(event, algorithm)).name)
+        elif type_ == EventType.GTID_LIST:
+            flags = GtidList.parse(strip_checksum(event, algorithm)).flags
+            self._until_reached |= bool(flags & GtidListFlags.UNTIL_REACHED)
+        whole = self._assembler.feed(event)
+        if type_ == EventType.GTID:
+            self._first_end = EventHeader.parse(event).end_position
+            self._behind_first = 0
+        else:
+            self._behind_first += len(event)
+        if isinstance(whole, StartMarker):
+            self._large.discard()
+            return None
+        if whole is not None:
+            return self._finish(whole, EventHeader.parse(event).end_position)
+        self._spill()
+        return None
+
+    def _finish(self, whole: EventGroup, end_position: int) -> Groups | None:
+        gtid, payload = whole.gtid, whole.payload
+        self._check_number(gtid)
+        before = SlavePosition(self._last.values())
+        self._last[gtid.domain_id] = gtid
+        end = place_of(gtid, self._file_no, self._first_end, self._behind_first, end_position)
+        if not self._large.is_large and len(payload) <= LARGE_GROUP_BYTES:
+            self._gathered.add(payload, end.file_no, end.offset)
+            return None
+        head_size = int.from_bytes(payload[LENGTH_OFFSET : LENGTH_OFFSET + 4], "little")
+        self._large.add(payload[head_size:])
+        return Groups.of_large(self._large.finish(payload[:head_size], before, gtid, end))
+
+    def _spill(self) -> None:
+        if self._assembler.buffered > (_BATCH_BYTES if self._large.is_large else LARGE_GROUP_BYTES):
+            self._large.add(self._assembler.spill())
+
+    def _check_number(self, gtid: Gtid) -> None:
+        last = self._last.get(gtid.domain_id)
+        if last is not None and gtid.seq_no <= last.seq_no:
+            raise ProtocolError(
+                f"{gtid} comes behind {last}: where numbers go back, a position cannot tell what was read. That is so "
+                "where two masters were written to at a time without gtid_strict_mode; read a copy that has them in "
+                "order"
+            )
