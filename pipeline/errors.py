@@ -25,3 +25,7 @@ class SchemaChanged(PipelineError):
 
 class IncompatibleSchema(PipelineError):
     """Rows of an older layout of a table cannot be made into rows of the layout asked for without loss."""
+
+
+class NonRowChange(PipelineError):
+    """A statement that changes rows is logged as text, or takes back rows that were logged before."""

@@ -1,6 +1,7 @@
 """View changes of one table: a row for each row that was inserted, updated or deleted.
 
-    _op          c (INSERT), u (UPDATE), d (DELETE); t for what empties the table, if it is asked for
+    _op          c (INSERT), u (UPDATE), d (DELETE); with ops=c,u,d,t also t: a statement that leaves the table empty
+                 (TRUNCATE, DROP TABLE, DROP DATABASE, CREATE OR REPLACE)
     _gtid        of the group
     _ts          when its statement began, UTC
     _order       place of the row in the log, see `changes_order.py`
@@ -25,10 +26,12 @@ import pyarrow as pa
 from pipeline.admission import Barrier
 from pipeline.groups import Groups
 from pipeline.schemas.evolution import Evolution
+from pipeline.schemas.subscription import DdlBarrier, Subscription
 from pipeline.views.changes_gathering import Gathered, gathered
 from pipeline.views.changes_layouts import Layout, Part
 from pipeline.views.changes_order import log_order
 from pipeline.views.changes_rows import OPS, RowMaker
+from pipeline.views.changes_statements import emptied_tables, refuse_non_row
 from protocol.events.table_map import TableMap
 from protocol.row_columns import RowDecoder
 
@@ -39,7 +42,9 @@ class ChangesView:
 
     evolution: Evolution
     layout: Layout
+    subscription: Subscription
     ops: frozenset[str]
+    non_row: str
     batch_rows: int
 
     @property
@@ -47,21 +52,25 @@ class ChangesView:
         return self.layout.schema
 
     @property
-    def barrier(self) -> Barrier | None:
-        return None
+    def barrier(self) -> Barrier:
+        return DdlBarrier(self.subscription)
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         maker = RowMaker(self.evolution)
         decoder = RowDecoder(self.evolution.options, self._prepared)
-        for some in gathered(groups, decoder):
+        with_statements = self.non_row == "fail" or "t" in self.ops
+        for some in gathered(groups, decoder, with_statements=with_statements):
+            if self.non_row == "fail":
+                refuse_non_row(some, self.subscription)
             yield from in_order(self._parts(some, maker), self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
-        wanted = self.evolution.found.table
-        same = (table.database, table.table) == (wanted.database, wanted.table)
-        return table if same else None
+        return table if self.subscription.has(table.database, table.table) else None
 
     def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
+        if "t" in self.ops:
+            for _, rows in emptied_tables(some, self.subscription):
+                yield from self.layout.parts(rows)
         for changes in some.changes:
             rows = maker.make(changes, some.heads)
             if OPS[changes.kind] in self.ops:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pipeline.errors import SourceError
 from pipeline.groups import Groups, Integers
+from pipeline.schemas.logged_statements import STATEMENT_TYPES, LoggedStatement
 from protocol.errors import ProtocolError
 from protocol.gtid import Gtid
-from protocol.row_columns import Changes, RowDecoder, UnrepresentableValue, event_runs
+from protocol.row_columns import (
+    Changes,
+    DamagedGroup,
+    Events,
+    RowDecoder,
+    UnrepresentableValue,
+    event_runs,
+    walk_groups,
+)
+from protocol.row_columns.row_bytes import RowBytes
 from storage.ibb.chunk import Position
 
 GATHER_BYTES: Final = 4 << 20
 _GATHER_GROUPS: Final = 1 << 18  # in which there are few rows that are wanted
-_NUMBER: Final = re.compile(r"group (\d+)")
 _COLUMNS: Final = ("domain", "server", "seq", "file", "offset", "timestamp")
+_IS_STATEMENT: Final = np.zeros(256, np.bool_)
+_IS_STATEMENT[list(STATEMENT_TYPES)] = True
+_COMMIT: Final = b"\0COMMIT"
 
 
 class Heads:
@@ -40,16 +51,30 @@ class Heads:
         return Position(int(self.file[index]), int(self.offset[index]))
 
 
+class PlacedStatement(NamedTuple):
+    """`group` as the decoder counts; `is_split`: rows of the group may have been given out before."""
+
+    group: int
+    event: int
+    statement: LoggedStatement
+    is_split: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Rows of consecutive groups, sorted by their shapes, and what is known of the groups."""
+    """Rows of consecutive groups, sorted by their shapes, the statements among them, and the heads of the groups."""
 
     changes: list[Changes]
+    statements: list[PlacedStatement]
     heads: Heads
 
 
 def gathered(
-    groups: Iterable[Groups], decoder: RowDecoder, at_least: int = GATHER_BYTES
+    groups: Iterable[Groups],
+    decoder: RowDecoder,
+    at_least: int = GATHER_BYTES,
+    *,
+    with_statements: bool = False,
 ) -> Iterator[Gathered]:
     """All rows, about so many bytes of row images at once; what is given first lies before what comes next.
 
@@ -57,22 +82,27 @@ def gathered(
     column cannot hold.
     """
     held: list[tuple[Integers, ...]] = []
+    statements: list[PlacedStatement] = []
     first = number = 0
     for some in groups:
         held.append(tuple(getattr(some, name) for name in _COLUMNS))
         for run in _runs(some):
             with _placed(held, first):
-                decoder.add(run, number)
+                data, events = walk_groups(run, number)
+                decoder.add_events(data, events, len(run), number)
+                if with_statements:
+                    is_split = some.large is not None
+                    statements += _statements(data, events, number, is_split=is_split)
                 if decoder.gathered_bytes < at_least and number - first < _GATHER_GROUPS:
                     continue
                 changes = decoder.take()
-            yield Gathered(changes, Heads(first, held))
-            held, first = held[-1:], number
+            yield Gathered(changes, statements, Heads(first, held))
+            held, first, statements = held[-1:], number, []
         number += len(some)
     if held:
         with _placed(held, first):
             changes = decoder.take()
-        yield Gathered(changes, Heads(first, held))
+        yield Gathered(changes, statements, Heads(first, held))
 
 
 def _runs(groups: Groups) -> Iterator[list[bytes]]:
@@ -83,14 +113,28 @@ def _runs(groups: Groups) -> Iterator[list[bytes]]:
         yield [run]
 
 
+def _statements(
+    data: RowBytes, events: Events, first: int, *, is_split: bool
+) -> Iterator[PlacedStatement]:
+    for i in np.flatnonzero(_IS_STATEMENT[events.type]).tolist():
+        event = data.raw[events.begin[i] : events.end[i]]
+        if not event.endswith(_COMMIT):
+            group, number = first + int(events.group[i]), int(events.number[i])
+            try:
+                yield PlacedStatement(group, number, LoggedStatement.parse(event), is_split)
+            except ProtocolError as error:
+                raise DamagedGroup(str(error), group, number) from None
+
+
 @contextmanager
 def _placed(held: list[tuple[Integers, ...]], first: int) -> Iterator[None]:
     """The decoder counts groups; a user knows them by their GTIDs."""
     try:
         yield
-    except ProtocolError as error:
-        heads = Heads(first, held)
-        text = _NUMBER.sub(lambda found: f"group {heads.gtid(int(found[1]) - first)}", str(error))
-        raise SourceError(f"{text}: the log is damaged there, or of a kind unknown here") from None
-    except UnrepresentableValue as error:
+    except DamagedGroup as error:
+        gtid = Heads(first, held).gtid(error.group - first)
+        raise SourceError(
+            f"group {gtid}: {error}; the log is damaged there, or of a kind unknown here"
+        ) from None
+    except (ProtocolError, UnrepresentableValue) as error:
         raise SourceError(str(error)) from None

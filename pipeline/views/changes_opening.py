@@ -7,6 +7,7 @@ from pipeline.options import SourceOptions
 from pipeline.schemas.columns import key_names, picked_fields, table_fields
 from pipeline.schemas.evolution import Evolution, fields_of
 from pipeline.schemas.search import newest_table
+from pipeline.schemas.subscription import Subscription
 from pipeline.sources.source import Source
 from pipeline.views.changes import ChangesView
 from pipeline.views.changes_layouts import layout_named
@@ -34,7 +35,14 @@ def open_changes(options: SourceOptions, source: Source) -> ChangesView:
         options.schema_evolution, found, column_options, fields, key, bool(options.columns)
     )
     layout = layout_named(options.layout, database, table, fields, key)
-    return ChangesView(evolution, layout, options.ops, options.batch_rows)
+    return ChangesView(
+        evolution,
+        layout,
+        Subscription.one(database, table),
+        options.ops,
+        options.non_row,
+        options.batch_rows,
+    )
 
 
 def column_options_of(options: SourceOptions) -> ColumnOptions:

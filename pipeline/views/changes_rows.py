@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from pipeline.schemas.evolution import Evolution, TableForm
@@ -83,9 +82,3 @@ def _key(form: TableForm, changes: Changes) -> list[pa.Array]:
         new if number in changes.after_present else was
         for number, new, was in zip(sources, found, old, strict=True)
     ]
-
-
-def emptied(heads: Heads, group: int, event: int) -> Rows:
-    """The row of a statement that leaves the table empty."""
-    places = Places(heads, np.array([group]), np.array([event], np.int32), np.zeros(1, np.int32))
-    return Rows("t", places, None, None, None, None, None)

@@ -6,6 +6,7 @@ from pipeline.errors import BadOption
 from pipeline.options import SourceOptions
 from pipeline.sources.source import Source
 from pipeline.views.changes_opening import open_changes
+from pipeline.views.ddl import DdlView
 from pipeline.views.events import EventsView
 from pipeline.views.raw import RawView
 from pipeline.views.transactions import TransactionsView
@@ -20,6 +21,8 @@ def open_view(options: SourceOptions, source: Source) -> View:
         return TransactionsView()
     if options.view == "raw":
         return RawView()
+    if options.view == "ddl":
+        return DdlView()
     if options.view == "changes":
         return open_changes(options, source)
     raise BadOption(f"view {options.view} does not exist")

@@ -4,33 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pipeline.errors import BadOption
-from pipeline.options import SourceOptions
-from pipeline.sources.opening import open_source
-from pipeline.views import open_view
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import store_of_upstream
-
-FULL = "--binlog-row-metadata=FULL"
-
-
-def changes(store: Path, **options: str) -> pa.Table:
-    """All rows of a view, as a user would get them."""
-    chosen = SourceOptions.parse({"path": str(store), "view": "changes", **options})
-    source = open_source(chosen)
-    view = open_view(chosen, source)
-    found = [
-        batch
-        for part in source.slices(chosen.wanted, chosen.partition_bytes)
-        for batch in view.batches(part.read())
-    ]
-    for batch in found:
-        batch.validate(full=True)
-        assert batch.schema == view.schema
-    return pa.Table.from_batches(found, view.schema)
+from tests.pipeline.views import FULL, rows_of
 
 
 def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
@@ -49,8 +28,7 @@ def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
         "COMMIT",
     )
     store = store_of_upstream(tmp_path / "store", upstream)
-    found = changes(store, table="d.t")
-    rows = found.to_pylist()
+    rows = rows_of(store, table="d.t")
     assert [(row["_op"], row["_key"]["id"], row["before"], row["after"]) for row in rows] == [
         ("c", 10, None, {"a": 1, "id": 10}),
         ("c", 20, None, {"a": 2, "id": 20}),
@@ -77,4 +55,4 @@ def test_unknown_table(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
     upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT)")
     store = store_of_upstream(tmp_path / "store", upstream)
     with pytest.raises(BadOption, match=r"no row of d\.t"):
-        changes(store, table="d.t")
+        rows_of(store, table="d.t")

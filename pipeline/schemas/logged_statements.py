@@ -1,0 +1,77 @@
+"""Statements in event groups: QUERY events, compressed or not, and LOAD DATA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.schemas.statements import Statement, parse_statement
+from protocol.errors import ProtocolError
+from protocol.events.charsets import UndecodedText, decode_text
+from protocol.events.compressed import uncompressed
+from protocol.events.event_type import EventType
+from protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags
+from protocol.events.header import LENGTH_OFFSET, TYPE_OFFSET
+from protocol.events.load_data import ExecuteLoadQuery
+from protocol.events.query import QueryEvent
+from protocol.events.status_variables import StatusVariables
+
+STATEMENT_TYPES: Final = (
+    EventType.QUERY,
+    EventType.QUERY_COMPRESSED,
+    EventType.EXECUTE_LOAD_QUERY,
+)
+_UTF8: Final = 45
+_NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
+_EVENT_LENGTH: Final = slice(LENGTH_OFFSET, LENGTH_OFFSET + 4)
+_UNFINISHED_ALTER: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
+_ALONE: Final = GtidFlags.DDL | GtidFlags.STANDALONE
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """`database` is the one that was in use; `meaning` is what it does to tables."""
+
+    database: str
+    sql: str
+    meaning: Statement
+
+    @classmethod
+    def parse(cls, event: bytes) -> LoggedStatement:
+        """Of an event of one of `STATEMENT_TYPES`. Raises `ProtocolError`."""
+        if event[TYPE_OFFSET] == EventType.EXECUTE_LOAD_QUERY:
+            query = ExecuteLoadQuery.parse(event).query
+        elif event[TYPE_OFFSET] == EventType.QUERY_COMPRESSED:
+            query = QueryEvent.parse(uncompressed(event))
+        else:
+            query = QueryEvent.parse(event)
+        variables = StatusVariables.parse(query.status_variables)
+        charset = _UTF8 if variables.charset is None else variables.charset[0]
+        text = decode_text(query.text, charset)
+        sql = query.text.decode("utf-8", "replace") if isinstance(text, UndecodedText) else text
+        database = query.database.decode("utf-8", "surrogateescape")
+        escapes = not (variables.sql_mode or 0) & _NO_BACKSLASH_ESCAPES
+        return cls(database, sql, parse_statement(sql, database, backslash_escapes=escapes))
+
+
+def may_be_ddl(flags2: int) -> bool:
+    """Whether a group with these flags may begin with a statement that changes tables."""
+    return bool(flags2 & _ALONE)
+
+
+def ddl_of(group: bytes) -> LoggedStatement | None:
+    """The statement that a group, or its beginning, begins with; None if it has none, or one that has no effect yet.
+
+    Of an ALTER TABLE in two phases the second counts. Raises `ProtocolError`, of a statement that is cut off too.
+    """
+    gtid_end = int.from_bytes(group[_EVENT_LENGTH], "little")
+    gtid = GtidEvent.parse(group[:gtid_end])
+    if gtid.flags_extra & _UNFINISHED_ALTER:
+        return None
+    end = gtid_end + int.from_bytes(group[gtid_end:][_EVENT_LENGTH], "little")
+    event = group[gtid_end:end]
+    if len(event) <= TYPE_OFFSET:
+        raise ProtocolError(f"group {gtid.gtid} has one event")
+    if event[TYPE_OFFSET] not in (EventType.QUERY, EventType.QUERY_COMPRESSED):
+        return None
+    return LoggedStatement.parse(event)

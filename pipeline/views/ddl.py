@@ -1,0 +1,95 @@
+"""View ddl: a row for each statement that makes, changes or removes something in the database.
+
+    gtid, file, offset, ts   see `view.py`
+    db                       the database that was in use
+    sql                      the statement as it was logged: the server rewords some
+    affected                 tables that it makes, changes or removes, as db.table; db.* for all of a database. Null
+                             if the statement is of a kind unknown here
+    kind                     create, alter, drop, rename, truncate, other
+
+Of an ALTER TABLE in two phases (binlog_alter_two_phase) the second counts: the first has no effect yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.errors import SourceError
+from pipeline.groups import Groups
+from pipeline.schemas.logged_statements import LoggedStatement, ddl_of
+from pipeline.views.view import PLACE, place_arrays
+from protocol.errors import ProtocolError
+from protocol.events.gtid import GtidFlags
+from protocol.row_columns import event_runs
+
+DDL_SCHEMA: Final = pa.schema(
+    [
+        *PLACE,
+        pa.field("db", pa.string()),
+        pa.field("sql", pa.string()),
+        pa.field("affected", pa.list_(pa.field("element", pa.string()))),
+        pa.field("kind", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DdlView:
+    """See the module."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return DDL_SCHEMA
+
+    @property
+    def barrier(self) -> None:
+        return None
+
+    def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
+        for some in groups:
+            which: list[int] = []
+            found: list[LoggedStatement] = []
+            for i in np.flatnonzero(some.flags2 & int(GtidFlags.DDL)).tolist():
+                statement = _statement(some, i)
+                if statement is not None:
+                    which.append(i)
+                    found.append(statement)
+            if found:
+                yield _batch(some, which, found)
+
+
+def _statement(groups: Groups, i: int) -> LoggedStatement | None:
+    try:
+        # Of a large group (CREATE TABLE ... SELECT) the first events will do.
+        return ddl_of(
+            groups.payloads[i] if groups.large is None else next(event_runs(groups.pieces(i)))
+        )
+    except ProtocolError as error:
+        raise SourceError(f"group {groups.gtid(i)}: {error}; the log is damaged there") from None
+
+
+def _batch(groups: Groups, which: list[int], found: list[LoggedStatement]) -> pa.RecordBatch:
+    affected = [
+        [_shown(str(name)) for name in statement.meaning.affected]
+        if statement.meaning.is_certain
+        else None
+        for statement in found
+    ]
+    arrays = [
+        *place_arrays(groups, np.array(which)),
+        pa.array([_shown(statement.database) for statement in found], pa.string()),
+        pa.array([_shown(statement.sql) for statement in found], pa.string()),
+        pa.array(affected, DDL_SCHEMA.field("affected").type),
+        pa.array([statement.meaning.kind for statement in found], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=DDL_SCHEMA)
+
+
+def _shown(text: str) -> str:
+    """Surrogates stand for bytes that are no UTF-8; Arrow does not take them."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
