@@ -36,14 +36,13 @@ from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 from protocol.connection.server import ServerConnection
-from protocol.events.format_description import SERVER_VERSION_SIZE
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
+from storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 log = logging.getLogger(__name__)
 
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
-UPSTREAM_VERSION_KEY = "upstream_server_version"
 LEASE_ROUND_S = 10.0  # between two looks at deadlines and budgets of leases
 
 
@@ -240,11 +239,7 @@ class Server(ServerFacts):
             )
 
     def _upstream_is(self, version: str) -> None:
-        """Replicas are told the version that wrote the events: it decides how some are read."""
-        # Cut as a MariaDB server does for its own format description.
-        version = version.encode()[:SERVER_VERSION_SIZE].decode(errors="ignore")
-        if self.state.get(UPSTREAM_VERSION_KEY) != version:
-            self.state.set(UPSTREAM_VERSION_KEY, version)
+        note_server_version(self.state, version)
 
 
 def _tls(config: Config) -> TlsServer:

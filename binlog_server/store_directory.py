@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from binlog_server.relay.password import KEY_NAME
-from storage.binlog.file_names import file_number
+from storage.binlog.file_names import LOCK_NAME, file_number
 from storage.binlog.options import StoreOptions
 from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
@@ -15,7 +15,6 @@ from storage.errors import NotAStore
 from storage.redo.format import REDO_NAME
 from storage.state import STATE_NAME, StateStore
 
-LOCK_NAME = "binlog-server.lock"
 # Of a store whose state was lost; a new one is made beside them.
 _OURS = frozenset(
     {

@@ -7,19 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlog_server.app import UPSTREAM_VERSION_KEY
 from binlog_server.cli.import_progress import Progress
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.config import ConfigError
-from protocol.events.format_description import SERVER_VERSION_SIZE
 from storage.classic.binlog import ClassicBinlog
 from storage.classic.file_list import in_order, of_index
 from storage.errors import NotAStore
 from storage.inspection.groups import IBB_MAGIC
 from storage.intake.ibb_files import IbbFiles
 from storage.intake.intake import Intake, Taken
+from storage.intake.server_version import note_server_version
 from storage.intake.source import Source
-from storage.state import StateStore
 
 _EPILOG = """
 An empty store begins where the first file does. In a store that has groups the files must have the place where it
@@ -62,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
                 taken = Intake(directory.engine, source, progress.show).run()
             finally:
                 progress.end()
-            _note_version(directory.state, source.server_version)
+            note_server_version(directory.state, source.server_version)
             position = directory.engine.binlog_state().position()
         finally:
             directory.close()
@@ -90,13 +88,6 @@ def _source(index: Path | None, paths: list[Path]) -> Source:
             if file.read(len(IBB_MAGIC)) == IBB_MAGIC:
                 raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
     return ClassicBinlog(in_order(paths))
-
-
-def _note_version(state: StateStore, version: str) -> None:
-    """Replicas are told the version that wrote the events: it decides how some are read."""
-    version = version.encode()[:SERVER_VERSION_SIZE].decode(errors="ignore")
-    if version and state.get(UPSTREAM_VERSION_KEY) != version:
-        state.set(UPSTREAM_VERSION_KEY, version)
 
 
 def _summary(taken: Taken, seconds: float) -> str:

@@ -22,6 +22,12 @@ class Progress:
         if self._bar is not None:
             self._bar.update(count)
 
+    def set(self, count: int, total: int) -> None:
+        """So many are done, of so many."""
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(count - self._bar.n)
+
     def __enter__(self) -> Self:
         return self
 

@@ -45,9 +45,13 @@ class DirectorySource:
         return self.published() is not None
 
     def earliest(self) -> SlavePosition:
+        return self.beginning().position()
+
+    def beginning(self) -> BinlogState:
+        """What had been logged before the first group that is there. Raises as `earliest`."""
         with self._pages() as pages:
             files = pages.files()
-            return state_of(pages, files[0]).position() if files else SlavePosition()
+            return state_of(pages, files[0]) if files else BinlogState()
 
     def latest(self) -> SlavePosition:
         published = self.published()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+LOCK_NAME = "binlog-server.lock"
+"""Of the file by which a process holds the directory of a store."""
+
 _NAME = re.compile(r"binlog-([0-9]{6,19})\.ibb")
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog_server.store_directory import LOCK_NAME, StoreDirectory, open_state
+from binlog_server.store_directory import StoreDirectory, open_state
 from protocol.gtid import Gtid
+from storage.binlog.file_names import LOCK_NAME
 from storage.errors import NotAStore, StorageError, StoreInUse
 from storage.state import STATE_NAME
 

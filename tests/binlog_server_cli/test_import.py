@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from binlog_server.app import UPSTREAM_VERSION_KEY
 from binlog_server.store_directory import StoreDirectory
 from protocol.gtid import Gtid
 from protocol.stored_group import group_gtid
 from storage.inspection.groups import OfflineBinlog
+from storage.intake.server_version import UPSTREAM_VERSION_KEY
 from tests.binlog_server_cli.command import Ran, run
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
