@@ -21,7 +21,8 @@ from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
 from protocol.gtid import SlavePosition
 
 _PREFIXES: Final = ("mariadb_backup", "xtrabackup")
-_BINLOG_INFO: Final = re.compile(rf"([^\t]+)\t([0-9]+)(?:\t({GTIDS})?)?")
+# With the end of the line: without it the last number may be cut.
+_BINLOG_INFO: Final = re.compile(rf"([^\t\n]+)\t([0-9]+)(?:\t({GTIDS})?)?\n")
 _INFO_BYTES_MAX: Final = 1 << 20
 
 
@@ -55,7 +56,7 @@ def _take_slave_info(text: str, found: Found) -> None:
 
 
 def _take_binlog_info(text: str, found: Found) -> None:
-    match = _BINLOG_INFO.fullmatch(text.rstrip("\n"))
+    match = _BINLOG_INFO.fullmatch(text)
     if match is None:
         return
     if match[3]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from binlog_server.cli.seed_backup import backup_position
 from binlog_server.cli.seed_dump import dump_position
 from binlog_server.cli.seed_position import NoPosition
 from binlog_server.store_directory import StoreDirectory
-from protocol.errors import BadGtidList
-from protocol.gtid import BinlogState, Gtid
+from protocol.errors import BadGtidList, ServerError
+from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.errors import PositionPurged
 from tests.binlog_server_cli.command import Ran, run
 from tests.storage import groups
@@ -187,6 +191,61 @@ def test_a_backup(tmp_path: Path, prefix: str) -> None:
             backup_position(tmp_path)
     binlog.write_text("nonsense")
     with pytest.raises(NoPosition, match="no position of a binlog"):
+        backup_position(tmp_path)
+
+
+def test_cut_at_each_byte(tmp_path: Path) -> None:
+    """Whatever is missing at the end: the position, or none; never another one."""
+    begin, end = DEFERRED["--master-data --gtid"]
+    late = HEAD + begin + BODY + end.format(GTIDS) + END
+    early = HEAD + AT_ONCE["--master-data=2"].format(GTIDS) + BODY
+    for text in (late, early):
+        found = [
+            _position_or_none(dump_position, tmp_path / "dump", text[:n]) for n in range(len(text))
+        ]
+        assert set(found) == {None, GTIDS}
+    backup = tmp_path / "xtrabackup_binlog_info"
+    info = f"m-bin.000002\t617\t{GTIDS}\n"
+    for size in range(len(info)):
+        assert (
+            _position_or_none(lambda path: backup_position(path.parent), backup, info[:size])
+            is None
+        )
+    backup.unlink()
+    slave = tmp_path / "xtrabackup_slave_info"
+    info = SLAVE_INFO.format(GTIDS)
+    found = [
+        _position_or_none(lambda path: backup_position(path.parent), slave, info[:size])
+        for size in range(len(info))
+    ]
+    assert set(found) == {None, GTIDS}
+
+
+def _position_or_none(
+    read: Callable[[Path], tuple[SlavePosition, str]], path: Path, text: str
+) -> str | None:
+    try:
+        return str(read(written(path, text))[0])
+    except NoPosition:
+        return None
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=400), at=st.integers(0, 900), packed=st.booleans())
+def test_noise(tmp_path: Path, data: bytes, at: int, packed: bool) -> None:
+    """Anything else is an error of ours."""
+    begin, end = DEFERRED["--master-data --gtid"]
+    text = (HEAD + begin + end.format(GTIDS) + END).encode()
+    text = text[:at] + data + text[at + len(data) :]
+    path = tmp_path / "dump.sql"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    with contextlib.suppress(NoPosition, ServerError):
+        dump_position(path)
+    path.write_bytes(b"\x1f\x8b" + data)
+    with contextlib.suppress(NoPosition, ServerError):
+        dump_position(path)
+    (tmp_path / "xtrabackup_binlog_info").write_bytes(data)
+    with contextlib.suppress(NoPosition, ServerError):
         backup_position(tmp_path)
 
 

@@ -126,7 +126,7 @@ def test_import_serve_and_follow(
     # What has come since, by another copy: it goes on in the middle of a file.
     upstream.script(
         "CREATE TABLE d.huge (a BLOB)",
-        "INSERT INTO d.huge SELECT RANDOM_BYTES(1024) FROM seq_1_to_12000",
+        "INSERT INTO d.huge SELECT RANDOM_BYTES(1024) FROM d.seq_1_to_12000",
     )
     index = copy_of_binlog(upstream, tmp_path / "more")[0].with_name("upstream-bin.index")
     run("import", "--directory", server.directory, "--index", index)
@@ -276,7 +276,7 @@ def test_seed_from_a_backup(
             "--skip-ssl",
             *options,
         )
-        relay = binlog_server(upstream=upstream, start=False)
+        relay = binlog_server(upstream=upstream, server_id=100 + number, start=False)
         said = run("seed", "--directory", relay.directory, "--from-backup", backup)
         assert f"in {'mariadb_backup' if version == '11.8' else 'xtrabackup'}_" in said
         position = upstream.gtid_binlog_pos
