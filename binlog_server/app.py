@@ -26,8 +26,8 @@ from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
 from binlog_server.metrics.endpoint import MetricsEndpoint
-from binlog_server.relay.follower import Into
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.into import Into
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.password import KeyFile
 from binlog_server.semi_sync.commits import Commits

@@ -81,6 +81,7 @@ class Ring:
     def _begin(self) -> None:
         self._failures = self._moves = 0
         self._refusal: Exception | None = None
+        self._refused_by = 0
         self._may_catch_up = False
         self._since: float | None = None  # when the first one failed
 
@@ -119,18 +120,21 @@ class Ring:
     def pass_over(self, refusal: Exception | None = None) -> float:
         """The current one is not to be followed; without a `refusal`, it may be later. Returns seconds as `lost`."""
         self._note_failure()
-        self._refusal = refusal or self._refusal
+        if refusal is not None:
+            self._refusal, self._refused_by = refusal, self._index
         self._may_catch_up = self._may_catch_up or refusal is None
         return self._move_on()
 
     def hopeless(self) -> Exception | None:
-        """After a failure: why it makes no sense to go on, if that is so."""
+        """After a failure: why it makes no sense to go on, if that is so. Who said that is the current one then."""
         if self._moves % len(self._addresses) or self._refusal is None or self._since is None:
             return None
         refusal, may_catch_up = self._refusal, self._may_catch_up
         self._may_catch_up = False
-        is_over = self._clock() - self._since >= self._longest
-        return refusal if is_over and not may_catch_up else None
+        if may_catch_up or self._clock() - self._since < self._longest:
+            return None
+        self._index = self._refused_by
+        return refusal
 
     @property
     def _rounds(self) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from binlog_server.relay.candidates import Ring
-from binlog_server.relay.follower import Follower, Into
+from binlog_server.relay.follower import Follower
+from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
 from binlog_server.relay.status import UpstreamStatus

@@ -35,13 +35,13 @@ class Failure(NamedTuple):
     def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
         """Of what ended a connection, or kept it from being made."""
         match error:
-            case UpstreamRefused():
+            case UpstreamRefused() if error.errno != MasterFatalError.errno:
                 return cls(error.errno, f"Fatal error: {error.message}")
             case GroupRefused():
                 return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
             case StorageError():
                 return cls(ER_ERROR_ON_WRITE, f"Error writing file 'binlog': {error}")
-            case RemoteError() if error.errno == MasterFatalError.errno:
+            case UpstreamRefused() | RemoteError() if error.errno == MasterFatalError.errno:
                 return cls(
                     error.errno,
                     f"Got fatal error {error.errno} from master when reading data from binary log: '{error.message}'",

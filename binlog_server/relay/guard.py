@@ -154,7 +154,7 @@ class Guard:
             seq_no = there.gtids.get(gtid.domain_id, gtid.server_id)
             if seq_no is not None and seq_no >= gtid.seq_no:
                 proofs.append(await self._prove_group(gtid, there, groups))
-            elif last.seq_no >= gtid.seq_no:
+            elif last.seq_no >= gtid.seq_no or (among and self._lacks(last)):
                 raise await self._forked(gtid, last, there, groups)
             elif among:
                 raise CandidateBehind(f"it has not got {gtid} yet; its last one there is {last}")
@@ -187,20 +187,37 @@ class Guard:
             )
         return _Proof(gtid, difference)
 
+    def _lacks(self, theirs: Gtid) -> bool:
+        """Whether that group should be in the store, if the store had what the upstream has."""
+        known = self._known(theirs)
+        ignored = theirs.server_id in self._wanted.ignore_server_ids
+        return known is not None and known.seq_no < theirs.seq_no and not ignored
+
+    def _known(self, gtid: Gtid) -> Gtid | None:
+        """The last group of the same server in that domain."""
+        seq_no = self._engine.binlog_state().get(gtid.domain_id, gtid.server_id)
+        return None if seq_no is None else gtid._replace(seq_no=seq_no)
+
     async def _forked(
         self, gtid: Gtid, last: Gtid, there: UpstreamState, groups: UpstreamGroups
     ) -> HistoryDiverged:
+        """The error, with what the upstream has in place of our last group, as far as it can be found."""
         ours = await self._own(gtid)
         theirs: FoundGroup | None = None
-        if ours is not None and ours.before is not None:
+        for before in (ours and ours.before, self._known(last)):
+            if before is None or theirs is not None:
+                continue
             try:
-                theirs = await groups.first_behind(ours.before, there.gtids)
+                theirs = await groups.first_behind(before, there.gtids)
             except RemoteError as error:
-                log.info("what the upstream has behind %s: %s", ours.before, error)
-        text = MasterFatalError.diverged_position(gtid).message
+                log.info("what the upstream has behind %s: %s", before, error)
+        fatal = MasterFatalError
+        told = fatal.diverged_position if last.seq_no >= gtid.seq_no else fatal.unknown_position
+        text = f"{told(gtid).message}. Its last one there is {last}"
+        if self._lacks(last):
+            text += ", which is not in the store here"
         return HistoryDiverged(
-            f"{text}. Its last one there is {last}. {_sides(gtid, ours, theirs)}; {_WAY_OUT}",
-            MasterFatalError.errno,
+            f"{text}. {_sides(gtid, ours, theirs)}; {_WAY_OUT}", MasterFatalError.errno
         )
 
     async def _own(self, gtid: Gtid) -> LastGroup | None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from binlog_server.relay.connection import UpstreamConnection
-from binlog_server.relay.follower import Into
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import NAME_CHARS_MAX, MasterInfo, Warn
 from binlog_server.relay.password import KeyFile, PasswordUnavailable
 from binlog_server.relay.status import UpstreamStatus

@@ -110,6 +110,7 @@ def test_a_refusal_counts_once_nobody_else_could_be_followed_for_long() -> None:
     assert rounds.ring.hopeless() is None, "not before the end of the round"
     assert rounds.lost(1) == "8a"
     assert rounds.ring.hopeless() is refusal
+    assert rounds.ring.current.host == "b", "the one that refused"
 
 
 def test_a_refusal_does_not_count_while_one_may_catch_up() -> None:

@@ -107,6 +107,12 @@ WRONG_IN_FILE = [
         "[upstream.a]\nhost='h'\nuser='u'\ndo_domain_ids=['1']",
         "do_domain_ids: write a list of numb",
     ),
+    ("[upstream.a]\nhost='h'\nuser='u'\ncandidates='b'", "candidates: 'b' is not list"),
+    (
+        "[upstream.a]\nhost='h'\nuser='u'\ncandidates=[3306]",
+        "candidates: write a list of addresses",
+    ),
+    ("[upstream.a]\nhost='h'\nuser='u'\ncandidates=['b:0']", "a: port 0 is not between"),
     ("[upstream.a]\nhost='h'\nuser='u'\ndo_domain_ids=[-1]", "an id is between 0 and 4294967295"),
     (
         "[upstream.a]\nhost='h'\nuser='u'\nheartbeat_period=-1",
@@ -318,6 +324,8 @@ def test_upstream_tables(tmp_path: Path) -> None:
         ssl_verify_server_cert = false
         do_domain_ids = [2, 1, 2]
         ignore_server_ids = [7]
+        candidates = ["db2", "[::1]:3307"]
+        check_last_group = false
         """,
     )
     assert load(path, DIRECTORY).upstream == {
@@ -332,6 +340,8 @@ def test_upstream_tables(tmp_path: Path) -> None:
             ssl_verify_server_cert=False,
             do_domain_ids=(1, 2),
             ignore_server_ids=(7,),
+            candidates=("db2:3306", "[::1]:3307"),
+            check_last_group=False,
         ),
     }
 

@@ -17,8 +17,9 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
 from binlog_server.relay.candidates import Ring
-from binlog_server.relay.follower import Follower, Into
+from binlog_server.relay.follower import Follower
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
 from binlog_server.relay.status import UpstreamStatus

@@ -344,6 +344,28 @@ async def test_one_that_is_behind_is_asked_again(
         await until(lambda: durable(history).endswith("0-1-4"))
 
 
+async def test_a_lower_number_of_another_history(
+    history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An old primary has a group that nobody got, and we are far beyond its number: it will never catch up."""
+    engine = MemoryEngine(history)
+    fill(engine, gtids("0-1-1,0-1-2,0-2-3,0-2-4,0-2-5"))
+    async with (
+        dead() as first,
+        Master("0-1-3", _0_1_3=sends("0-1-3")) as errant,
+        Master("0-2-6", sends("0-2-6"), _0_2_5=sends("0-2-5")) as third,
+        following(first, engine, info=candidates(errant, third)),
+    ):
+        await until(lambda: durable(history).endswith("0-2-6"))
+    (line,) = [
+        r.getMessage()
+        for r in caplog.records
+        if "diverged" in r.getMessage() or "not in the store" in r.getMessage()
+    ]
+    assert "Its last one there is 0-1-3, which is not in the store here. Here: 0-2-5 of" in line
+    assert "There: 0-1-3 of" in line
+
+
 async def test_another_history_of_a_candidate_is_passed_over(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -385,7 +407,9 @@ async def test_nobody_is_left(engine: MemoryEngine, delays: Delays) -> None:
         assert not task.done()
         await within(asyncio.shield(task))
     assert (status.errno, status.stopped) == (1236, True)
+    assert status.error.startswith("Got fatal error 1236 from master when reading data from binary")
     assert "Its last one there is 0-9-7" in status.error
+    assert status.name == f"127.0.0.1:{errant.port}"
 
 
 async def test_what_one_has_purged_another_may_have(

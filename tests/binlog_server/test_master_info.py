@@ -12,6 +12,7 @@ import pytest
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.failure import Failure
 from binlog_server.relay.gate import DomainTaken
+from binlog_server.relay.guard import CandidateBehind
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
 from protocol.connection.replica import UpstreamRefused
@@ -34,6 +35,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"port": 65536}, 1201, "port 65536"),
     ({"do_domain_ids": (1,)}, 1201, "cannot both name domains"),
     ({"ignore_server_ids": (2**32,)}, 1201, "between 0 and 4294967295"),
+    ({"candidates": "b, a:b:c"}, 1201, "'a:b:c' is not HOST, HOST:PORT or"),
+    ({"candidates": "b:70000"}, 1201, "port 70000 is not between"),
     ({"ssl_key": "/k"}, 1201, "needs MASTER_SSL_CERT"),
     ({"heartbeat_period": 4294968}, 1624, "maximum allowed .4294967 seconds"),
     ({"heartbeat_period": float("inf")}, 1624, "maximum allowed"),
@@ -55,6 +58,15 @@ def test_changes_only_what_is_named() -> None:
     assert INFO.changed("", {"password": "p"}, 60, ignored).password == Password("p")
     assert INFO.changed("", {"password_file": "/f"}, 60, ignored).password == Password(file="/f")
     assert INFO.changed("", {"password_env": "E"}, 60, ignored).password == Password(env="E")
+
+
+def test_candidates() -> None:
+    changed = INFO.changed("", {"candidates": "b, [::1]:7,h:3306, b:3306"}, 60, ignored)
+    assert changed.candidates == ("b:3306", "[::1]:7", "h:3306")
+    assert [str(address) for address in changed.addresses] == ["h:3306", "b:3306", "[::1]:7"]
+    third = changed.at(changed.addresses[2])
+    assert (third.host, third.port, third.user) == ("::1", 7, "u")
+    assert changed.changed("", {"candidates": ""}, 60, ignored).candidates == ()
 
 
 @pytest.mark.parametrize(
@@ -148,6 +160,8 @@ FAILURES: list[tuple[Exception, bool, int, str]] = [
         1236,
         "from master when reading data from binary log: 'purged'",
     ),
+    (UpstreamRefused("diverged", 1236), False, 1236, "from binary log: 'diverged'"),
+    (CandidateBehind("it is behind"), True, 1236, "message: it is behind"),
     (EventChecksumError("CRC"), False, 1743, "CRC"),
     (ProtocolError("odd"), False, 2027, "Malformed packet: odd"),
     (ConnectionError("it has closed"), False, 2013, "Lost connection to server: it has closed"),

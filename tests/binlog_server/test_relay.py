@@ -14,8 +14,8 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
-from binlog_server.relay.follower import Into
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.into import Into
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile, Password
@@ -231,6 +231,43 @@ async def test_the_file_counts(place: Place, caplog: pytest.LogCaptureFixture) -
         await until(lambda: upstream.visits == 3)
         assert other.visits == 0
         assert place.relay(EAST=info(upstream), skip=True).running is None
+
+
+async def test_what_was_followed_last_comes_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_server.relay.candidates.TRIES", 0)
+    async with FakeUpstream([Visit(deny=True)]) as first, FakeUpstream() as second:
+        relay = place.relay()
+        name = f"127.0.0.1:{second.port}"
+        await place.change(relay, "a", **address(first, candidates=name))
+
+        def shown(relay: Relay) -> object:
+            return slave_row(relay.connections[0], "", 60)["Master_Port"]
+
+        assert shown(relay) == first.port
+        await relay.start("a")
+        await until(lambda: second.streaming == 1)
+        assert (shown(relay), relay.statuses[0].name) == (second.port, name)
+        await relay.close()
+        again = place.relay()
+        await until(lambda: second.streaming == 2)
+        assert first.visits == 1
+        await again.stop("a")
+        assert shown(again) == second.port
+        # What is not about addresses changes nothing of that; RESET SLAVE does, and another address.
+        await place.change(again, "A", connect_retry=3)
+        assert shown(again) == second.port
+        await again.reset("a", everything=False)
+        assert shown(again) == shown(place.relay(skip=True)) == first.port
+        place.state.set("relay_followed:a", name)
+        third = place.relay(skip=True)
+        assert shown(third) == second.port
+        await place.change(third, "a", candidates=f"{name}, db3")
+        assert shown(third) == first.port
+        assert third.connections[0].info.candidates == (name, "db3:3306")
+        await third.reset("a", everything=True)
+        assert place.state.items("relay_") == []
 
 
 async def test_until(place: Place) -> None:

@@ -82,7 +82,8 @@ def test_every_option() -> None:
         "MASTER_SSL_CERT='c', MASTER_SSL_KEY='k', MASTER_SSL_CRL='crl', MASTER_SSL_CRLPATH='crlp', "
         "MASTER_SSL_CIPHER='x', MASTER_USE_GTID=replica_pos, MASTER_DELAY=0, MASTER_DEMOTE_TO_SLAVE=1, "
         "MASTER_LOG_FILE='m', MASTER_LOG_POS=4, RELAY_LOG_FILE='r', RELAY_LOG_POS=5, "
-        "DO_DOMAIN_IDS=(), IGNORE_DOMAIN_IDS=(1, 2), IGNORE_SERVER_IDS=(3)"
+        "DO_DOMAIN_IDS=(), IGNORE_DOMAIN_IDS=(1, 2), IGNORE_SERVER_IDS=(3), "
+        "MASTER_CANDIDATES='db2:3307, db3', MASTER_CHECK_LAST_GROUP=0"
     )
     assert statement == ChangeMaster(
         "n",
@@ -114,6 +115,8 @@ def test_every_option() -> None:
             "do_domain_ids": (),
             "ignore_domain_ids": (1, 2),
             "ignore_server_ids": (3,),
+            "candidates": "db2:3307, db3",
+            "check_last_group": 0,
         },
     )
 

@@ -12,7 +12,7 @@ from tests.integration.raw_client import all_events
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to, wait_status
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB, Row
+from tests.kit.mariadb import MariaDB, Row, Source
 from tests.kit.server import BinlogServer
 
 pytestmark = pytest.mark.each_version
@@ -21,7 +21,7 @@ CANDIDATE = ("--log-slave-updates=1", "--read-only=1")
 WAIT_S = 30.0
 
 
-def address(server: MariaDB) -> str:
+def address(server: Source) -> str:
     return f"{server.host}:{server.port}"
 
 
@@ -174,6 +174,58 @@ def test_a_candidate_that_catches_up(
     replica = make_replica().follow(server)
     assert_equal(candidate, replica)
     assert "stopped following" not in server.log()
+
+
+def test_an_old_primary_with_a_group_of_its_own(
+    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """As a candidate it is passed over: the new primary is only restarted."""
+    primary, candidate = pair(make_upstream)
+    server = binlog_server(users=ADMIN)
+    follow(server, primary, candidate, options=", MASTER_CONNECT_RETRY=60")
+    server.q("STOP SLAVE")
+    candidate.q("STOP SLAVE")
+    primary.q("INSERT INTO d.t (a) VALUES ('seen by nobody')")
+    errant = primary.gtid_binlog_pos
+    primary.kill()
+    promote(candidate)
+    insert(candidate)
+    server.q("START SLAVE")
+    wait_follows(server, candidate)
+    last = candidate.gtid_binlog_pos
+    wait_status(server, Gtid_IO_Pos=last)
+    primary.start()
+    candidate.kill()
+    until(lambda: f"is {errant}, which is not in the store here" in server.log(), "a look", WAIT_S)
+    assert "('seen by nobody')" in server.log()
+    candidate.start()
+    wait_follows(server, candidate)
+    insert(candidate)
+    wait_status(server, Gtid_IO_Pos=candidate.gtid_binlog_pos)
+    assert "stopped following" not in server.log()
+
+
+def test_relays_as_candidates(
+    make_upstream: MakeMariaDB, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """What a relay has is its master's bytes, so that one is as good as the other; and as the master."""
+    primary = make_upstream()
+    make_table(primary)
+    relays = [binlog_server(upstream=primary, server_id=101 + n) for n in range(2)]
+    server = binlog_server(users=ADMIN, server_id=103)
+    names = f"{address(relays[1])}, {address(primary)}"
+    server.q(f"CHANGE MASTER TO {to(relays[0])}, MASTER_CANDIDATES='{names}'")
+    server.q("START SLAVE")
+    replica = make_replica().follow(server)
+    insert(primary)
+    assert_equal(primary, replica)
+    for gone in relays:
+        last = primary.gtid_binlog_pos
+        gone.stop()
+        insert(primary)
+        assert_equal(primary, replica)
+        assert f"has our last groups: {last}" in server.log()
+    assert "only its GTID" not in server.log()
 
 
 def test_the_same_gtid_on_another_group(

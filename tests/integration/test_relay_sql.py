@@ -12,7 +12,7 @@ from binlog_server.clients.certificate import self_signed
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB, Row
+from tests.kit.mariadb import MariaDB, Row, Source
 from tests.kit.server import BinlogServer
 
 pytestmark = pytest.mark.each_version
@@ -21,7 +21,7 @@ ADMIN = {"repl": {"password": "repl-password", "grants": ["ALL PRIVILEGES"]}}
 OTHER_HOST = "127.0.0.2"  # not one of those that need not be verified
 
 
-def to(source: MariaDB, options: str = "MASTER_SSL=0", host: str = "127.0.0.1") -> str:
+def to(source: Source, options: str = "MASTER_SSL=0", host: str = "127.0.0.1") -> str:
     """The clauses of CHANGE MASTER."""
     return (
         f"MASTER_HOST='{host}', MASTER_PORT={source.port}, MASTER_USER='{source.account.user}', "

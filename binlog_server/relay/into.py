@@ -1,0 +1,31 @@
+"""Where groups from upstreams go: the parts of the server that a following needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
+from binlog_server.config import Config
+from binlog_server.relay.gate import Domains
+from binlog_server.semi_sync.master import SemiSyncMaster
+from storage.engine import BinlogEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """Of one server.
+
+    config: the options, as they are when it is called.
+    upstream_is: told the version of the upstream, each time it is connected to.
+    semi_sync: knows what our replicas hold.
+    """
+
+    config: Callable[[], Config]
+    engine: BinlogEngine
+    syncer: Syncer
+    room: Room
+    domains: Domains
+    upstream_is: Callable[[str], None]
+    semi_sync: SemiSyncMaster

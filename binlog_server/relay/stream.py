@@ -1,0 +1,232 @@
+"""One connection to an upstream: from the socket to its loss."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.gate import Gate
+from binlog_server.relay.guard import Guard
+from binlog_server.relay.ingest import Ingest
+from binlog_server.relay.into import Into
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.status import IoState, UpstreamStatus
+from binlog_server.relay.upstream_history import UpstreamHistory
+from binlog_server.semi_sync.upstream_acks import UpstreamAcks
+from protocol.connection.replica import ReplicaHandshake
+from protocol.errors import BadGtidList, ProtocolError, RemoteError
+from protocol.gtid import SlavePosition
+from storage.engine import Position
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 10.0  # among candidates: for the login, and each answer before the stream
+END_DUMP_S: Final = 5.0  # for each answer, when an upstream is told that we go
+_NS: Final = 1_000_000_000
+_OLD_PREFIX: Final = (
+    "5.5.5-"  # in front of the version of servers before 11, for clients of their time
+)
+
+
+class UpstreamStream:
+    """Made for one connection.
+
+    Args:
+        info: with the address of the server that is meant.
+        status: is told how it goes.
+        among: the server is one of several candidates.
+        until: groups beyond it, and of domains that are not in it, are not taken.
+        begun: is called when groups may come.
+    """
+
+    def __init__(
+        self,
+        info: MasterInfo,
+        into: Into,
+        status: UpstreamStatus,
+        gate: Gate,
+        guard: Guard,
+        *,
+        among: bool,
+        until: SlavePosition | None,
+        begun: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._info = info
+        self._into = into
+        self._status = status
+        self._gate = gate
+        self._guard = guard
+        self._among = among
+        self._until = until
+        self._begun = begun
+        self._password = ""
+        self._ingest: Ingest | None = None
+
+    @property
+    def received(self) -> bool:
+        """Whether an event has come."""
+        return self._ingest is not None and self._ingest.received
+
+    @property
+    def stored(self) -> bool:
+        """Whether something of it was new."""
+        return self._ingest is not None and self._ingest.stored
+
+    @property
+    def _name(self) -> str:
+        return f"upstream {self._status.name}"
+
+    async def run(self) -> None:
+        """Take what comes, for as long as it comes. Raises what ends it, or keeps it from beginning."""
+        status, info, config = self._status, self._info, self._into.config()
+        status.state = IoState.CONNECTING
+        self._password = await asyncio.to_thread(info.password.read)
+        link = await self._connect()
+        acks: UpstreamAcks | None = None
+        try:
+            status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
+            status.protection = link.protection
+            self._into.upstream_is(status.version)
+            status.state = IoState.CHECKING
+            await self._guard.prove(self._name, link, self._connect_more, among=self._among)
+            position = await self._position(link)
+            handshake = ReplicaHandshake(
+                link.machine,
+                server_id=config.server_id,
+                position=position,
+                heartbeat_period_ns=int(info.heartbeat_s(config.slave_net_timeout) * _NS),
+                ignore_duplicates=self._into.domains.ignore_duplicates,
+                until=self._until,
+                report_host=config.report_host,
+                semi_sync=config.rpl_semi_sync_slave_enabled,
+            )
+            await link.start_dump(handshake)
+            link.timeout_s = info.silence_s(config.slave_net_timeout)
+            self._note_begin(handshake, position)
+            await self._begun()
+            if link.machine.semi_sync:
+                status.semi_sync = True
+                acks = self._acks(link)
+                self._into.semi_sync.when_moved.add(acks.flush)
+            elif config.rpl_semi_sync_slave_enabled:
+                log.warning("%s has no semi-sync: it is followed without", self._name)
+            self._ingest = Ingest(
+                self._name,
+                self._into.engine,
+                self._into.syncer,
+                self._into.room,
+                self._gate,
+                handshake.checksum_algorithm,
+                status=status,
+                group_bytes_max=config.max_event_group_size,
+                acks=acks,
+                # With UNTIL the upstream leaves groups out.
+                history=(
+                    None
+                    if self._until is not None
+                    else UpstreamHistory(self._into.engine, self._gate)
+                ),
+            )
+            await self._ingest.run(link)
+        except asyncio.CancelledError:
+            if status.semi_sync:
+                await self._end_dump(link)
+            raise
+        finally:
+            if acks is not None:
+                self._into.semi_sync.when_moved.discard(acks.flush)
+            status.connected = status.semi_sync = False
+            link.close()
+
+    async def _connect(self) -> ClientLink:
+        info, config = self._info, self._into.config()
+        timeout_s = float(config.slave_net_timeout)
+        return await ClientLink.connect(
+            info.host,
+            info.port,
+            info.user,
+            self._password,
+            min(timeout_s, CONNECT_S) if self._among else timeout_s,
+            info.tls,
+            # How the packets of both together are numbered is nowhere laid down.
+            compress=config.slave_compressed_protocol and not config.rpl_semi_sync_slave_enabled,
+        )
+
+    async def _connect_more(self) -> ClientLink:
+        """Another connection, logged in."""
+        link = await self._connect()
+        try:
+            await link.log_in()
+        except BaseException:
+            link.close()
+            raise
+        link.timeout_s = self._into.config().slave_net_timeout
+        return link
+
+    def _acks(self, link: ClientLink) -> UpstreamAcks:
+        semi_sync, config = self._into.semi_sync, self._into.config
+
+        def held() -> Position | None:
+            count = config().rpl_semi_sync_slave_wait_for_slave_count
+            return semi_sync.held_by(count) if count else None
+
+        def send(packet: bytes) -> None:
+            self._status.acks_sent += 1
+            link.acknowledge(packet)
+
+        return UpstreamAcks(self._into.engine, self._into.syncer, held=held, send=send)
+
+    async def _end_dump(self, link: ClientLink) -> None:
+        """As a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
+        greeting = link.machine.greeting
+        info = self._info
+        if greeting is None or link.machine.is_closed:
+            return
+        try:
+            other = await ClientLink.connect(
+                info.host, info.port, info.user, self._password, END_DUMP_S, info.tls
+            )
+            try:
+                await other.log_in()
+                await other.query(f"KILL {greeting.connection_id}")
+            finally:
+                other.close()
+        except (OSError, ProtocolError, TimeoutError, RemoteError) as error:
+            log.info("%s: its dump could not be ended: %s", self._name, error)
+
+    def _note_begin(self, handshake: ReplicaHandshake, position: SlavePosition) -> None:
+        status = self._status
+        status.state = IoState.WAITING
+        status.connected = True
+        status.connects += 1
+        status.errno, status.error = 0, ""
+        status.server_id = handshake.upstream_server_id
+        log.info(
+            "following upstream %(upstream)s (%(version)s) from '%(gtid)s', %(protection)s",
+            {
+                "upstream": status.name,
+                "version": status.version,
+                "gtid": position,
+                "protection": status.protection,
+            },
+        )
+
+    async def _position(self, link: ClientLink) -> SlavePosition:
+        """What the store has. Of domains that are not wanted: what the upstream has, so that it sends nothing of them,
+        nor refuses because it has purged what we never had."""
+        position = self._into.engine.binlog_state().position()
+        wanted = self._info.filter
+        if not wanted.is_about_domains:
+            return position
+        rows = await link.query("SELECT @@GLOBAL.gtid_binlog_pos")
+        try:
+            there = SlavePosition.parse(rows[0][0] or "")
+        except (BadGtidList, IndexError):
+            raise ProtocolError(f"gtid_binlog_pos of the upstream is {rows!r}") from None
+        ours = [gtid for gtid in position if wanted.wants_domain(gtid.domain_id)]
+        return SlavePosition(
+            [*ours, *(gtid for gtid in there if not wanted.wants_domain(gtid.domain_id))]
+        )
