@@ -13,6 +13,8 @@ from storage.inspection.classic import classic_groups
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.mariadb import MariaDB
 
+SMALL_FILES = StoreOptions(max_binlog_size=16 << 20)  # two are made for any store, in full
+
 
 def make_store(
     directory: Path,
@@ -21,7 +23,7 @@ def make_store(
 ) -> Path:
     """A store of ours that was closed, with these groups."""
     directory.mkdir(parents=True, exist_ok=True)
-    engine = IbbEngine(OsDisk(directory), options or StoreOptions())
+    engine = IbbEngine(OsDisk(directory), options or SMALL_FILES)
     try:
         for payload, gtid in groups:
             while not engine.has_room:
