@@ -49,11 +49,15 @@ class Conversion:
 
     def present(self, numbers: Collection[int]) -> bytes | None:
         """Which of the wanted columns were logged, least bit first; None if all were."""
-        logged = [number is not None and number in numbers for number in self.sources]
-        if all(logged):
-            return None
-        bits = sum(1 << i for i, is_there in enumerate(logged) if is_there)
-        return bits.to_bytes((len(logged) + 7) // 8, "little")
+        return bitmap([number is not None and number in numbers for number in self.sources])
+
+
+def bitmap(logged: Sequence[bool]) -> bytes | None:
+    """A bit an element, least first; None if all are True."""
+    if all(logged):
+        return None
+    bits = sum(1 << i for i, is_there in enumerate(logged) if is_there)
+    return bits.to_bytes((len(logged) + 7) // 8, "little")
 
 
 def _as(image: pa.RecordBatch, number: int, type_: pa.DataType) -> pa.Array:

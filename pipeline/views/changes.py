@@ -26,6 +26,7 @@ import pyarrow as pa
 from pipeline.admission import Barrier
 from pipeline.groups import Groups
 from pipeline.schemas.evolution import Evolution
+from pipeline.schemas.seed import Seed
 from pipeline.schemas.subscription import DdlBarrier, Subscription
 from pipeline.views.changes_gathering import Gathered, gathered
 from pipeline.views.changes_layouts import Layout, Part
@@ -43,6 +44,7 @@ class ChangesView:
     evolution: Evolution
     layout: Layout
     subscription: Subscription
+    seed: Seed
     ops: frozenset[str]
     non_row: str
     batch_rows: int
@@ -65,7 +67,8 @@ class ChangesView:
             yield from in_order(self._parts(some, maker), self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
-        return table if self.subscription.has(table.database, table.table) else None
+        wanted = self.subscription.has(table.database, table.table)
+        return self.seed.applied(table) if wanted else None
 
     def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
         if "t" in self.ops:

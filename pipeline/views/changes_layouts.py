@@ -15,7 +15,7 @@ from pipeline.views.changes_rows import Rows
 from pipeline.views.view import TIME
 
 Part = tuple[pa.RecordBatch, Places]
-_OP: Final = pa.field("_op", pa.string())
+OP: Final = pa.field("_op", pa.string())
 _FILE_BITS: Final = 40
 _SOURCE: Final = pa.struct(
     [
@@ -55,7 +55,7 @@ class StructLayout:
         image = pa.struct(self.fields)
         return pa.schema(
             [
-                _OP,
+                OP,
                 *PLACE_FIELDS,
                 pa.field("_schema_id", pa.int64()),
                 *([pa.field("_key", pa.struct(self.key))] if self.key else []),
@@ -87,7 +87,7 @@ class FlatLayout:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([_OP, *PLACE_FIELDS, *self.fields])
+        return pa.schema([OP, *PLACE_FIELDS, *self.fields])
 
     def parts(self, rows: Rows) -> Iterator[Part]:
         count = len(rows)
@@ -146,32 +146,37 @@ class DebeziumLayout:
 
     @property
     def schema(self) -> pa.Schema:
-        image = pa.struct(self.fields)
-        return pa.schema(
-            [
-                pa.field("before", image),
-                pa.field("after", image),
-                pa.field("op", pa.string()),
-                pa.field("ts_ms", pa.int64()),
-                pa.field("source", _SOURCE),
-            ]
-        )
+        return debezium_schema(pa.struct(self.fields))
 
     def parts(self, rows: Rows) -> Iterator[Part]:
         count = len(rows)
-        source, times = debezium_source(rows.places, self.database, self.table)
-        arrays = [
-            _struct(self.fields, rows.before, count),
-            _struct(self.fields, rows.after, count),
-            repeated(rows.op, pa.string(), count),
-            times,
-            source,
-        ]
+        images = [_struct(self.fields, image, count) for image in (rows.before, rows.after)]
+        arrays = [*images, *debezium_columns(rows, self.database, self.table)]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
 
-def debezium_source(places: Places, database: str, table: str) -> tuple[pa.Array, pa.Array]:
-    """Column `source`, and the milliseconds in it."""
+def debezium_schema(image: pa.DataType) -> pa.Schema:
+    """With images of this type."""
+    return pa.schema(
+        [
+            pa.field("before", image),
+            pa.field("after", image),
+            pa.field("op", pa.string()),
+            pa.field("ts_ms", pa.int64()),
+            pa.field("source", _SOURCE),
+        ]
+    )
+
+
+def debezium_columns(rows: Rows, database: str, table: str | None) -> list[pa.Array]:
+    """What stands behind the images."""
+    op = repeated(rows.op, pa.string(), len(rows))
+    source, times = _source(rows.places, database, table)
+    return [op, times, source]
+
+
+def _source(places: Places, database: str, table: str | None) -> tuple[pa.Array, pa.Array]:
+    """And the milliseconds in it."""
     heads, group, count = places.heads, places.group, len(places)
     parts = [pa.array(c).cast(pa.string()) for c in (heads.domain, heads.server, heads.seq)]
     times = pa.array(heads.timestamp[group] * 1000)

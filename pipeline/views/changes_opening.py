@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.errors import BadOption
 from pipeline.options import SourceOptions
 from pipeline.schemas.columns import key_names, picked_fields, table_fields
 from pipeline.schemas.evolution import Evolution, fields_of
-from pipeline.schemas.search import newest_table
+from pipeline.schemas.search import FoundTable, newest_table
+from pipeline.schemas.seed import Seed
 from pipeline.schemas.subscription import Subscription
 from pipeline.sources.source import Source
 from pipeline.views.changes import ChangesView
 from pipeline.views.changes_layouts import layout_named
+from pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
 from protocol.row_columns import ColumnOptions
 
 
-def open_changes(options: SourceOptions, source: Source) -> ChangesView:
+def open_changes(options: SourceOptions, source: Source) -> ChangesView | TablesView:
     """Raises `BadOption`, `SourceError`."""
+    return _one_table(options, source) if options.table else _several_tables(options)
+
+
+def _one_table(options: SourceOptions, source: Source) -> ChangesView:
     database, table = options.table.split(".")
-    found = newest_table(
-        source, database, table, options.end_gtid, by_numbers=options.kind == "server"
-    )
-    if found is None:
-        end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
-        raise BadOption(
-            f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
-            "taken exactly as they were logged"
-        )
+    seed = Seed.read(options.schema_seed)
+    found = _newest(options, source, database, table)
+    found = replace(found, table=seed.applied(found.table))
     column_options = column_options_of(options)
     fields = tuple(picked_fields(found.table, column_options, options.columns))
     key = fields_of(table_fields(found.table, column_options), key_names(found.table))
@@ -35,10 +37,37 @@ def open_changes(options: SourceOptions, source: Source) -> ChangesView:
         options.schema_evolution, found, column_options, fields, key, bool(options.columns)
     )
     layout = layout_named(options.layout, database, table, fields, key)
+    wanted = Subscription.one(database, table)
     return ChangesView(
-        evolution,
-        layout,
-        Subscription.one(database, table),
+        evolution, layout, wanted, seed, options.ops, options.non_row, options.batch_rows
+    )
+
+
+def _newest(options: SourceOptions, source: Source, database: str, table: str) -> FoundTable:
+    by_numbers = options.kind == "server"
+    found = newest_table(source, database, table, options.end_gtid, by_numbers=by_numbers)
+    if found is None:
+        end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
+        raise BadOption(
+            f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
+            "taken exactly as they were logged"
+        )
+    return found
+
+
+def _several_tables(options: SourceOptions) -> TablesView:
+    if options.layout not in TABLE_LAYOUTS:
+        raise BadOption(
+            f"layout={options.layout} has the columns of one table; name it with the option table, or take "
+            f"layout={' or '.join(TABLE_LAYOUTS)}"
+        )
+    if options.columns:
+        raise BadOption("columns are those of one table; name it with the option table")
+    return TablesView(
+        Subscription.parse(options.tables),
+        Seed.read(options.schema_seed),
+        column_options_of(options),
+        options.layout,
         options.ops,
         options.non_row,
         options.batch_rows,

@@ -31,4 +31,5 @@ def table_of(store: Path, **options: str) -> pa.Table:
 
 def rows_of(store: Path, **options: str) -> list[dict[str, Any]]:
     """The same as dictionaries."""
-    return table_of(store, **options).to_pylist()
+    rows: list[dict[str, Any]] = table_of(store, **options).to_pylist()
+    return rows

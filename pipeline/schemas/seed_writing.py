@@ -1,0 +1,63 @@
+"""A file for `schemaSeed`, from information_schema of a running server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pipeline.schemas.seed import SEED_VERSION
+from pipeline.schemas.subscription import Subscription
+
+_SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
+_COLUMNS: Final = f"""
+    SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME
+    FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
+    WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {_SYSTEM}
+    ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
+"""
+_KEYS: Final = f"""
+    SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE
+    WHERE CONSTRAINT_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
+    ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
+"""
+
+
+class Connection(Protocol):
+    """Of any library with the DB-API: pymysql, mariadb, mysql.connector."""
+
+    def cursor(self) -> Any: ...
+
+
+def write_seed(
+    connection: Connection, path: str | os.PathLike[str], tables: Sequence[str] = ()
+) -> int:
+    """Write what a server says of its tables now; the number of tables. Of `tables` (globs, shop.*), or of all."""
+    wanted = Subscription.parse(tables)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for database, table, name, type_, charset in _rows(connection, _COLUMNS):
+        if wanted.has(database, table):
+            entry = found.setdefault(
+                (database, table), {"database": database, "table": table, "columns": [], "key": []}
+            )
+            column = {"name": name, "type": type_}
+            entry["columns"].append({**column, "charset": charset} if charset else column)
+    for database, table, name in _rows(connection, _KEYS):
+        if (database, table) in found:
+            found[database, table]["key"].append(name)
+    document = {"version": SEED_VERSION, "tables": [*found.values()]}
+    Path(path).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    return len(found)
+
+
+def _rows(connection: Connection, sql: str) -> list[tuple[str, ...]]:
+    cursor = connection.cursor()
+    try:
+        cursor.execute(sql)
+        return [
+            tuple(r.values()) if isinstance(r, Mapping) else tuple(r) for r in cursor.fetchall()
+        ]
+    finally:
+        cursor.close()
