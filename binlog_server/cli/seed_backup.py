@@ -1,7 +1,7 @@
 """The position in a directory of mariadb-backup.
 
-    mariadb_backup_binlog_info    11.1 and later: file, offset and GTIDs of the server's own binlog, with tabs between
-    xtrabackup_binlog_info        the same, before
+    mariadb_backup_binlog_info    as of 11.8: file, offset and GTIDs of the server's own binlog, with tabs between
+    xtrabackup_binlog_info        the same, as of 10.11
     mariadb_backup_slave_info     with --slave-info, of a replica: what to say to go on behind its master
     xtrabackup_slave_info
 

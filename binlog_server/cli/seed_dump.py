@@ -4,7 +4,7 @@ With --master-data or --dump-slave it stands among the first lines, commented ou
 
     SET GLOBAL gtid_slave_pos='0-1-4711,3-2-15';
 
-Later versions (10.11.12 and others of that time on) put it behind the tables, and say so at the beginning:
+Newer versions (as 10.11.19 and 11.8.6) put it behind the tables, and say so at the beginning:
 
     -- A corresponding to the above ... settings to the slave gtid state is printed later in the file.
     ...

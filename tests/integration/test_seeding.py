@@ -290,6 +290,37 @@ def test_seed_from_a_backup(
         assert len(groups_stored(relay)) == 3
 
 
+def test_a_state_by_sql(
+    version: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """SET GLOBAL gtid_binlog_state: two servers in one domain, and replicas that were last at either."""
+    upstream = make_local(make_upstream, version, "--gtid-strict-mode=OFF")
+    make_table(upstream)
+    replicas = [make_replica().follow(upstream) for _ in range(2)]
+    replicas[0].wait_gtid(insert(upstream, 2))
+    replicas[0].q("STOP SLAVE")
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION server_id = 77")
+        cursor.execute("INSERT INTO d.t (a) VALUES ('of another')")
+    replicas[1].wait_gtid(upstream.gtid_binlog_pos)
+    replicas[1].q("STOP SLAVE")
+    state = upstream.gtid_binlog_state
+    assert state.count(",") == 1
+    server = binlog_server(users=ADMIN)
+    server.q(f"SET GLOBAL gtid_binlog_state = '{state}'")
+    follow_upstream(server, upstream)
+    wait_for(server, insert(upstream, 3))
+    replicas[1].follow(server)
+    assert_equal(upstream, replicas[1])
+    replicas[0].follow(server, start=False)
+    replicas[0].q("START SLAVE")
+    assert replicas[0].wait_stopped()["Last_IO_Errno"] == 1236  # what it lacks is not here
+    assert server.q("SELECT @@gtid_binlog_state AS s")[0]["s"] == upstream.gtid_binlog_state
+
+
 def test_not_beside_a_server(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
     server = binlog_server()
     refused = command("seed", "--directory", server.directory, "--gtid-slave-pos", "0-1-5")
