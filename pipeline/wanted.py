@@ -1,28 +1,52 @@
-"""Which groups of a source are wanted: by GTID, by time, by domain."""
+"""Which groups of a source are wanted: by GTID, by time, by domain and server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.groups import Groups
+from pipeline.groups import Groups, Integers
 from protocol.gtid import SlavePosition
 from storage.planning import GtidRange, TimeRange
+
+_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """From `first` to `last`, both with; None is no bound."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def has(self, number: int) -> bool:
+        return (self.first is None or number >= self.first) and (
+            self.last is None or number <= self.last
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All of it must hold. `domains` None is all of them."""
+    """All of it must hold. None is all.
+
+    gtids: what of these the source has no more is missed. Of `numbers` only what there is is wanted.
+    hints: times of which no group outside is worth reading; but those that are read are not left out for it.
+    numbers: of groups, whatever their domain.
+    """
 
     gtids: GtidRange = field(default_factory=GtidRange)
     times: TimeRange = field(default_factory=TimeRange)
     domains: frozenset[int] | None = None
+    servers: frozenset[int] | None = None
+    numbers: Numbers = field(default_factory=Numbers)
+    hints: TimeRange = field(default_factory=TimeRange)
 
     def between(self, start: SlavePosition, stop: SlavePosition) -> Wanted:
         """The same, behind `start` and up to `stop`."""
-        return Wanted(GtidRange(start, stop), self.times, self.domains)
+        return replace(self, gtids=GtidRange(start, stop))
 
     def some(self, groups: Groups) -> Groups:
         """Those that are wanted."""
@@ -35,6 +59,12 @@ class Wanted:
             wanted &= groups.timestamp >= self.times.first
         if self.times.end is not None:
             wanted &= groups.timestamp < self.times.end
+        if self.servers is not None:
+            wanted &= np.isin(groups.server, _array(self.servers))
+        if self.numbers.first is not None:
+            wanted &= groups.seq >= self.numbers.first
+        if self.numbers.last is not None:
+            wanted &= groups.seq <= self.numbers.last
         if self.domains is not None or self.gtids != GtidRange():
             for domain in np.unique(groups.domain).tolist():
                 here = groups.domain == domain
@@ -52,5 +82,9 @@ class Wanted:
         last = None if stop is None else stop.get(domain)
         low = -1 if seen is None else seen.seq_no
         if stop is None:
-            return low, np.iinfo(np.int64).max
+            return low, _MAX
         return low, -1 if last is None else last.seq_no
+
+
+def _array(numbers: frozenset[int]) -> Integers:
+    return np.array(sorted(number for number in numbers if 0 <= number <= _MAX), np.int64)

@@ -7,34 +7,57 @@ error. MariaDB's own directory must not be read while it runs: it may hold what 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DataLost, SourceError
-from pipeline.groups import Groups, after
+from pipeline.groups import Groups
+from pipeline.sources.directory_feed import DirectoryFeed
+from pipeline.sources.directory_reading import (
+    BEYOND,
+    RESTORE,
+    explained,
+    pruned,
+    read_groups,
+    start_place,
+    tell,
+    tell_gap,
+    within,
+)
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name
 from storage.binlog.publication import Published, read_published
-from storage.binlog.search import FileShape, find_start, first_record
-from storage.errors import PositionPurged, TruncatedRecord
+from storage.binlog.search import first_record
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.planning import GtidRange, LogPages, Partition, batches_from, plan, state_of
+from storage.planning import (
+    GtidRange,
+    LogPages,
+    Partition,
+    Stretch,
+    first_times,
+    plan,
+    state_of,
+    stretches,
+)
 from storage.redo.format import REDO_NAME
 
-_POLL_S: Final = 0.01
+_TRIES: Final = 5  # to plan, while files are purged
 
 
 @dataclass(frozen=True, slots=True)
 class DirectorySource:
-    """See the module. `path` must be readable under that name by all workers."""
+    """See the module. `path` must be readable under that name by all workers.
+
+    fail_on_data_loss: False goes on at the oldest group that is there, with a warning, where older ones are wanted.
+    """
 
     path: str
+    fail_on_data_loss: bool = True
 
     @property
     def name(self) -> str:
@@ -49,7 +72,7 @@ class DirectorySource:
 
     def beginning(self) -> BinlogState:
         """What had been logged before the first group that is there. Raises as `earliest`."""
-        with self._pages() as pages:
+        with explained(self.path), self._pages(self.published()) as pages:
             files = pages.files()
             return state_of(pages, files[0]) if files else BinlogState()
 
@@ -57,54 +80,104 @@ class DirectorySource:
         published = self.published()
         if published is not None:
             return BinlogState.parse(published.state).position()
-        with self._pages() as pages:
-            files = pages.files()
-            if not files:
-                return SlavePosition()
-            state = state_of(pages, files[-1])
-            begin = Position(files[-1], PAGE_SIZE)
-            for groups, _ in _read(pages, first_record(pages, begin, _BEYOND), _BEYOND):
+        with explained(self.path), self._pages(None) as pages:
+            state = state_of(pages, pages.files()[-1])
+            place = first_record(pages, Position(pages.files()[-1], PAGE_SIZE), BEYOND)
+            for groups, _ in read_groups(self.path, pages, place, BEYOND):
                 state.overlay(map(groups.gtid, range(len(groups))))
             return state.position()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[DirectorySlice]:
-        published = self.published()
-        end = None if published is None else published.end
-        with self._pages() as pages:
-            files = pages.files()
-            start = wanted.gtids.start
-            if start is not None:
-                self._check(start, published)
-                place = _start(pages, files, start, _BEYOND if end is None else end)
-                if place is not None:
-                    files = [file_no for file_no in files if file_no >= place.file_no]
+        for tries_left in reversed(range(_TRIES)):
             try:
-                partitions = plan(
-                    pages,
-                    files,
-                    partition_bytes=partition_bytes,
-                    gtids=wanted.gtids,
-                    times=wanted.times,
+                return self._slices(wanted, partition_bytes)
+            except DataLost:
+                if self.fail_on_data_loss or not tries_left:
+                    raise
+        raise AssertionError("not reached")
+
+    def _slices(self, wanted: Wanted, partition_bytes: int) -> list[DirectorySlice]:
+        published = self.published()
+        with explained(self.path), self._pages(published) as pages:
+            files = self._files(pages, wanted, published)
+            partitions = plan(
+                pages,
+                files,
+                partition_bytes=partition_bytes,
+                gtids=self._pruned(pages, files, wanted, published),
+                times=within(wanted),
+            )
+        return [
+            DirectorySlice(
+                self.path, partition, pages.end, wanted, published, self.fail_on_data_loss
+            )
+            for partition in partitions
+        ]
+
+    def stretches(self, wanted: Wanted) -> list[Stretch]:
+        """Parts of the files from one GTID state to the next that may have something that is wanted.
+
+        The last one of all has what is published, or None, as the state behind it.
+        """
+        published = self.published()
+        with explained(self.path), self._pages(published) as pages:
+            files = self._files(pages, wanted, published)
+            gtids = self._pruned(pages, files, wanted, published)
+            found = stretches(pages, files, gtids=gtids, times=within(wanted))
+            for stretch in found:
+                first_times(pages, stretch)
+        if published is not None and found and found[-1].behind is None:
+            found[-1].behind = BinlogState.parse(published.state)
+        return found
+
+    def _files(self, pages: LogPages, wanted: Wanted, published: Published | None) -> list[int]:
+        """Those that are needed for the range. Raises `DataLost`."""
+        files, start = pages.files(), wanted.gtids.start
+        if start is None or not files:
+            return files
+        self.check_history(start, published)
+        place = start_place(pages, files, start, pages.end or BEYOND)
+        if place is not None:
+            files = [file_no for file_no in files if file_no >= place.file_no]
+        oldest = state_of(pages, files[0])
+        missed = wanted.gtids.misses(oldest)
+        if missed is not None:
+            if self.fail_on_data_loss:
+                raise DataLost(
+                    f"{self.path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
                 )
-            except PositionPurged as error:
-                raise DataLost(f"{self.path}: {error}; {_RESTORE}") from None
-        return [DirectorySlice(self.path, partition, end, wanted) for partition in partitions]
+            tell_gap(self.path, start, oldest)
+        return files
+
+    def _pruned(
+        self, pages: LogPages, files: list[int], wanted: Wanted, published: Published | None
+    ) -> GtidRange:
+        if not files:
+            return GtidRange()
+        oldest = state_of(pages, files[0])
+        if published is not None:
+            domains = BinlogState.parse(published.state).domains()
+            return pruned(wanted, oldest, set(domains), are_all=True)
+        domains = state_of(pages, files[-1]).domains()
+        return pruned(wanted, oldest, set(domains), are_all=False)
 
     def feed(self) -> DirectoryFeed:
         return DirectoryFeed(self)
 
-    def _check(self, start: SlavePosition, published: Published | None) -> None:
+    def check_history(self, start: SlavePosition, published: Published | None) -> None:
         """Whether the history has come as far as `start`. Raises `DataLost`."""
         if published is None:
             return
         there = BinlogState.parse(published.state)
-        for gtid in start:
-            last = there.last(gtid.domain_id)
-            if last is None or last.seq_no < gtid.seq_no:
-                raise DataLost(
-                    f"{self.path}: what is behind {gtid} is wanted, but the store ends at '{there}': it is another "
-                    "store, or has begun anew (RESET MASTER); begin with a new checkpoint, or put the right store there"
-                )
+        last = {gtid: there.last(gtid.domain_id) for gtid in start}
+        beyond = [g for g, found in last.items() if found is not None and found.seq_no < g.seq_no]
+        if not beyond and start.domains() and not any(last.values()):
+            beyond = list(start)  # else a domain may have been deleted
+        if beyond:
+            raise DataLost(
+                f"{self.path}: what is behind {beyond[0]} is wanted, but the store ends at '{there}': it is another "
+                "store, or has begun anew (RESET MASTER); begin with a new checkpoint, or put the right store there"
+            )
 
     def published(self) -> Published | None:
         """Raises `SourceError`, `DiskError`."""
@@ -118,11 +191,10 @@ class DirectorySource:
             )
         return published
 
-    def _pages(self) -> LogPages:
-        published = self.published()
-        pages = LogPages(
-            ReadOnlyDisk(Path(self.path)), None if published is None else published.end
-        )
+    def _pages(self, published: Published | None) -> LogPages:
+        """Raises `SourceError` where there are none."""
+        end = None if published is None else published.end
+        pages = LogPages(ReadOnlyDisk(Path(self.path)), end)
         if published is None and not pages.files():
             pages.close()
             raise SourceError(f"{self.path} has no .ibb files")
@@ -131,115 +203,56 @@ class DirectorySource:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySlice:
-    """A range of pages, up to `end`."""
+    """A range of pages, up to `end`.
+
+    published: what was when this was planned.
+    """
 
     path: str
     partition: Partition
     end: Position | None
     wanted: Wanted
+    published: Published | None = None
+    fail_on_data_loss: bool = True
 
     def read(self) -> Iterator[Groups]:
         return (groups for groups in self.read_marked() if len(groups))
 
     def read_marked(self) -> Iterator[Groups]:
         """See `MarkedSlice`."""
-        with LogPages(ReadOnlyDisk(Path(self.path)), self.end) as pages:
+        disk = ReadOnlyDisk(Path(self.path))
+        limit = self.partition.end if self.end is None else min(self.end, self.partition.end)
+        with LogPages(disk, self.end) as pages:
             try:
-                limit = (
-                    self.partition.end if self.end is None else min(self.end, self.partition.end)
-                )
+                with explained(self.path):
+                    self._check_history(read_published(disk))
+                    if not pages.has_data(self.partition.file_no):
+                        raise DataLost(f"{self.path}: {self} has gone meanwhile; {RESTORE}")
+            except DataLost as error:
+                if self.fail_on_data_loss:
+                    raise
+                tell(f"{error}; left out, as failOnDataLoss=false says")
+                return
+            with explained(self.path):
                 place = first_record(pages, self.partition.begin, limit)
-                for groups, _ in _read(pages, place, limit):
-                    found = self.wanted.some(groups)
-                    if len(found) or found.markers:
-                        yield found
-            except PositionPurged as error:
-                raise DataLost(f"{self.path}: {error}; {_RESTORE}") from None
+            for groups, _ in read_groups(self.path, pages, place, limit):
+                found = self.wanted.some(groups)
+                if len(found) or found.markers:
+                    yield found
+
+    def _check_history(self, now: Published | None) -> None:
+        """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""
+        then = self.published
+        if then is None or now is None or now.epoch == then.epoch:
+            return
+        position = BinlogState.parse(now.state).position()
+        is_behind = GtidRange(position).is_all_seen(BinlogState.parse(then.state))
+        if now.uuid != then.uuid or now.end < then.end or not is_behind:
+            raise SourceError(
+                f"{self.path}: the store has begun anew (RESET MASTER) since the query was planned; "
+                "start the query anew"
+            )
 
     def __str__(self) -> str:
         file_no, first, end = self.partition
         return f"{file_name(file_no)}, pages {first} to {end - 1}"
-
-
-class DirectoryFeed:
-    """See `Feed`. Goes on where it ended, if that is asked for."""
-
-    def __init__(self, source: DirectorySource) -> None:
-        self._source = source
-        self._pages: LogPages | None = None
-        self._at: tuple[SlavePosition, Position] | None = None
-
-    def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
-        published = self._source.published()
-        deadline = time.monotonic() + wait_s
-        while published is not None and time.monotonic() < deadline:
-            if BinlogState.parse(published.state).position() != position:
-                break
-            time.sleep(_POLL_S)
-            published = self._source.published()
-        end = None if published is None else published.end
-        if self._pages is None:
-            self._pages = LogPages(ReadOnlyDisk(Path(self._source.path)), end)
-        elif end is not None:
-            self._pages.move_end(end)
-        pages = self._pages
-        limit = _BEYOND if end is None else end
-        wanted = Wanted(GtidRange(start=position))
-        for groups, behind in _read(pages, self._place(pages, position, limit), limit):
-            position = after(position, groups)
-            self._at = position, behind
-            found = wanted.some(groups)
-            if len(found):
-                yield found
-
-    def _place(self, pages: LogPages, position: SlavePosition, limit: Position) -> Position:
-        if self._at is not None and self._at[0] == position:
-            return self._at[1]
-        files = pages.files()
-        start = _start(pages, files, position, limit)
-        if start is not None:
-            return start
-        missed = GtidRange(start=position).misses(state_of(pages, files[0])) if files else None
-        if missed is not None:
-            raise DataLost(
-                f"{self._source.path}: {missed} is wanted, but the store begins behind it; {_RESTORE}"
-            )
-        return first_record(pages, Position(files[0], PAGE_SIZE), limit) if files else limit
-
-    def close(self) -> None:
-        if self._pages is not None:
-            self._pages.close()
-
-
-def _start(
-    pages: LogPages, files: list[int], position: SlavePosition, limit: Position
-) -> Position | None:
-    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned."""
-
-    def shape(file_no: int) -> FileShape:
-        header = pages.header(file_no)
-        if header is None:
-            return FileShape(0, 0)
-        return FileShape(header.state_interval_pages, header.pages)
-
-    try:
-        return find_start(pages, files, shape, position, limit)[0]
-    except PositionPurged:
-        return None
-
-
-def _read(pages: LogPages, place: Position, limit: Position) -> Iterator[tuple[Groups, Position]]:
-    """Groups, and where they end; whatever is wanted of them."""
-    try:
-        for batch in batches_from(pages, place, limit):
-            yield Groups.of_batch(batch), batch.end
-    except TruncatedRecord as error:
-        # The torn tail of a log that nobody has recovered, if it is the last thing there is.
-        if pages.end is not None or pages.has_data(error.file_no + 1):
-            raise
-
-
-_BEYOND: Final = Position(1 << 62, 0)
-_RESTORE: Final = (
-    "restore the files, read what was archived, or say failOnDataLoss=false to go on behind the gap"
-)

@@ -23,4 +23,4 @@ def open_source(options: SourceOptions) -> Source:
     path = options.all_paths[0]
     if options.kind == "archive" or (options.source == "auto" and is_archive(Path(path))):
         return ArchiveSource(path)
-    return DirectorySource(path)
+    return DirectorySource(path, options.fail_on_data_loss)

@@ -4,11 +4,14 @@ from storage.planning.log_pages import LogPages
 from storage.planning.partitions import (
     PARTITION_BYTES,
     Partition,
+    Stretch,
     batches_from,
+    first_times,
     partition_batches,
     partition_records,
     plan,
     state_of,
+    stretches,
 )
 from storage.planning.ranges import GtidRange, TimeRange
 
@@ -17,10 +20,13 @@ __all__ = [
     "GtidRange",
     "LogPages",
     "Partition",
+    "Stretch",
     "TimeRange",
     "batches_from",
+    "first_times",
     "partition_batches",
     "partition_records",
     "plan",
     "state_of",
+    "stretches",
 ]

@@ -2,6 +2,8 @@
 
 Files are opened as they are needed, so this is cheap to make. What lies before the end is never written again, but the
 page in which it lies may be: that is read anew when the end moves, and again if it is met half written.
+
+Pages that are asked for one behind the other are read ahead, twice as many each time; single ones are not.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
 from storage.inspection.read_only_disk import ReadableDisk, ReadableFile
 
 _READ_AHEAD_PAGES: Final = 64
+_RUNS_MAX: Final = 8
 _CACHE_PAGES: Final = 512
 _OPEN_FILES_MAX: Final = 64
 _TRIES: Final = 10
@@ -37,6 +40,8 @@ class LogPages:
         self._files: OrderedDict[int, ReadableFile] = OrderedDict()
         self._headers: dict[int, FileHeader] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        # By the page that comes next, how many were read before it.
+        self._runs: OrderedDict[tuple[int, int], int] = OrderedDict()
 
     @property
     def end(self) -> Position | None:
@@ -92,7 +97,7 @@ class LogPages:
         if page is not None:
             self._cache.move_to_end(key)
             return page
-        pages = self._read(file_no, page_no, _READ_AHEAD_PAGES - page_no % _READ_AHEAD_PAGES)
+        pages = self._read(file_no, page_no, self._count(file_no, page_no))
         if not pages:
             return None
         for _ in range(_TRIES if self._is_written(file_no, page_no) else 0):
@@ -112,6 +117,14 @@ class LogPages:
         """Whether a page may be changing."""
         end = self._end
         return end is not None and (file_no, page_no) >= (end.file_no, end.offset // PAGE_SIZE)
+
+    def _count(self, file_no: int, page_no: int) -> int:
+        """How many pages to read from this one on."""
+        count = min(2 * self._runs.pop((file_no, page_no), 0) or 1, _READ_AHEAD_PAGES)
+        self._runs[file_no, page_no + count] = count
+        if len(self._runs) > _RUNS_MAX:
+            self._runs.popitem(last=False)
+        return count
 
     def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
         file = self._file(file_no)

@@ -53,11 +53,16 @@ class Partition(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """From a state record to the next, and the state at its beginning."""
+class Stretch:
+    """From a state record to the next.
+
+    state, behind: what was logged before it and up to its end; the second is None of the last there is.
+    times: of its first group, if it was looked up and one begins there.
+    """
 
     partition: Partition
     state: BinlogState
+    behind: BinlogState | None = None
     times: list[int] = field(default_factory=list)
 
 
@@ -77,25 +82,37 @@ def plan(
     Raises `PositionPurged` if groups behind `gtids.start` were there and are not any more, `CorruptBinlog` also for
     a file that is missing among the others.
     """
+    wanted = stretches(pages, files, gtids=gtids, times=times)
+    return _joined(wanted, max(partition_bytes // PAGE_SIZE, 1))
+
+
+def stretches(
+    pages: PlannedPages,
+    files: list[int],
+    *,
+    gtids: GtidRange | None = None,
+    times: TimeRange | None = None,
+) -> list[Stretch]:
+    """What `plan` joins or cuts. Raises as it does."""
     gtids = gtids or GtidRange()
-    stretches: list[_Stretch] = []
+    found: list[Stretch] = []
     for stretch in _all_stretches(pages, files):
-        if stretches and gtids.is_reached(stretch.state):
-            break  # numbers ascend: what is wanted is behind us
-        stretches.append(stretch)
-    if stretches:
-        missed = gtids.misses(stretches[0].state)
+        if found:
+            found[-1].behind = stretch.state
+            if gtids.is_reached(stretch.state):
+                break  # numbers ascend: what is wanted is behind us
+        found.append(stretch)
+    if found:
+        missed = gtids.misses(found[0].state)
         if missed is not None:
             raise PositionPurged(f"{missed} is wanted, but the store begins behind it")
     wanted = [
         stretch
-        for stretch, following in zip(stretches, [*stretches[1:], None], strict=True)
+        for stretch in found
         if not gtids.is_reached(stretch.state)
-        and (following is None or not gtids.is_all_seen(following.state))
+        and (stretch.behind is None or not gtids.is_all_seen(stretch.behind))
     ]
-    if times is not None:
-        wanted = _within(pages, wanted, stretches, times)
-    return _joined(wanted, max(partition_bytes // PAGE_SIZE, 1))
+    return wanted if times is None else _within(pages, wanted, found, times)
 
 
 def partition_records(
@@ -152,14 +169,14 @@ def state_of(pages: PageSource, file_no: int) -> BinlogState:
     return BinlogState(page_one or ())
 
 
-def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[_Stretch]:
+def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[Stretch]:
     for number, file_no in enumerate(files):
         if number and file_no != files[number - 1] + 1:
             raise CorruptBinlog(file_no - 1, 0, "the file is missing, but there is a later one")
         yield from _stretches(pages, file_no)
 
 
-def _stretches(pages: PlannedPages, file_no: int) -> Iterator[_Stretch]:
+def _stretches(pages: PlannedPages, file_no: int) -> Iterator[Stretch]:
     header = pages.header(file_no)
     if header is None:
         return
@@ -171,11 +188,11 @@ def _stretches(pages: PlannedPages, file_no: int) -> Iterator[_Stretch]:
         entries = read_state(pages, file_no, page_no) if page_no > 1 else None
         if entries is None:
             continue
-        yield _Stretch(Partition(file_no, begin, page_no), state)
+        yield Stretch(Partition(file_no, begin, page_no), state)
         begin, state = page_no, base.copy()
         state.overlay(entries)
     if begin < end:
-        yield _Stretch(Partition(file_no, begin, end), state)
+        yield Stretch(Partition(file_no, begin, end), state)
 
 
 def _used_pages(pages: PageSource, file_no: int, count: int) -> int:
@@ -189,15 +206,15 @@ def _used_pages(pages: PageSource, file_no: int, count: int) -> int:
 
 
 def _within(
-    pages: PageSource, wanted: list[_Stretch], all_: list[_Stretch], times: TimeRange
-) -> list[_Stretch]:
+    pages: PageSource, wanted: list[Stretch], all_: list[Stretch], times: TimeRange
+) -> list[Stretch]:
     """Of a stretch the time of its first group is looked up, and that of the first behind it, if there is one."""
     following = dict(zip((s.partition for s in all_), all_[1:], strict=False))
     found = []
     for stretch in wanted:
-        own = _times(pages, stretch)
+        own = first_times(pages, stretch)
         behind = following.get(stretch.partition)
-        later = _times(pages, behind) if behind is not None else []
+        later = first_times(pages, behind) if behind is not None else []
         samples = [*own, *later]
         latest = max(samples) if later else _FOREVER
         if not own or times.may_have(min(samples), latest):
@@ -205,7 +222,7 @@ def _within(
     return found
 
 
-def _times(pages: PageSource, stretch: _Stretch) -> list[int]:
+def first_times(pages: PageSource, stretch: Stretch) -> list[int]:
     """The timestamp of the first group, as a list; none if none begins there."""
     if not stretch.times:
         record = next(partition_records(pages, stretch.partition), None)
@@ -215,7 +232,7 @@ def _times(pages: PageSource, stretch: _Stretch) -> list[int]:
     return stretch.times
 
 
-def _joined(stretches: list[_Stretch], pages_max: int) -> list[Partition]:
+def _joined(stretches: list[Stretch], pages_max: int) -> list[Partition]:
     """Neighbours together, as far as the size allows; what is larger is cut between any two pages."""
     found: list[Partition] = []
     for stretch in stretches:

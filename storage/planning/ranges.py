@@ -73,6 +73,21 @@ class TimeRange:
             self.end is None or timestamp < self.end
         )
 
+    @property
+    def is_bounded(self) -> bool:
+        return self.first is not None or self.end is not None
+
+    def and_also(self, other: TimeRange) -> TimeRange:
+        """What is in both; with the larger slack."""
+        firsts = [first for first in (self.first, other.first) if first is not None]
+        ends = [end for end in (self.end, other.end) if end is not None]
+        slacks = (self.slack, other.slack)
+        return TimeRange(
+            max(firsts, default=None),
+            min(ends, default=None),
+            None if None in slacks else max(slack or 0 for slack in slacks),
+        )
+
     def may_have(self, earliest: int, latest: int) -> bool:
         """Whether a part with groups of these times is to be read."""
         if self.slack is None:

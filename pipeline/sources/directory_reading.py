@@ -1,0 +1,173 @@
+"""Reading .ibb files for a source: groups one behind the other, and errors that say where, and what to do."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+from pipeline.errors import DataLost, SourceError
+from pipeline.groups import Groups
+from pipeline.wanted import Wanted
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.binlog.search import FileShape, find_start
+from storage.engine import LargeGroup
+from storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
+from storage.ibb.chunk import Position
+from storage.planning import GtidRange, LogPages, TimeRange, batches_from
+
+BEYOND: Final = Position(1 << 62, 0)
+RESTORE: Final = (
+    "restore the files, read what was archived, or say failOnDataLoss=false to go on behind the gap"
+)
+_REPAIR: Final = (
+    "`binlog-server verify` shows all that is wrong; restore that file, or read the archive"
+)
+_U64_MAX: Final = (1 << 64) - 1
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """What is wrong with the files of a directory. Raises `DataLost`, `SourceError`."""
+    try:
+        yield
+    except PositionPurged as error:
+        raise DataLost(f"{path}: {error}; {RESTORE}") from None
+    except CorruptBinlog as error:
+        raise SourceError(f"{path}: {error}; {_REPAIR}") from None
+    except StorageError as error:
+        raise SourceError(f"{path}: {error}") from error
+
+
+def read_groups(
+    path: str, pages: LogPages, place: Position, limit: Position
+) -> Iterator[tuple[Groups, Position]]:
+    """Groups, and where they end; whatever is wanted of them. Raises `DataLost`, `SourceError`."""
+    batches = batches_from(pages, place, limit)
+    while True:
+        try:
+            with explained(path):
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                groups = Groups.of_batch(batch)
+        except SourceError as error:
+            if _is_torn_tail(pages, error.__context__):
+                return
+            raise
+        if groups.large is not None:
+            groups = Groups.of_large(_explained_large(path, groups.large))
+        yield groups, batch.end
+
+
+def _is_torn_tail(pages: LogPages, error: BaseException | None) -> bool:
+    """Of a log that nobody has recovered, if it is the last thing there is."""
+    return (
+        isinstance(error, TruncatedRecord)
+        and pages.end is None
+        and not pages.has_data(error.file_no + 1)
+    )
+
+
+def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
+    def pieces() -> Iterator[bytes]:
+        with explained(path):
+            yield from large.pieces()
+
+    return replace(large, pieces=pieces)
+
+
+def start_place(
+    pages: LogPages, files: list[int], position: SlavePosition, limit: Position
+) -> Position | None:
+    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned."""
+
+    def shape(file_no: int) -> FileShape:
+        header = pages.header(file_no)
+        if header is None:
+            return FileShape(0, 0)
+        return FileShape(header.state_interval_pages, header.pages)
+
+    try:
+        return find_start(pages, files, shape, position, limit)[0]
+    except PositionPurged:
+        return None
+
+
+def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
+    """For failOnDataLoss=false: a warning that names what is behind `start` and is not there any more."""
+    lost = []
+    for gtid in oldest.position():
+        seen = start.get(gtid.domain_id)
+        if seen is None or seen.seq_no < gtid.seq_no:
+            lost.append(f"behind {'the beginning' if seen is None else seen} up to {gtid}")
+    tell(
+        f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
+        "they are left out, as failOnDataLoss=false says"
+    )
+
+
+def tell(text: str) -> None:
+    """A warning, for those who look at a log and those who look at a screen."""
+    _log.warning(text)
+    warnings.warn(text, stacklevel=3)
+
+
+def within(wanted: Wanted) -> TimeRange | None:
+    """The times of which there is something to read; None is all."""
+    parts = [part for part in (wanted.times, wanted.hints) if part.is_bounded]
+    if not parts:
+        return None
+    return reduce(TimeRange.and_also, parts)
+
+
+def from_oldest(gtids: GtidRange, oldest: BinlogState) -> GtidRange:
+    """What of a range there may be, if everything up to `oldest` was purged."""
+    start = gtids.start or SlavePosition()
+    for gtid in oldest.position():
+        seen = start.get(gtid.domain_id)
+        if seen is None or seen.seq_no < gtid.seq_no:
+            start = start.with_gtid(gtid)
+    return GtidRange(start, gtids.stop)
+
+
+def pruned(wanted: Wanted, oldest: BinlogState, domains: set[int], *, are_all: bool) -> GtidRange:
+    """For planning: the range of `wanted`, narrowed by its domains and numbers. It misses nothing that was purged.
+
+    Args:
+        oldest: what was logged before the first group that is there.
+        domains: of groups that there are.
+        are_all: whether there are no others.
+    """
+    start = wanted.gtids.start or SlavePosition()
+    for domain in sorted(domains):
+        floor = 0 if wanted.numbers.first is None else wanted.numbers.first - 1
+        if wanted.domains is not None and domain not in wanted.domains:
+            floor = _U64_MAX
+        seen = start.get(domain)
+        if floor > 0 and (seen is None or seen.seq_no < floor):
+            start = start.with_gtid(Gtid(domain, 0, min(floor, _U64_MAX)))
+    stop = _stop(wanted, domains if are_all else None)
+    if wanted.gtids.start is None and not len(start):
+        return GtidRange(None, stop)
+    return from_oldest(GtidRange(start, stop), oldest)
+
+
+def _stop(wanted: Wanted, all_domains: set[int] | None) -> SlavePosition | None:
+    stop, last, domains = wanted.gtids.stop, wanted.numbers.last, wanted.domains
+    if last is None:
+        return stop
+    if stop is not None:
+        bounds = {gtid.domain_id: min(gtid.seq_no, last) for gtid in stop}
+    elif all_domains is not None or domains is not None:
+        bounds = dict.fromkeys(all_domains if all_domains is not None else domains or (), last)
+    else:
+        return None  # of a domain that nobody knows of yet, too, there may be groups
+    if domains is not None:
+        bounds = {domain: bound for domain, bound in bounds.items() if domain in domains}
+    return SlavePosition(Gtid(domain, 0, n) for domain, n in sorted(bounds.items()) if n >= 0)
