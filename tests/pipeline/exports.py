@@ -9,17 +9,8 @@ import pyarrow.dataset as ds
 
 from pipeline.jobs.manifest import Manifest
 from protocol.gtid import Gtid
-from tests.integration.rows.upstream_rows import groups_after
-from tests.kit.mariadb import MariaDB
-from tests.pipeline.stores import make_store
 
 Row = dict[str, Any]
-
-
-def store_upstream(directory: Path, upstream: MariaDB, behind: str = "") -> Path:
-    """All that a server has logged behind a position, at the end of a store."""
-    groups = groups_after(upstream, behind)
-    return make_store(directory, [(group.payload, group.gtid) for group in groups])
 
 
 def manifest_of(target: Path) -> Manifest:

@@ -26,8 +26,8 @@ from pipeline.options import SourceOptions
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
-from tests.pipeline.exports import folded, gtid, manifest_of, rows_of, store_upstream
-from tests.pipeline.stores import store_of_binlog
+from tests.pipeline.exports import folded, gtid, manifest_of, rows_of
+from tests.pipeline.stores import store_of_binlog, store_of_upstream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def fill(upstream: MariaDB) -> None:
 def store(tmp_path: Path, make_upstream: MakeMariaDB) -> Path:
     upstream = make_upstream(*FULL)
     fill(upstream)
-    return store_upstream(tmp_path / "store", upstream)
+    return store_of_upstream(tmp_path / "store", upstream)
 
 
 @pytest.mark.each_version
@@ -74,7 +74,7 @@ def test_what_is_read_back_is_what_the_server_has(
 ) -> None:
     upstream = make_upstream(*FULL)
     fill(upstream)
-    store, target = store_upstream(tmp_path / "store", upstream), tmp_path / "out"
+    store, target = store_of_upstream(tmp_path / "store", upstream), tmp_path / "out"
     done = run(store, target)
     assert done.position.get(0) is not None
     assert done.position.get(7) is not None
@@ -101,7 +101,7 @@ def test_what_is_read_back_is_what_the_server_has(
     upstream.script(
         "DELETE FROM shop.orders WHERE id > 15000", "INSERT INTO shop.empty VALUES (1), (2)"
     )
-    store_upstream(store, upstream, behind)
+    store_of_upstream(store, upstream, behind)
     before = set(manifest.files)
     done = run(store, target)
     assert done.files == 2
@@ -360,7 +360,7 @@ def test_names_that_readers_pass_over(tmp_path: Path, make_upstream: MakeMariaDB
         "CREATE TABLE `_d/b`.`.t ä` (id INT)",
         "INSERT INTO `_d/b`.`.t ä` VALUES (1)",
     )
-    store = store_upstream(tmp_path / "store", upstream)
+    store = store_of_upstream(tmp_path / "store", upstream)
     target = tmp_path / "out"
     run(store, target)
     (table,) = manifest_of(target).tables
