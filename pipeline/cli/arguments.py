@@ -79,12 +79,17 @@ def source_options(arguments: argparse.Namespace, **more: str) -> SourceOptions:
     """
     from pipeline.options import SourceOptions
 
+    return SourceOptions.parse(spark_options(arguments, **more))
+
+
+def spark_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
+    """The same, not parsed: for a reader of Spark. Raises `BadOption`."""
     said = {
         name.replace("_", ""): str(value)
         for name, value in vars(arguments).items()
         if name in _PARSED and value is not None
     }
-    return SourceOptions.parse({**_place(arguments.source), **said, **more})
+    return {**_place(arguments.source), **said, **more}
 
 
 def engine(arguments: argparse.Namespace) -> Engine:

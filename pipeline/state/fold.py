@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.state.effects import Effects, Integers, key_codes
+from pipeline.state.effects import Effects, key_codes
 
 
 def fold(base: pa.Table, found: Effects, keys: Sequence[str]) -> pa.Table:
@@ -19,50 +20,60 @@ def fold(base: pa.Table, found: Effects, keys: Sequence[str]) -> pa.Table:
         base = base.slice(0, 0)
     if not len(found):
         return base
-    of_base, of_effects = key_codes([base.select(keys), found.rows.select(keys)], keys)
-    count = int(max(of_base.max(initial=-1), of_effects.max(initial=-1))) + 1
-    last = np.full(count, -1, np.int64)
-    last[of_effects] = np.arange(len(found))  # of equal indexes the last one counts
-    untouched = base.take(pa.array(np.flatnonzero(last[of_base] < 0)))
-    touched = last[last >= 0]
-    set_ = np.sort(touched[~found.removes[touched]])
-    if found.present is None:
-        new = found.rows.take(pa.array(set_))
-    else:
+    last = last_effects(found, keys)
+    of_base, of_last = key_codes([base.select(keys), last.rows.select(keys)], keys)
+    count = int(max(of_base.max(initial=-1), of_last.max())) + 1
+    is_touched = np.zeros(count, np.bool_)
+    is_touched[of_last] = True
+    untouched = base.take(pa.array(np.flatnonzero(~is_touched[of_base])))
+    kept = np.flatnonzero(~last.removes)
+    rows = last.rows.take(pa.array(kept))
+    if last.present is not None:
         place_in_base = np.full(count, -1, np.int64)
         place_in_base[of_base] = np.arange(len(base))
-        new = _merged(base, found, of_effects, place_in_base, set_)
-    return pa.concat_tables([untouched, new]).combine_chunks()
+        places = place_in_base[of_last[kept]]
+        before = base.take(pa.array(places, mask=places < 0))
+        present = last.present[kept]
+        columns = [
+            pc.if_else(pa.array(present[:, number]), rows.column(number), before.column(number))
+            for number in range(rows.num_columns)
+        ]
+        rows = pa.table(columns, names=rows.column_names)
+    return pa.concat_tables([untouched, rows]).combine_chunks()
 
 
-def _merged(
-    base: pa.Table, found: Effects, codes: Integers, place_in_base: Integers, wanted: Integers
-) -> pa.Table:
-    """The rows that the effects `wanted`, the last of their keys, lead to: a column from where it was last logged."""
-    assert found.present is not None
+def last_effects(found: Effects, keys: Sequence[str]) -> Effects:
+    """One effect a key, which does what all of them do, in the order of the last ones.
+
+    Where rows were set in part, what is not `present` of the result is as it was before all of them.
+    """
+    codes = key_codes([found.rows.select(keys)], keys)[0]
     count = len(found)
+    last = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
+    last[codes] = np.arange(count)  # of equal indexes the last one counts
+    last = np.sort(last)
+    if found.present is None:
+        return found.some(last)
     order = np.argsort(codes, kind="stable")  # by key, then by time
     where = np.empty(count, np.int64)
     where[order] = np.arange(count)
-    sorted_codes = codes[order]
+    ends = where[last]
     begins = np.ones(count, np.bool_)
-    begins[1:] = sorted_codes[1:] != sorted_codes[:-1]
+    begins[1:] = codes[order][1:] != codes[order][:-1]
     removes = found.removes[order]
-    present = found.present[order]
     index = np.arange(count)
-    ends = where[wanted]
-    of_base = place_in_base[codes[wanted]]
     columns = []
+    present = np.empty((len(last), found.rows.num_columns), np.bool_)
     for number in range(found.rows.num_columns):
-        logged = present[:, number] & ~removes
+        logged = found.present[order, number] & ~removes
+        # The last effect on the column: it was logged, the row was removed, or none was and it is the key's first.
         mark = np.maximum.accumulate(np.where(logged | removes | begins, index, 0))[ends]
-        is_logged = logged[mark]
-        from_base = ~is_logged & ~removes[mark]
-        # One column behind the other: effects, then the base; -1 is null.
-        source = np.where(
-            is_logged, order[mark], np.where(from_base & (of_base >= 0), count + of_base, -1)
-        )
-        column = found.rows.column(number)
-        both = pa.chunked_array([*column.chunks, *base.column(number).chunks], column.type)
-        columns.append(both.take(pa.array(source, mask=source < 0)))
-    return pa.table(columns, names=found.rows.column_names)
+        source = order[mark]
+        present[:, number] = logged[mark] | removes[mark]
+        columns.append(found.rows.column(number).take(pa.array(source, mask=~logged[mark])))
+    rows = pa.table(columns, names=found.rows.column_names)
+    for key in keys:  # of a removal, too
+        at = found.rows.schema.get_field_index(key)
+        rows = rows.set_column(at, key, found.rows.column(key).take(pa.array(last)))
+        present[:, at] = True
+    return Effects(rows, found.removes[last], present, found.empties)

@@ -1,0 +1,72 @@
+"""Keep a table as it is now, or as it was.
+
+TARGET gets the rows of the table, as Parquet files or as a Delta table, and knows up to which GTID. Run it again to
+bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were inserted
+before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from pipeline.cli.arguments import add_source, source_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument("target", type=Path, metavar="TARGET", help="directory, made if need be")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
+    parser.add_argument(
+        "--sink",
+        choices=("parquet", "delta", "changes"),
+        default="parquet",
+        help="changes: what happened, not what is",
+    )
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--at-gtid", metavar="GTIDS", help="the table as it was at this position")
+    end.add_argument(
+        "--at-time", metavar="TIME", help="as it was then; ISO 8601, UTC without a zone"
+    )
+    parser.add_argument("--start-gtid", metavar="GTIDS", help="where a new target begins")
+    parser.add_argument("--copy", type=Path, metavar="PARQUET", help="the rows at --start-gtid")
+    parser.add_argument(
+        "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
+    )
+    parser.add_argument("--schema-seed", metavar="FILE", help="names and types of columns, JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from pipeline.jobs.state import OPS, keep_state, position_at
+    from pipeline.options import moment
+    from pipeline.sources.opening import open_source
+    from protocol.gtid import SlavePosition
+
+    began = time.monotonic()
+    said = {"time": arguments.time, "schemaseed": arguments.schema_seed}
+    more = {name: text for name, text in said.items() if text is not None}
+    options = source_options(
+        arguments, view="changes", layout="struct", ops=OPS, schemaevolution="ignore", **more
+    )
+    until = None
+    if arguments.at_gtid is not None:
+        until = SlavePosition.parse(arguments.at_gtid)
+    elif arguments.at_time is not None:
+        source = open_source(options)
+        start = options.start_gtid if options.start_gtid is not None else source.earliest()
+        until = position_at(source, start, moment(arguments.at_time))
+    done = keep_state(
+        options,
+        arguments.target,
+        keys=arguments.keys.split(",") if arguments.keys else (),
+        sink=arguments.sink,
+        until=until,
+        copy=arguments.copy,
+    )
+    seconds = time.monotonic() - began
+    print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
+    return 0

@@ -1,0 +1,155 @@
+"""A table kept as a Delta table, by the library deltalake: no JVM, no Spark package.
+
+A batch is one commit of the Delta log, MERGE or, behind a TRUNCATE, an overwrite. Its metadata has the GTID position
+(`binlog.position`), which says what is new; so a batch that comes twice counts once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from pipeline.errors import BadOption, SourceError
+from pipeline.state.effects import Effects, effects
+from pipeline.state.fold import fold, last_effects
+from pipeline.state.watermark import behind
+from protocol.gtid import SlavePosition
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+_POSITION: Final = "binlog.position"
+_REMOVES: Final = "__removes"
+_PRESENT: Final = "__present_"
+
+
+class DeltaState:
+    """A target. One writer.
+
+    Raises `BadOption` without deltalake, and for a target of another table.
+    """
+
+    def __init__(self, target: Path, table: str, keys: Sequence[str], begin: SlavePosition) -> None:
+        try:
+            import deltalake
+        except ImportError:
+            raise BadOption(
+                "a Delta table needs the library deltalake: pip install 'binlog-server[delta]'"
+            ) from None
+        self._delta: Final = deltalake
+        self._target: Final = str(target)
+        self._name: Final = json.dumps([table, list(keys)])
+        self.keys: Final = list(keys)
+        self.position = begin
+        self._table: DeltaTable | None = None
+        if deltalake.DeltaTable.is_deltatable(self._target):
+            self._table = deltalake.DeltaTable(self._target)
+            self.position = self._published(self._table)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no table yet."""
+        return self._table is None
+
+    def load(self, rows: pa.Table, position: SlavePosition) -> None:
+        """A copy of the table as it was at that position, for a new target."""
+        _require_delta_types(rows.schema)
+        self._overwrite(rows, position)
+        self.position = position
+
+    def apply(self, changes: pa.Table, position: SlavePosition) -> None:
+        """Changes of the table up to the position, in one commit. Raises `PipelineError`, deltalake's errors."""
+        changes = behind(changes, self.position)
+        if not len(changes):
+            return
+        found = effects(changes, self.keys)
+        _require_delta_types(found.rows.schema)
+        if self._table is None or found.empties:
+            self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
+        else:
+            self._merge(self._table, last_effects(found, self.keys), position)
+        self.position = position
+
+    def _published(self, table: DeltaTable) -> SlavePosition:
+        for commit in table.history():
+            if _POSITION in commit:
+                if commit.get("binlog.table") != self._name:
+                    raise BadOption(
+                        f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
+                    )
+                return SlavePosition.parse(commit[_POSITION])
+        raise SourceError(f"{self._target} is a Delta table that this program has not written")
+
+    def _commit(self, position: SlavePosition) -> CommitProperties:
+        metadata = {_POSITION: str(position), "binlog.table": self._name}
+        return self._delta.CommitProperties(custom_metadata=metadata)
+
+    def _overwrite(self, rows: pa.Table, position: SlavePosition) -> None:
+        self._delta.write_deltalake(
+            self._target,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=self._commit(position),
+        )
+        self._table = self._delta.DeltaTable(self._target)
+
+    def _merge(self, table: DeltaTable, found: Effects, position: SlavePosition) -> None:
+        names = found.rows.column_names
+        source = found.rows.append_column(_REMOVES, pa.array(found.removes))
+        values: dict[str, str] = {name: f"s.{_quoted(name)}" for name in names}
+        if found.present is not None:
+            for number, name in enumerate(names):
+                flag = f"{_PRESENT}{number}"
+                source = source.append_column(flag, pa.array(found.present[:, number]))
+                if name not in self.keys:
+                    column = _quoted(name)
+                    values[name] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
+        match = " AND ".join(
+            f"s.{_quoted(k)} IS NOT DISTINCT FROM t.{_quoted(k)}" for k in self.keys
+        )
+        inserted = {name: f"s.{_quoted(name)}" for name in names}
+        (
+            table.merge(
+                source,
+                predicate=match,
+                source_alias="s",
+                target_alias="t",
+                merge_schema=True,
+                commit_properties=self._commit(position),
+            )
+            .when_matched_delete(predicate=f"s.{_REMOVES}")
+            .when_matched_update(
+                updates={_quoted(name): value for name, value in values.items()},
+                predicate=f"NOT s.{_REMOVES}",
+            )
+            .when_not_matched_insert(
+                updates={_quoted(name): value for name, value in inserted.items()},
+                predicate=f"NOT s.{_REMOVES}",
+            )
+            .execute()
+        )
+
+
+def read_delta(target: Path) -> pa.Table:
+    """The table as it is now."""
+    import deltalake
+
+    return pa.table(deltalake.DeltaTable(str(target)).to_pyarrow_table())
+
+
+def _require_delta_types(schema: pa.Schema) -> None:
+    """Raises `BadOption`."""
+    for column in schema:
+        if pa.types.is_duration(column.type):
+            raise BadOption(
+                f"column {column.name} is a TIME, which Delta has no type for: say time=micros or time=string"
+            )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,220 @@
+"""Targets: what is in them after batches, repeated ones, new columns, and after being killed at any step."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import BadOption, PipelineError, SourceError
+from pipeline.state.buckets import manifest_at, open_parquet_state, read_state
+from pipeline.state.delta import read_delta
+from pipeline.state.landing import Landing, landed_parts
+from pipeline.state.manifest import manifest_numbers
+from pipeline.state.sinks import open_sink
+from protocol.gtid import SlavePosition
+from tests.pipeline.state.changes import SCHEMA, History, Row, in_order
+
+START = SlavePosition()
+TABLE, KEYS = "shop.orders", ["id"]
+
+
+def read(sink: str, target: Path) -> list[Row]:
+    """The table, whatever it is kept in."""
+    if sink == "changes":
+        rows: dict[int, Row] = {}
+        for part in landed_parts(target):
+            for change in pq.read_table(part).to_pylist():
+                if change["before"] is not None:
+                    rows.pop(change["before"]["id"], None)
+                if change["after"] is not None:
+                    rows[change["after"]["id"]] = change["after"]
+        return sorted(rows.values(), key=lambda row: int(row["id"]))
+    return in_order(read_state(target)[0] if sink == "parquet" else read_delta(target))
+
+
+def add(sink: str, target: Path, changes: pa.Table, position: SlavePosition) -> None:
+    with open_sink(sink, target, TABLE, KEYS, START, pause_s=0) as kept:
+        kept.add(changes, position)
+        kept.flush(position)
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
+def test_each_batch_once(sink: str, tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    for number in range(8):
+        batch = history.batch(rng.randint(1, 40))
+        for _ in range(rng.randint(1, 2)):  # Spark may give one again
+            add(sink, tmp_path / "t", batch, history.position)
+        assert read(sink, tmp_path / "t") == history.table(), f"after batch {number}"
+    with open_sink(sink, tmp_path / "t", TABLE, KEYS, START) as kept:
+        assert kept.position == history.position
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_a_batch_that_begins_with_what_was_there(
+    sink: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """As by a new checkpoint, or other limits: batches are cut elsewhere."""
+    history = History(rng)
+    first, position = history.batch(30), history.position
+    second = history.batch(30)
+    add(sink, tmp_path / "t", first, position)
+    add(sink, tmp_path / "t", pa.concat_tables([first, second]), history.position)
+    assert read(sink, tmp_path / "t") == history.table()
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_emptied(sink: str, tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    add(sink, tmp_path / "t", history.batch(20), history.position)
+    batch = [history.batch(3), history.truncate(), history.batch(5)]
+    add(sink, tmp_path / "t", pa.concat_tables(batch), history.position)
+    assert read(sink, tmp_path / "t") == history.table()
+    add(sink, tmp_path / "t", history.truncate(), history.position)
+    assert read(sink, tmp_path / "t") == []
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_columns_come_and_go(sink: str, tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    add(sink, tmp_path / "t", history.batch(30), history.position)
+    before = history.table()
+    image = pa.struct([("id", pa.int64()), ("name", pa.string()), ("city", pa.string())])
+    schema = SCHEMA.set(5, pa.field("before", image)).set(6, pa.field("after", image))
+    number, seq = 10_000, history.position.get(0)
+    assert seq is not None
+    change = {
+        "_op": "c",
+        "_gtid": {"domain": 0, "server": 1, "seq": seq.seq_no + 1},
+        "_order_key": number.to_bytes(24, "big"),
+        "_key": {"id": number},
+        "after": {"id": number, "name": "n", "city": "Wien"},
+    }
+    position = SlavePosition([seq._replace(seq_no=seq.seq_no + 1)])
+    add(sink, tmp_path / "t", pa.Table.from_pylist([change], schema), position)
+    found = {row["id"]: row for row in read(sink, tmp_path / "t")}
+    assert found[number]["city"] == "Wien"
+    assert {row["id"]: row["name"] for row in before} == {
+        key: row["name"] for key, row in found.items() if key != number
+    }
+
+
+def test_looking_back(tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    known = []
+    for _ in range(5):
+        add("parquet", tmp_path, history.batch(10), history.position)
+        known.append((history.position, history.table()))
+    for position, rows in known:
+        assert in_order(read_state(tmp_path, position)[0]) == rows
+    with pytest.raises(SourceError, match="at '' or before"):
+        read_state(tmp_path, SlavePosition())
+
+
+def test_old_files_go(tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    for _ in range(14):
+        add("parquet", tmp_path, history.batch(3), history.position)
+    assert len(manifest_numbers(tmp_path)) == 10
+    kept = {f for n in manifest_numbers(tmp_path) for f in _files(tmp_path, n)}
+    assert {f"data/{path.name}" for path in (tmp_path / "data").iterdir()} == kept
+
+
+def _files(target: Path, number: int) -> list[str]:
+    from pipeline.state.manifest import StateManifest
+
+    return StateManifest.read(target, number).files
+
+
+def test_another_table_is_refused(tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    for sink in ("parquet", "delta"):
+        add(sink, tmp_path / sink, history.batch(3), history.position)
+        with (
+            pytest.raises(BadOption, match=r"holds .*shop\.orders"),
+            open_sink(sink, tmp_path / sink, "shop.items", KEYS, START),
+        ):
+            pass
+
+
+def test_one_writer(tmp_path: Path) -> None:
+    with (
+        open_parquet_state(tmp_path, TABLE, KEYS, START),
+        pytest.raises(PipelineError, match="another"),
+        open_parquet_state(tmp_path, TABLE, KEYS, START),
+    ):
+        pass
+    landing = Landing(tmp_path / "l")
+    with pytest.raises(PipelineError, match="another process"):
+        Landing(tmp_path / "l")
+    landing.close()
+
+
+def test_a_file_that_is_damaged_or_gone(tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    add("parquet", tmp_path, history.batch(30), history.position)
+    path = tmp_path / manifest_at(tmp_path).files[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match=path.name):
+        read_state(tmp_path)
+    path.unlink()
+    with pytest.raises(SourceError, match=path.name):
+        read_state(tmp_path)
+
+
+class Killed(BaseException):
+    """As kill -9: no handler of an ordinary error runs."""
+
+
+@contextmanager
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Ends the program in front of the n-th operation on files, from 0; which were begun."""
+    begun: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if len(begun) == step:
+                raise Killed
+            begun.append(name)
+            return real(*arguments, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("link", "fsync", "rename", "unlink", "replace"):
+            patch.setattr(os, name, counted(name, getattr(os, name)))
+        patch.setattr(pq, "write_table", counted("write_table", pq.write_table))
+        yield begun
+
+
+@pytest.mark.parametrize("sink", ["parquet", "changes"])
+def test_killed_at_any_step(
+    sink: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(rng)
+    target = tmp_path / "t"
+    add(sink, target, history.batch(20), history.position)
+    steps = 0
+    while True:
+        before = history.table()
+        batch = history.batch(8)
+        try:
+            with killed_at(steps, monkeypatch) as begun:
+                add(sink, target, batch, history.position)
+            break
+        except Killed:
+            assert read(sink, target) in (before, history.table()), f"killed behind {begun}"
+        add(sink, target, batch, history.position)
+        assert read(sink, target) == history.table(), f"killed behind {begun}, then done again"
+        steps += 1
+    assert steps >= (20 if sink == "parquet" else 3), begun
+    assert read(sink, target) == history.table()
