@@ -8,7 +8,7 @@ offset  size  field                    offset  size  field
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
 import numpy as np
@@ -116,6 +116,10 @@ class Groups:
         ]
         return type(self)(payloads, self.file[which], self.offset[which], large, markers)
 
+    def with_markers(self, markers: Sequence[tuple[int, bytes]]) -> Self:
+        """The same groups with these in place of theirs."""
+        return type(self)(self.payloads, self.file, self.offset, self.large, markers)
+
     def gtid(self, i: int) -> Gtid:
         """Of one group."""
         return Gtid(int(self.domain[i]), int(self.server[i]), int(self.seq[i]))
@@ -139,6 +143,33 @@ class Groups:
     def events(self, i: int) -> list[bytes]:
         """The events of one that is in memory. Raises `ProtocolError`."""
         return list(split_events(self.payloads[i]))
+
+
+def chosen(
+    stream: Iterable[Groups], mask_of: Callable[[Groups], NDArray[np.bool_]]
+) -> Iterator[Groups]:
+    """Those of which the mask is True, with the markers in front of them.
+
+    What comes behind the last group of all is given alone.
+    """
+    waiting: list[bytes] = []  # behind a group, and in front of one that did not come yet
+    for groups in stream:
+        count = len(groups)
+        if not groups.markers and not waiting:
+            found = groups.some(mask_of(groups)) if count else groups
+            if len(found):
+                yield found
+            continue
+        inner = [(0, marker) for marker in waiting] if count else []
+        inner += [(i, marker) for i, marker in groups.markers if i < count]
+        behind = [marker for i, marker in groups.markers if i == count]
+        waiting = behind if count else [*waiting, *behind]
+        if count:
+            found = groups.with_markers(inner).some(mask_of(groups))
+            if len(found):
+                yield found
+    if waiting:
+        yield Groups.of([], []).with_markers([(0, marker) for marker in waiting])
 
 
 def after(position: SlavePosition, groups: Groups) -> SlavePosition:

@@ -176,8 +176,7 @@ def _growing(manifest: Manifest, written: list[WrittenPart]) -> Iterator[StagedP
 
 def _require_whole(source: Source, archived: BinlogState, end: BinlogState) -> None:
     """Nothing was left out. Where groups were found by number, numbers that go backwards would be."""
-    missing = [gtid for gtid in end.entries() if gtid not in set(archived.entries())]
-    if missing or any(archived.last(gtid.domain_id) != gtid for gtid in end.position()):
+    if any((archived.get(g.domain_id, g.server_id) or -1) < g.seq_no for g in end.entries()):
         raise DataLost(
             f"{source.name} ends at '{end}', but what was archived at '{archived}': numbers go backwards in it, so "
             "it cannot be told what is new. Begin another archive"

@@ -14,8 +14,9 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from pipeline.groups import Groups
+from pipeline.groups import Groups, chosen
 from pipeline.sources.source import MarkedSlice, Slice
 from pipeline.views.raw import RAW_SCHEMA, RawView
 from pipeline.views.view import GTID, TIME
@@ -31,23 +32,31 @@ _TIMES_PER_S: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveItem:
-    """What becomes a part: a slice, without the groups that end at `after` or before."""
+    """What becomes a part: a slice, without the groups that end at `after` or before.
+
+    known_markers: so many start markers in front of its first group are in the archive already.
+    """
 
     part: Slice
     after: Position | None = None
+    known_markers: int = 0
 
     def read(self) -> Iterator[Groups]:
         """With start markers, where the source has them. Raises as `Slice.read`."""
-        part = self.part
-        for groups in part.read_marked() if isinstance(part, MarkedSlice) else part.read():
-            if self.after is None:
+        part, known = self.part, self.known_markers
+        stream = part.read_marked() if isinstance(part, MarkedSlice) else part.read()
+        for groups in stream if self.after is None else chosen(stream, self._is_behind):
+            if known:
+                in_front = [marker for at, marker in groups.markers if not at]
+                yield groups.with_markers(groups.markers[min(known, len(in_front)) :])
+                known = 0 if len(groups) else known - min(known, len(in_front))
+            else:
                 yield groups
-                continue
-            file_no, offset = self.after
-            is_behind = groups.offset > offset
-            left = groups.some((groups.file > file_no) | ((groups.file == file_no) & is_behind))
-            if len(left) or left.markers:
-                yield left
+
+    def _is_behind(self, groups: Groups) -> NDArray[np.bool_]:
+        assert self.after is not None
+        file_no, offset = self.after
+        return (groups.file > file_no) | ((groups.file == file_no) & (groups.offset > offset))
 
     def __str__(self) -> str:
         return str(self.part)
@@ -211,6 +220,7 @@ class _Facts:
     groups: int = 0
     payload_bytes: int = 0
     markers: int = 0
+    markers_behind: int = 0
     crc32c: int = 0
     first: str = ""
     last: str = ""
@@ -227,6 +237,8 @@ class _Facts:
     def add(self, groups: Groups) -> None:
         """All but their bytes."""
         count = len(groups)
+        behind = sum(at == count for at, _ in groups.markers)
+        self.markers_behind = behind if count else self.markers_behind + behind
         if not count:
             return
         if not self.groups:
@@ -271,6 +283,7 @@ class _Facts:
             ts_min=min(self.times),
             ts_max=max(self.times),
             last_place=self.last_place,
+            markers_behind=self.markers_behind,
             name=path.name,
         )
 

@@ -70,18 +70,18 @@ def _plan_directory(
 ) -> ArchivePlan:
     published = source.published()
     with LogPages(ReadOnlyDisk(Path(source.path)), _end(published)) as pages:
-        files = pages.files()
+        files = there = pages.files()
         end = None if published is None else BinlogState.parse(published.state)
-        if published is not None and not tail and published.end.file_no in files:
+        if published is not None and not tail and published.end.file_no in there:
             end = state_of(pages, published.end.file_no)
-            files = [number for number in files if number < published.end.file_no]
-        start = _place(source.path, pages, files, manifest)
+            files = [number for number in there if number < published.end.file_no]
+        start = _place(source.path, pages, there, manifest)
         wanted = Wanted()
         if start is None:
             _require_last(source, manifest)
             wanted = Wanted(GtidRange(_position(manifest)))
         elif not files or start.file_no > files[-1]:
-            return ArchivePlan([], end=end)
+            return ArchivePlan([])
         files = [number for number in files if start is None or number >= start.file_no]
         parts = plan(pages, files, partition_bytes=partition_bytes, gtids=wanted.gtids)
     begin = start or Position(0, 0)
@@ -89,9 +89,9 @@ def _plan_directory(
         ArchiveItem(
             DirectorySlice(source.path, part, _end(published), wanted),
             begin if part.begin < begin else None,
+            _known_markers(manifest) if not number and start is not None else 0,
         )
-        for part in parts
-        if part.end > begin
+        for number, part in enumerate(part for part in parts if part.end > begin)
     ]
     size = sum(part.end_page - part.first_page for part in parts) * PAGE_SIZE
     return ArchivePlan(items, size, end)
@@ -172,6 +172,16 @@ def _groups(source: Source, wanted: Wanted) -> Iterable[Groups]:
 
 def _position(manifest: Manifest) -> SlavePosition:
     return manifest.state.position()
+
+
+def _known_markers(manifest: Manifest) -> int:
+    """Start markers behind the last group of the archive."""
+    count = 0
+    for part in reversed(manifest.parts):
+        count += part.markers_behind
+        if part.groups:
+            break
+    return count
 
 
 def _last(manifest: Manifest) -> Part | None:

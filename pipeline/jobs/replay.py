@@ -23,6 +23,7 @@ from storage.intake.server_version import note_server_version
 from storage.state import STATE_NAME, StateStore
 
 _REDO_BYTES: Final = 96 << 20
+_SMALL_REDO_BYTES: Final = 4 << 20  # taken at once, and a small store needs no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def replay(
         state = StateStore(disk)
         if state.get("store") is None:
             state.set("store", "binlog-server")
-        options = StoreOptions(max_binlog_size=max_binlog_size, innodb_log_file_size=_REDO_BYTES)
+        redo = _SMALL_REDO_BYTES if max_binlog_size < _REDO_BYTES else _REDO_BYTES
+        options = StoreOptions(max_binlog_size=max_binlog_size, innodb_log_file_size=redo)
         engine = IbbEngine(disk, options, facts=state, background=True)
     except BaseException:
         disk.close()

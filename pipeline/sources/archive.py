@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DataLost
-from pipeline.groups import Groups, after
+from pipeline.groups import Groups, after, chosen
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.archive.archive import Archive, PlacedPart
@@ -100,11 +100,8 @@ class ArchiveSlice:
 
     def read_marked(self) -> Iterator[Groups]:
         """See `MarkedSlice`."""
-        for part in self.parts:
-            for groups in _read(self.path, part):
-                found = self.wanted.some(groups)
-                if len(found) or found.markers:
-                    yield found
+        read = (groups for part in self.parts for groups in _read(self.path, part))
+        yield from chosen(read, self.wanted.mask)
 
     def __str__(self) -> str:
         first, last = self.parts[0].name, self.parts[-1].name

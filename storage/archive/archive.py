@@ -97,7 +97,7 @@ def _read(disk: ReadableDisk, name: str) -> bytes | None:
     try:
         file = disk.open(name)
     except DiskError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if isinstance(error.__cause__, FileNotFoundError) or name not in disk.names():
             return None
         raise
     try:

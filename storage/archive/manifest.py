@@ -25,6 +25,9 @@ A part is what was read at one go, and one Parquet file:
     ts_min, ts_max         times of groups, in seconds since 1970
     file_base              is added to `file` of its rows, so that places grow through the archive
     last_place             [file, offset] of the end of the last group, with it
+    markers_behind         start markers behind the last group
+
+Of a part that has nothing but start markers the texts are empty, and the numbers 0.
 """
 
 from __future__ import annotations
@@ -70,6 +73,7 @@ class Part:
     ts_min: int
     ts_max: int
     last_place: tuple[int, int]
+    markers_behind: int = 0
     name: str = ""
     file_base: int = 0
 
