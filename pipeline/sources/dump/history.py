@@ -19,21 +19,25 @@ _CUT_FROM: Final = 50_000
 
 
 def check_history(name: str, position: SlavePosition, state: BinlogState) -> None:
-    """Whether the server's history has come as far as the position. Raises `DataLost`."""
-    last = {gtid.domain_id: gtid for gtid in state.position()}
-    unknown = [gtid for gtid in position if gtid.domain_id not in last]
+    """Whether the server's history has come as far as the position. Raises `DataLost`.
+
+    The server does not look at that itself where a dump has an end.
+    """
+    known = set(state.domains())
+    unknown = [gtid for gtid in position if gtid.domain_id not in known]
     ahead = [
         gtid
         for gtid in position
-        if gtid.domain_id in last and last[gtid.domain_id].seq_no < gtid.seq_no
+        if gtid.domain_id in known
+        and ((seq_no := state.get(gtid.domain_id, gtid.server_id)) is None or seq_no < gtid.seq_no)
     ]
     # A domain may have been deleted there (FLUSH BINARY LOGS DELETE_DOMAIN_ID), but not all of them.
     missing = ahead or (unknown if len(unknown) == len(position) else [])
     if missing:
         raise DataLost(
-            f"{name}: what is behind {missing[0]} is wanted, but the binlog ends at '{state.position()}': it is "
-            "another server, one that is behind, or has begun anew (RESET MASTER); wait until it has caught up, name "
-            "the right server, or begin with a new checkpoint"
+            f"{name}: what is behind {missing[0]} is wanted, but that is not in the binlog, which has come to "
+            f"'{state}': it is another server, one that is behind, or has begun anew (RESET MASTER); wait until it has "
+            "caught up, name the right server, or begin with a new checkpoint"
         )
 
 

@@ -23,7 +23,7 @@ from protocol.connection.client import (
 )
 from protocol.connection.handshake import Capability
 from protocol.connection.replica import ReplicaHandshake
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
 from protocol.gtid import BinlogState
 
 _READ_BYTES: Final = 1 << 18
@@ -112,6 +112,15 @@ class ServerLink:
                     f"{self._address.name}: the server has no binlog; start it with log_bin"
                 )
         return state
+
+    def has_engine_binlog(self) -> bool:
+        """Whether the binlog has no files and positions, as MariaDB 12.3 can have it, and ours has."""
+        try:
+            return self.query("SELECT @@GLOBAL.binlog_storage_engine")[0][0] is not None
+        except RemoteError as error:
+            if error.errno != UnknownSystemVariable.errno:
+                raise
+            return False
 
     def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; the stream follows. Raises as `ReplicaHandshake.answer`."""

@@ -14,10 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import numpy as np
-
-from pipeline.groups import Integers
-from protocol.group_runs import GroupRun
+from pipeline.groups import Groups
 from protocol.gtid import Gtid
 from storage.ibb.chunk import Position
 
@@ -33,15 +30,13 @@ def file_number(name: str) -> int:
     return int(found[0]) if found else 0
 
 
-def places_of(run: GroupRun, file_no: int) -> tuple[Integers, Integers]:
-    """File and offset of each group."""
-    offset = np.array(run.end_positions, np.int64)
-    file = np.full(len(run), file_no, np.int64)
-    unplaced = offset == 0
+def placed(groups: Groups) -> Groups:
+    """Groups with the file and position that were sent: where that is 0 there is none, and another place is put."""
+    unplaced = groups.offset == 0
     if unplaced.any():
-        offset = np.where(unplaced, np.array(run.seq_nos, np.int64), offset)
-        file[unplaced] = run.domain_id
-    return file, offset
+        groups.file[unplaced] = groups.domain[unplaced]
+        groups.offset[unplaced] = groups.seq[unplaced]
+    return groups
 
 
 def place_of(gtid: Gtid, file_no: int, first_end: int, behind_first: int, end: int) -> Position:

@@ -105,6 +105,9 @@ class DumpReader:
             if self._closed.is_set():
                 return
             link.query(f"SET net_write_timeout={_NET_WRITE_TIMEOUT_S}")
+            # Ours would look at each group for the end: to hang up there is cheaper. And where a position may not be
+            # there, the end must not come before the server has noticed that.
+            hangs_up = until is not None and (self._strict or link.has_engine_binlog())
             begin = self._position if self._from is None else self._from
             handshake = ReplicaHandshake(
                 link.machine,
@@ -112,7 +115,7 @@ class DumpReader:
                 position=begin,
                 heartbeat_period_ns=_HEARTBEAT_NS,
                 strict_mode=self._strict and self._from is None,
-                until=until,
+                until=None if hangs_up else until,
                 non_block=until is not None,
             )
             link.start_dump(handshake)
@@ -121,6 +124,7 @@ class DumpReader:
                 begin,
                 handshake.checksum_algorithm,
                 LargeGroups(self._again if self._follows else None),
+                end=until if hangs_up else None,
                 eager=self._follows,
             )
             if self._from is None:

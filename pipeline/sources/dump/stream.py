@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.groups import Groups, Integers
+from pipeline.groups import Groups
 from pipeline.sources.dump.large_group import LargeGroups
 from pipeline.sources.dump.link import ServerLink
-from pipeline.sources.dump.places import file_number, place_of, places_of
+from pipeline.sources.dump.places import file_number, place_of, placed
 from pipeline.sources.dump.refusals import EndedEarly
 from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.errors import ProtocolError
@@ -34,26 +34,27 @@ class _Gathered:
     def __init__(self) -> None:
         self.bytes = 0
         self._payloads: list[bytes] = []
-        self._files: list[Integers] = []
-        self._offsets: list[Integers] = []
+        self._files: list[int] = []
+        self._offsets: list[int] = []
 
     def add_run(self, run: GroupRun, file_no: int) -> None:
         data = bytes(run.payloads)
         ends = run.ends.tolist()
         self._payloads += [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        file, offset = places_of(run, file_no)
-        self._files.append(file)
-        self._offsets.append(offset)
+        self._files += [file_no] * len(ends)
+        self._offsets += run.end_positions
         self.bytes += len(data)
 
     def add(self, payload: bytes, file_no: int, offset: int) -> None:
         self._payloads.append(payload)
-        self._files.append(np.array([file_no]))
-        self._offsets.append(np.array([offset]))
+        self._files.append(file_no)
+        self._offsets.append(offset)
         self.bytes += len(payload)
 
     def groups(self) -> Groups:
-        return Groups(self._payloads, np.concatenate(self._files), np.concatenate(self._offsets))
+        return placed(
+            Groups(self._payloads, np.array(self._files), np.array(self._offsets, np.int64))
+        )
 
 
 class DumpStream:
@@ -61,6 +62,7 @@ class DumpStream:
 
     Args:
         position: behind which the dump begins. Numbers must ascend from there in each domain.
+        end: where it ends at the latest, if the server was not told. There may be more than that in the last batch.
         eager: what has come is given out when no more is there at the moment, else about a MiB at a time.
     """
 
@@ -71,11 +73,14 @@ class DumpStream:
         checksum_algorithm: int,
         large: LargeGroups,
         *,
-        eager: bool,
+        end: SlavePosition | None = None,
+        eager: bool = False,
     ) -> None:
         self._link = link
         self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
         self._large = large
+        self._hangs_up = end is not None
+        self._ends = {gtid.domain_id: gtid.seq_no for gtid in end or ()}  # not reached yet
         self._eager = eager
         self._gathered = _Gathered()
         self._last = {gtid.domain_id: gtid for gtid in position}
@@ -98,10 +103,12 @@ class DumpStream:
                 run = machine.take_run(assembler.checksum_algorithm)
                 if run is not None:
                     self._check_number(run.gtid(0))
-                    self._last[run.domain_id] = run.last
+                    self._passed(run.last)
                     self._gathered.add_run(run, self._file_no)
-                    if self._gathered.bytes >= _BATCH_BYTES:
+                    if self._has_ended() or self._gathered.bytes >= _BATCH_BYTES:
                         yield from self._give()
+                    if self._has_ended():
+                        return
                     continue
             elif assembler.takes_parts:
                 part = machine.take_part(assembler.checksum_algorithm)
@@ -120,6 +127,10 @@ class DumpStream:
                     if found is not None:
                         yield from self._give()
                         yield found
+                    if self._has_ended() or self._gathered.bytes >= _BATCH_BYTES:
+                        yield from self._give()
+                    if self._has_ended():
+                        return
                 case ErrorReceived(error):
                     yield from self._give()
                     raise error
@@ -128,6 +139,14 @@ class DumpStream:
                     if self._until_reached:
                         return
                     raise EndedEarly("the server has ended the stream before the end of the range")
+
+    def _passed(self, gtid: Gtid) -> None:
+        self._last[gtid.domain_id] = gtid
+        if self._ends.get(gtid.domain_id, gtid.seq_no + 1) <= gtid.seq_no:
+            del self._ends[gtid.domain_id]
+
+    def _has_ended(self) -> bool:
+        return self._hangs_up and not self._ends and self._assembler.unfinished is None
 
     def _give(self) -> Iterator[Groups]:
         if self._gathered.bytes:
@@ -161,7 +180,7 @@ class DumpStream:
         gtid, payload = whole.gtid, whole.payload
         self._check_number(gtid)
         before = SlavePosition(self._last.values())
-        self._last[gtid.domain_id] = gtid
+        self._passed(gtid)
         end = place_of(gtid, self._file_no, self._first_end, self._behind_first, end_position)
         if not self._large.is_large and len(payload) <= LARGE_GROUP_BYTES:
             self._gathered.add(payload, end.file_no, end.offset)

@@ -1,0 +1,80 @@
+"""Sources of the servers that tests run, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pipeline.groups import Groups
+from pipeline.options import SourceOptions
+from pipeline.sources.dump.address import ServerAddress
+from pipeline.sources.opening import open_source
+from pipeline.sources.server import ServerSource
+from pipeline.wanted import Wanted
+from protocol.gtid import Gtid, SlavePosition
+from storage.planning import GtidRange
+from tests.kit.mariadb import Account, Source
+
+
+class Read(NamedTuple):
+    gtid: Gtid
+    payload: bytes
+    place: tuple[int, int]
+
+
+def address_of(server: Source, account: Account | None = None, **options: str) -> ServerAddress:
+    account = account or server.account
+    given = {
+        "host": server.host,
+        "port": str(server.port),
+        "user": account.user,
+        "password": account.password,
+        "tls": "disabled",
+        **options,
+    }
+    return ServerAddress.of(SourceOptions.parse(given))
+
+
+def source_of(server: Source, account: Account | None = None, **options: str) -> ServerSource:
+    """Through the options that a user gives."""
+    account = account or server.account
+    given = {
+        "host": server.host,
+        "port": str(server.port),
+        "user": account.user,
+        "password": account.password,
+        "tls": "disabled",
+        **options,
+    }
+    found = open_source(SourceOptions.parse(given))
+    assert isinstance(found, ServerSource)
+    return found
+
+
+def read(batches: Iterable[Groups]) -> list[Read]:
+    """Group by group, large ones too."""
+    return [
+        Read(groups.gtid(i), b"".join(groups.pieces(i)), groups.place(i))
+        for groups in batches
+        for i in range(len(groups))
+    ]
+
+
+def read_all(source: ServerSource, wanted: Wanted | None = None) -> list[Read]:
+    """By its slices."""
+    return [
+        group for part in source.slices(wanted or Wanted(), 1 << 20) for group in read(part.read())
+    ]
+
+
+def between(start: str | None, stop: str | None) -> Wanted:
+    return Wanted(
+        GtidRange(
+            None if start is None else SlavePosition.parse(start),
+            None if stop is None else SlavePosition.parse(stop),
+        )
+    )
+
+
+def numbers(groups: Iterable[Read]) -> list[int]:
+    return [group.gtid.seq_no for group in groups]

@@ -1,0 +1,162 @@
+"""Following a running server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from pipeline.admission import Limits, next_end
+from pipeline.errors import SourceError
+from pipeline.sources.server_feed import ServerFeed
+from protocol.event_group import split_events
+from protocol.gtid import SlavePosition
+from tests.kit.backends import Backend
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.mariadb import MariaDB
+
+from .sources import address_of, between, numbers, read, read_all, source_of
+
+DUMPS = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+
+
+def table(upstream: MariaDB) -> SlavePosition:
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a INT, b LONGBLOB)")
+    return SlavePosition.parse(upstream.gtid_binlog_pos)
+
+
+@pytest.mark.each_version
+@pytest.mark.parametrize("ours", [False, True], ids=["mariadb", "ours"])
+def test_what_comes_is_there_at_once(
+    ours: bool, backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    upstream = make_upstream()
+    server = binlog_server(upstream=upstream) if ours else upstream
+    position = table(upstream)
+    feed = ServerFeed(address_of(server))
+    if ours:
+        server.q("SELECT MASTER_GTID_WAIT(%s, 20)", str(position))
+    assert read(feed.after(position, 0.05)) == []
+    waits = []
+    for n in range(20):
+        done: list[float] = []
+
+        def commit(number: int = n, done: list[float] = done) -> None:
+            time.sleep(0.02)
+            upstream.q(f"INSERT INTO d.t VALUES ({number}, '')")
+            done.append(time.monotonic())
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        found = read(feed.after(position, 20))
+        came = time.monotonic()
+        thread.join()
+        waits.append(came - done[0])
+        assert numbers(found) == [n + 3]
+        position = position.with_gtid(found[-1].gtid)
+    feed.close()
+    # A busy machine may be late sometimes.
+    assert sorted(waits)[10] < 0.1
+
+
+@pytest.mark.each_version
+def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    """On one connection, wherever that was; and anywhere else on another one."""
+    upstream = make_upstream()
+    begin = table(upstream)
+    upstream.script(
+        *("INSERT INTO d.t VALUES (1, '')",) * 10,
+        "INSERT INTO d.t SELECT seq, REPEAT('x', 20000) FROM d.seq_1_to_400",  # a large group
+        *("INSERT INTO d.t VALUES (1, '')",) * 10,
+    )
+    source = source_of(upstream)
+    feed = source.feed()
+    ends = [begin]
+    dumps = []
+    while ends[-1] != source.latest():
+        ends.append(next_end(feed, ends[-1], Limits(transactions=3), 0))
+        dumps.append(upstream.q(DUMPS))
+    assert len(ends) == 8
+    assert all(ids == dumps[0] and len(ids) == 1 for ids in dumps)
+    found = [
+        group
+        for start, stop in pairwise(ends)
+        for group in read_all(source, between(str(start), str(stop)))
+    ]
+    assert numbers(found) == list(range(3, 24))
+    for start in (ends[3], ends[0], ends[-2], ends[-2]):
+        expected = read_all(source, between(str(start), None))
+        assert read(feed.after(start, 0)) == expected
+    feed.close()
+    upstream.wait(DUMPS, lambda rows: not rows)
+
+
+@pytest.mark.each_version
+def test_ends_though_more_and_more_comes(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    position = table(upstream)
+    feed = source_of(upstream).feed()
+    stop = threading.Event()
+
+    def load() -> None:
+        with upstream.connect() as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                cursor.execute("INSERT INTO d.t VALUES (1, '')")
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    found = []
+    try:
+        for _ in range(20):
+            some = read(feed.after(position, 5))
+            position = position.with_gtid(some[-1].gtid)
+            found += numbers(some)
+    finally:
+        stop.set()
+        thread.join()
+        feed.close()
+    assert found == list(range(3, 3 + len(found)))
+
+
+@pytest.mark.each_version
+def test_a_server_that_starts_again(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    position = table(upstream)
+    feed = source_of(upstream, connectTimeout="20").feed()
+    assert read(feed.after(position, 0)) == []
+    # While somebody waits.
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.extend(numbers(read(feed.after(position, 20)))))
+    thread.start()
+    upstream.wait(DUMPS, lambda rows: rows)
+    upstream.restart()
+    upstream.q("INSERT INTO d.t VALUES (1, '')")
+    thread.join()
+    assert found == [3]
+    # While nobody does, and for longer than is tried.
+    impatient = source_of(upstream, connectTimeout="1").feed()
+    assert numbers(read(impatient.after(position, 0))) == [3]
+    upstream.stop()
+    with pytest.raises(SourceError, match=r"asking where its binlog ends: .*is the server up"):
+        read(impatient.after(position, 0))
+    upstream.start()
+    upstream.q("INSERT INTO d.t VALUES (1, '')")
+    assert numbers(read(impatient.after(position, 0))) == [3, 4]
+    impatient.close()
+    feed.close()
+
+
+def test_large_groups_are_asked_for_again(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    position = table(upstream)
+    upstream.q("INSERT INTO d.t SELECT seq, REPEAT('x', 20000) FROM d.seq_1_to_1100")
+    source = source_of(upstream)
+    (groups,) = source.feed().after(position, 0)
+    assert groups.large is not None
+    (event,) = split_events(groups.payloads[0])
+    assert len(event) < 100
+    (whole,) = read_all(source, between(str(position), None))
+    for _ in range(2):
+        assert b"".join(groups.pieces(0)) == whole.payload

@@ -1,0 +1,117 @@
+"""Logging in to a server, and what a user is told who cannot."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from binlog_server.clients.certificate import self_signed
+from pipeline.errors import SourceError
+from protocol.gtid import SlavePosition
+from tests.kit import ports
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.mariadb import Account
+from tests.kit.server import BinlogServer
+
+from .sources import address_of, source_of
+
+USERS = {"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
+
+
+def test_wrong_password(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    source = source_of(upstream, Account(upstream.account.user, "not-this-one"))
+    with pytest.raises(SourceError, match=r"error 1045: Access denied.*passwordFile") as told:
+        source.latest()
+    assert "not-this-one" not in str(told.value)
+
+
+def test_password_by_file_and_environment(
+    make_upstream: MakeMariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is read before it is needed; the password does not travel."""
+    upstream = make_upstream()
+    path = tmp_path / "password"
+    by_file = source_of(upstream, Account(upstream.account.user, ""), passwordFile=str(path))
+    by_name = source_of(upstream, Account(upstream.account.user, ""), passwordEnv="BINLOG_PASS")
+    with pytest.raises(SourceError, match=f"passwordFile {path} cannot be read: No such file"):
+        by_file.latest()
+    with pytest.raises(SourceError, match="passwordEnv BINLOG_PASS is not in the environment"):
+        by_name.latest()
+    path.write_text(upstream.account.password + "\n")
+    monkeypatch.setenv("BINLOG_PASS", upstream.account.password)
+    for source in (by_file, by_name):
+        assert source.latest() == SlavePosition()
+        assert upstream.account.password.encode() not in pickle.dumps(source)
+    literal = address_of(upstream)
+    assert upstream.account.password not in repr(literal) + str(literal)
+
+
+def test_ed25519(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    upstream.script(
+        "SET SESSION sql_log_bin = 0",
+        "INSTALL SONAME 'auth_ed25519'",
+        "CREATE USER e IDENTIFIED VIA ed25519 USING PASSWORD('secret')",
+        "GRANT REPLICATION SLAVE ON *.* TO e",
+    )
+    assert source_of(upstream, Account("e", "secret")).latest() == SlavePosition()
+
+
+def test_no_server() -> None:
+    class Nobody:
+        host = "127.0.0.1"
+        port = ports.lease()
+        account = Account()
+
+    with pytest.raises(SourceError, match=r"127.0.0.1:\d+: .*refused; is the server up"):
+        source_of(Nobody()).latest()
+    Nobody.host = "no-such-host.invalid"
+    with pytest.raises(SourceError, match=r"there is no host no-such-host.invalid"):
+        source_of(Nobody()).latest()
+    ports.release(Nobody.port)
+
+
+def test_tls_is_refused(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()  # without TLS
+    assert source_of(upstream, tls="preferred").latest() == SlavePosition()
+    for mode in ("required", "verify"):
+        with pytest.raises(SourceError, match=f"tls={mode}, but the server does not offer TLS"):
+            source_of(upstream, tls=mode).latest()
+
+
+def test_tls(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
+    key, certificate = self_signed()
+    (tmp_path / "key.pem").write_bytes(key)
+    (tmp_path / "cert.pem").write_bytes(certificate)
+    server = binlog_server(
+        users=USERS,
+        require_secure_transport=True,
+        ssl_cert=str(tmp_path / "cert.pem"),
+        ssl_key=str(tmp_path / "key.pem"),
+    )
+    for mode in ("preferred", "required", "verify"):  # our server proves its certificate
+        assert source_of(server, tls=mode).latest() == SlavePosition()
+    with pytest.raises(SourceError, match=r"error 3159.*tls=required"):
+        source_of(server, tls="disabled").latest()
+    # It is not for this host.
+    with pytest.raises(SourceError, match=r"no TLS as wanted: .*127.0.0.1"):
+        source_of(server, tls="verify", tlsCa=str(tmp_path / "cert.pem")).latest()
+    with pytest.raises(SourceError, match="tlsCa, tlsCert or tlsKey cannot be used: No such file"):
+        source_of(server, tls="required", tlsCert=str(tmp_path / "missing.pem")).latest()
+
+
+def test_a_stream_by_tls(binlog_server: MakeBinlogServer) -> None:
+    server: BinlogServer = binlog_server(users=USERS)
+    with server.connect() as connection, connection.cursor() as cursor:
+        for n in range(100):
+            cursor.execute(f"CREATE DATABASE d{n}")
+        connection.commit()
+    source = source_of(server, tls="required")
+    assert len(source.latest()) == 1
+    position = SlavePosition()
+    feed = source.feed()
+    assert sum(len(groups) for groups in feed.after(position, 0)) == 100
+    feed.close()

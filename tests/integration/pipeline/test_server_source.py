@@ -1,0 +1,400 @@
+"""A running server as a source: ours, and every MariaDB."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import socket
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pipeline.errors import DataLost, SourceError
+from pipeline.sources.directory import DirectorySource
+from pipeline.sources.dump.reader import DumpReader
+from pipeline.wanted import Wanted
+from protocol.gtid import Gtid, SlavePosition
+from tests.kit.backends import Backend
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.mariadb import POLL, Account, MariaDB
+from tests.kit.server import BinlogServer
+
+from .sources import address_of, between, numbers, read, read_all, source_of
+
+CLASSIC = {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}
+ENGINE = {"password": "pw", "grants": ["ALL PRIVILEGES"]}
+USERS = {"engine": ENGINE, "classic": CLASSIC}
+AS_CLASSIC = Account("classic", "pw")
+
+
+def wait_for(server: BinlogServer, upstream: MariaDB) -> None:
+    """Until it has all, and has published that beside its files."""
+    stored, wanted = DirectorySource(str(server.directory)), upstream.gtid_binlog_pos
+    deadline = time.monotonic() + 30
+    while stored.latest() != SlavePosition.parse(wanted):
+        assert time.monotonic() < deadline, (stored.latest(), wanted)
+        time.sleep(POLL)
+
+
+def some_history(upstream: MariaDB) -> None:
+    """Several files, domains and kinds of groups."""
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b LONGBLOB)",
+        "INSERT INTO d.t SELECT seq, '' FROM d.seq_1_to_1000",
+        "FLUSH BINARY LOGS",
+        *(f"INSERT INTO d.t VALUES ({n}, 'x')" for n in range(50)),
+        "XA START 'x'",
+        "INSERT INTO d.t VALUES (1, 'prepared')",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+        "SET SESSION gtid_domain_id = 7",
+        "INSERT INTO d.t VALUES (2, REPEAT('y', 18000000))",  # one event, more than a packet
+        "UPDATE d.t SET b = 'z' WHERE a < 10",
+        "FLUSH BINARY LOGS",
+        "SET SESSION gtid_seq_no = 500",
+        "SET SESSION binlog_format = STATEMENT",
+        "INSERT INTO d.t VALUES (3, 'statement')",
+        "SET SESSION gtid_domain_id = 0",
+        "SET SESSION binlog_format = ROW",
+        "INSERT INTO d.t SELECT seq, REPEAT('w', 20000) FROM d.seq_1_to_1100",  # 22 MB in many events
+        "ALTER TABLE d.t ADD c INT",
+        "INSERT INTO d.t VALUES (4, 'end', 1)",
+    )
+
+
+@pytest.mark.each_version
+def test_the_same_from_servers_and_directory(
+    backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    upstream = make_upstream()
+    relay = binlog_server(upstream=upstream, users=USERS)
+    some_history(upstream)
+    wait_for(relay, upstream)
+    stored = DirectorySource(str(relay.directory))
+    wanted = [
+        (group.gtid, group.payload)
+        for part in stored.slices(Wanted(), 1 << 20)
+        for group in read(part.read())
+    ]
+    assert max(len(payload) for _, payload in wanted) > 20 << 20
+    places = []
+    for source in (
+        source_of(upstream),
+        source_of(relay, Account("engine", "pw")),
+        source_of(relay, AS_CLASSIC),
+    ):
+        assert source.latest() == stored.latest()
+        assert source.earliest() == SlavePosition()
+        found = read_all(source)
+        assert [group[:2] for group in found] == wanted, source.name
+        assert [group[:2] for group in read(source.feed().after(SlavePosition(), 0))] == wanted
+        assert len({group.place for group in found}) == len(found)
+        places.append([group.place for group in found])
+    assert places[0] == sorted(places[0])
+    assert places[2] == sorted(places[2])
+    assert len({file for file, _ in places[0]}) == 3
+    # Without files: domain and number.
+    assert places[1] == [(gtid.domain_id, gtid.seq_no) for gtid, _ in wanted]
+
+
+@pytest.mark.each_version
+@pytest.mark.parametrize("kind", ["mariadb", "engine", "classic"])
+def test_any_cuts_give_each_group_once(
+    kind: str,
+    backend: Backend,
+    make_upstream: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cuts at numbers that exist and that do not; in one domain ranges are cut in two besides."""
+    upstream = make_upstream()
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        for _ in range(60):
+            domain = rng.choice([0, 0, 0, 4])
+            cursor.execute(f"SET SESSION gtid_domain_id = {domain}")
+            if rng.random() < 0.2:  # a gap
+                pos = SlavePosition.parse(upstream.gtid_binlog_pos).get(domain)
+                next_no = (pos.seq_no if pos else 0) + rng.randint(2, 20)
+                cursor.execute(f"SET SESSION gtid_seq_no = {next_no}")
+            if rng.random() < 0.05:
+                cursor.execute("FLUSH BINARY LOGS")
+            cursor.execute("INSERT INTO d.t VALUES (1)")
+    server: MariaDB | BinlogServer = upstream
+    account = None
+    if kind != "mariadb":
+        server = binlog_server(upstream=upstream, users=USERS)
+        wait_for(server, upstream)
+        account = Account(kind, "pw")
+    source = source_of(server, account)
+    last = {gtid.domain_id: gtid for gtid in source.latest()}
+    whole = read_all(source)
+    assert numbers(g for g in whole if g.gtid.domain_id == 4)
+    monkeypatch.setattr("pipeline.sources.dump.history._CUT_FROM", 5)
+    for _ in range(6):
+        steps = 4
+        cuts = {
+            domain: [0, *sorted(rng.randint(0, gtid.seq_no) for _ in range(steps - 1)), gtid.seq_no]
+            for domain, gtid in last.items()
+        }
+        positions = [
+            SlavePosition(
+                last[domain]._replace(seq_no=of_domain[step])
+                for domain, of_domain in cuts.items()
+                if of_domain[step]
+            )
+            for step in range(steps + 1)
+        ]
+        for domains in (None, frozenset([0]), frozenset([4])):
+            found = []
+            for start, stop in pairwise(positions):
+                wanted = Wanted(between(str(start), str(stop)).gtids, domains=domains)
+                parts = pickle.loads(pickle.dumps(source.slices(wanted, 1)))
+                again = [group for part in parts for group in read(part.read())]
+                found += [group for part in parts for group in read(part.read())]
+                assert found[len(found) - len(again) :] == again
+            expected = [g for g in whole if domains is None or g.gtid.domain_id in domains]
+            by_domain = [
+                [group for group in found if group.gtid.domain_id == domain] for domain in last
+            ]
+            assert by_domain == [
+                [group for group in expected if group.gtid.domain_id == domain] for domain in last
+            ]
+
+
+@pytest.mark.each_version
+def test_numbers_of_another_server(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    """Where several servers have written to a domain, a position need not be of a group that is there."""
+    upstream = make_upstream()
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT)",
+        *("INSERT INTO d.t VALUES (1)",) * 8,
+        "SET SESSION server_id = 77",
+        *("INSERT INTO d.t VALUES (1)",) * 10,
+        f"SET SESSION server_id = {upstream.server_id}",
+        *("INSERT INTO d.t VALUES (1)",) * 10,
+    )
+    own = upstream.server_id
+    source = source_of(upstream)
+    assert numbers(read_all(source)) == list(range(1, 31))
+    for start, stop in (
+        (f"0-{own}-5", f"0-{own}-15"),  # the end is none of that server's
+        ("0-77-5", f"0-{own}-25"),  # the beginning is none of that server's
+        ("0-77-15", "0-77-20"),
+        ("0-77-3", f"0-{own}-7"),  # and the end comes before anything of that server
+        (f"0-{own}-14", "0-77-22"),  # of neither
+    ):
+        low, high = int(start.split("-")[2]), int(stop.split("-")[2])
+        assert numbers(read_all(source, between(start, stop))) == list(range(low + 1, high + 1))
+    with pytest.raises(DataLost, match="0-99-5 is wanted, but that is not in the binlog"):
+        read_all(source, between("0-99-5", None))
+
+
+@pytest.mark.each_version
+def test_what_was_purged(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT)",
+        "SET SESSION gtid_domain_id = 3",
+        "INSERT INTO d.t VALUES (1)",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO d.t VALUES (2)",
+        "SET SESSION gtid_domain_id = 0",
+        "INSERT INTO d.t VALUES (3)",
+    )
+    own = upstream.server_id
+    if upstream.q("SHOW VARIABLES LIKE 'slave_connections_needed_for_purge'"):
+        upstream.q("SET GLOBAL slave_connections_needed_for_purge = 0")
+    while len(upstream.q("SHOW BINARY LOGS")) > 1:  # a file is in use until InnoDB has synced
+        upstream.q("PURGE BINARY LOGS TO 'upstream-bin.000002'")
+    _check_purged(source_of(upstream), f"0-{own}-2,3-{own}-1", f"3-{own}-2,0-{own}-3")
+    # What is not wanted may have been purged.
+    source = source_of(upstream)
+    wanted = Wanted(between(f"0-{own}-2", None).gtids, domains=frozenset([0]))
+    assert [str(group.gtid) for group in read_all(source, wanted)] == [f"0-{own}-3"]
+
+
+@pytest.mark.parametrize("style", USERS)
+def test_what_was_purged_from_ours(
+    style: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    upstream = make_upstream()
+    # Files of the smallest size.
+    relay = binlog_server(
+        upstream=upstream,
+        users=USERS,
+        max_binlog_size=65536,
+        slave_connections_needed_for_purge=0,
+    )
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b BLOB)",
+        "SET SESSION gtid_domain_id = 9",
+        "INSERT INTO d.t VALUES (0, '')",
+        "SET SESSION gtid_domain_id = 0",
+        *(f"INSERT INTO d.t VALUES ({n}, REPEAT('x', 20000))" for n in range(30)),
+        "SET SESSION gtid_domain_id = 5",
+        "INSERT INTO d.t VALUES (0, '')",
+    )
+    wait_for(relay, upstream)
+    names = [row["Log_name"] for row in relay.q("SHOW BINARY LOGS")]
+    relay.q(f"PURGE BINARY LOGS TO '{names[4]}'")
+    left = DirectorySource(str(relay.directory))
+    assert len(left.earliest()) == 2  # nothing of domain 5 was purged
+    source = source_of(relay, Account(style, "pw"))
+    expected = [str(group.gtid) for part in left.slices(Wanted(), 1) for group in read(part.read())]
+    _check_purged(source, str(left.earliest()), ",".join(expected))
+
+
+def _check_purged(source: Any, beginning: str, left: str) -> None:
+    assert source.earliest() == SlavePosition.parse(beginning)
+    assert [str(group.gtid) for group in read_all(source)] == left.split(",")
+    assert read_all(source, between(beginning, None)) == read_all(source)
+    first = next(iter(SlavePosition.parse(beginning)))
+    early = first._replace(seq_no=1) if first.seq_no > 1 else None
+    starts = ["" if early is None else str(early), ""]
+    for start in starts:
+        with pytest.raises(DataLost, match=r"1236.*failOnDataLoss"):
+            read_all(source, between(start, None))
+        with pytest.raises(DataLost, match=r"1236.*failOnDataLoss"):
+            read(source.feed().after(SlavePosition.parse(start), 0))
+    lenient = type(source)(source.address, fail_on_data_loss=False)
+    with pytest.warns(UserWarning, match="was purged up to"):
+        assert read_all(lenient, between("", None)) == read_all(source)
+    with pytest.warns(UserWarning, match="was purged up to"):
+        found = read(lenient.feed().after(SlavePosition(), 0))
+    assert [group[:2] for group in found] == [group[:2] for group in read_all(source)]
+
+
+@pytest.mark.each_version
+def test_another_history(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    upstream.script("CREATE DATABASE d", "CREATE DATABASE e", "CREATE DATABASE f")
+    source = source_of(upstream)
+    position = source.latest()
+    own = upstream.server_id
+    with pytest.raises(SourceError, match=rf"up to 0-{own}-4 are wanted, but the binlog ends at"):
+        source.slices(between(None, f"0-{own}-4"), 1)
+    with pytest.raises(SourceError, match="up to 8-1-1 are wanted"):
+        source.slices(between(None, f"0-{own}-3,8-1-1"), 1)
+    upstream.q("RESET MASTER")
+    for name in "gh":
+        with pytest.raises(DataLost, match="RESET MASTER"):
+            source.slices(between(str(position), None), 1)
+        with pytest.raises(DataLost, match="RESET MASTER"):
+            list(source.feed().after(position, 0))
+        upstream.q(f"CREATE DATABASE {name}")
+    assert numbers(read_all(source)) == [1, 2]
+
+
+@pytest.mark.each_version
+def test_no_more_than_replication_slave_is_needed(
+    backend: Backend, make_upstream: MakeMariaDB
+) -> None:
+    upstream = make_upstream()
+    upstream.script(
+        "SET SESSION sql_log_bin = 0",
+        "CREATE USER bare IDENTIFIED BY 'x'",
+        "CREATE USER nothing IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE ON *.* TO bare",
+        "SET SESSION sql_log_bin = 1",
+        "CREATE DATABASE d",
+    )
+    source = source_of(upstream, Account("bare", "x"))
+    assert source.earliest() == SlavePosition()
+    assert numbers(read_all(source)) == [1]
+    assert numbers(read(source.feed().after(SlavePosition(), 0))) == [1]
+    with pytest.raises(SourceError, match=r"error 1227: .*GRANT REPLICATION SLAVE"):
+        read_all(source_of(upstream, Account("nothing", "x")))
+
+
+def test_without_a_binlog(make_replica: MakeMariaDB) -> None:
+    server = make_replica()
+    server.create_account()
+    with pytest.raises(SourceError, match="has no binlog; start it with log_bin"):
+        source_of(server).slices(Wanted(), 1)
+
+
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes tens of MiB ahead of who reads otherwise."""
+    connect = socket.create_connection
+
+    def create_connection(*arguments: Any) -> socket.socket:
+        made = connect(*arguments)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        return made
+
+    monkeypatch.setattr("pipeline.sources.dump.link.socket.create_connection", create_connection)
+
+
+@pytest.mark.each_version
+@pytest.mark.usefixtures("small_buffers")
+def test_a_slow_reader_is_not_cut_off(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream("--net-write-timeout=1")
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b BLOB)",
+        *("INSERT INTO d.t SELECT seq, REPEAT('x', 30000) FROM d.seq_1_to_100",) * 15,
+    )
+    source = source_of(upstream)
+    reader = DumpReader(address_of(upstream), SlavePosition(), source.latest())
+    groups = reader.groups()
+    found = numbers(read([next(groups)]))
+    dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+    before = upstream.q(dumps)
+    # Long enough for the server to give up, had it not been told to wait.
+    with pytest.raises(TimeoutError):
+        upstream.wait(dumps, lambda rows: rows != before, timeout=2.5)
+    assert len(before) == 1
+    found += numbers(read(groups))
+    assert found == list(range(1, 18))
+
+
+@pytest.mark.each_version
+@pytest.mark.usefixtures("small_buffers")
+def test_a_lost_connection_is_made_anew(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    """A slice goes on behind the last whole group."""
+    upstream = make_upstream()
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b BLOB)",
+        *("INSERT INTO d.t SELECT seq, REPEAT('x', 30000) FROM d.seq_1_to_100",) * 15,
+    )
+    source = source_of(upstream)
+    groups = DumpReader(address_of(upstream), SlavePosition(), source.latest()).groups()
+    found = read([next(groups)])
+    dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+    upstream.q(f"KILL {upstream.value(dumps)}")
+    found += read(groups)
+    assert numbers(found) == list(range(1, 18))
+    assert found == read_all(source)
+
+
+def test_a_server_id_is_used(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    upstream.q("CREATE DATABASE d")
+    feed = source_of(upstream, serverId="4711").feed()
+    assert numbers(read(feed.after(SlavePosition(), 0))) == [1]
+    assert [row["Server_id"] for row in upstream.q("SHOW SLAVE HOSTS")] == [4711]
+    feed.close()
+    other = source_of(upstream, serverId=str(upstream.server_id)).feed()
+    with pytest.raises(SourceError, match="equal MariaDB server ids"):
+        read(other.after(SlavePosition(), 0))
+    other.close()
+
+
+def test_gtid(make_upstream: MakeMariaDB) -> None:
+    """A GTID that is given out is that of the group."""
+    upstream = make_upstream()
+    upstream.q("CREATE DATABASE d")
+    (group,) = read_all(source_of(upstream))
+    assert group.gtid == Gtid(0, upstream.server_id, 1)
+    assert str(group.gtid) == upstream.gtid_binlog_pos
