@@ -28,6 +28,7 @@ from binlog_server.relay.upstream_groups import (
     UpstreamState,
     ask_state,
 )
+from protocol.account_errors import TooManyUserConnections, UserLimitReached
 from protocol.connection.replica import UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from protocol.group_comparison import Likeness, compare, describe
@@ -38,6 +39,10 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 MOMENT_S = 10.0
+# The group is purged there; the account may have no second connection (max_user_connections, of all or its own).
+_NO_ANSWER = frozenset(
+    {MasterFatalError.errno, TooManyUserConnections.errno, UserLimitReached.errno}
+)
 _WAY_OUT = (
     "nothing of it is stored; follow a server with this history (MASTER_HOST, MASTER_CANDIDATES), or begin anew here: "
     "RESET MASTER, SET GLOBAL gtid_slave_pos, replicas from a backup"
@@ -111,7 +116,10 @@ class Guard:
                 await self._prove(name, there, ours, connect, among=among)
             except HistoryDiverged as error:
                 log.info("%s: asked again: %s", name, error)
-                other = await connect()
+                try:
+                    other = await connect()
+                except RemoteError as refusal:
+                    raise (error if refusal.errno in _NO_ANSWER else refusal) from None
                 try:
                     there = await ask_state(other)
                 finally:
@@ -170,11 +178,11 @@ class Guard:
             return _Proof(gtid, "MASTER_CHECK_LAST_GROUP=0")
         ours = await self._own(gtid)
         if ours is None:
-            return _Proof(gtid, "it is not in the store any more")
+            return _Proof(gtid, "it is not in the store")
         try:
             theirs = await groups.find(gtid, ours.before, there.gtids)
         except RemoteError as error:
-            if error.errno != MasterFatalError.errno:
+            if error.errno not in _NO_ANSWER:
                 raise
             return _Proof(gtid, f"the upstream cannot show it: {error.message}")
         if theirs is None:

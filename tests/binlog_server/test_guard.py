@@ -9,6 +9,7 @@ import pytest
 
 from binlog_server.relay.last_groups import LastGroup, content_of, last_group
 from binlog_server.relay.status import IoState, UpstreamStatus
+from protocol.account_errors import UserLimitReached
 from protocol.connection.server import ServerConnection
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.event_group import split_events
@@ -224,6 +225,7 @@ PURGED = Visit(OPENING, MasterFatalError.purged_position())
     ("shown", "doubt"),
     [
         (PURGED, "required binlog files have been purged"),
+        (Visit(OPENING, UserLimitReached("u", "max_user_connections", 1)), "max_user_connections"),
         (Visit(OPENING, "eof"), "the upstream does not show it"),
         (Visit(OPENING + groups("0-1-2"), "eof"), "the upstream does not show it"),
     ],

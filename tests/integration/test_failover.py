@@ -329,3 +329,19 @@ def test_what_the_upstream_has_purged_is_proved_by_its_gtid(
     (line,) = [line for line in server.log().splitlines() if "only its GTID says" in line]
     assert f"has our {last}" in line
     assert "purged" in line
+
+
+def test_an_account_with_one_connection(
+    make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """The proof needs another one; without it the GTID has to do."""
+    upstream = make_upstream()
+    make_table(upstream)
+    server = binlog_server(users=ADMIN)
+    follow(server, upstream)
+    server.q("STOP SLAVE")
+    upstream.q(f"ALTER USER {upstream.account.user}@'%' WITH MAX_USER_CONNECTIONS 1")
+    upstream.wait("SHOW PROCESSLIST", lambda rows: len(rows) == 1)
+    server.q("START SLAVE")
+    wait_status(server, Slave_IO_Running="Yes", Gtid_IO_Pos=upstream.gtid_binlog_pos)
+    assert "'max_user_connections' resource" in server.log()
