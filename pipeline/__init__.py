@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipeline.spark.session import register, session
+    from pipeline.spark.streams import state
 
-__all__ = ["register", "session"]
+__all__ = ["register", "session", "state"]
+_MODULES = {"register": "session", "session": "session", "state": "streams"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from pipeline.spark import session as module
+    if name in _MODULES:
+        from importlib import import_module
 
-        return getattr(module, name)
+        return getattr(import_module(f"pipeline.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
