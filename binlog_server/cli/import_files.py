@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlog_server.cli.import_progress import Progress
+from binlog_server.cli.import_progress import ImportProgress
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.config import ConfigError
 from storage.classic.binlog import ClassicBinlog
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         directory = open_store(arguments)
         try:
-            progress = Progress(source)
+            progress = ImportProgress(source)
             try:
                 taken = Intake(directory.engine, source, progress.show).run()
             finally:

@@ -22,11 +22,13 @@ memory; of one that is not compressed only its beginning and its end.
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
+from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed_position import Found, NoPosition
 from protocol.gtid import SlavePosition
 
@@ -69,7 +71,7 @@ def dump_position(path: Path) -> tuple[SlavePosition, str]:
             if not compressed:
                 return _position(path, raw, lambda begin: _end_of_plain(raw))
             with gzip.open(raw) as file:
-                return _position(path, file, lambda begin: _end(file, begin))
+                return _position(path, file, lambda begin: _end(file, begin, raw))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise NoPosition(f"{path} cannot be unpacked: {error}") from None
 
@@ -104,11 +106,15 @@ def _take_head(data: bytes, found: Found) -> bool:
     return deferred
 
 
-def _end(file: _Readable, begin: bytes) -> bytes:
+def _end(file: _Readable, begin: bytes, packed: BinaryIO) -> bytes:
     """The last bytes of a file that can only be read on."""
+    size = os.fstat(packed.fileno()).st_size
+    progress = ProgressLine()
     end = begin
     while data := file.read(_CHUNK_BYTES):
         end = (end + data)[-_END_BYTES:]
+        progress.show(lambda: f"{packed.tell() / size:4.0%} of {size >> 20} MiB unpacked")
+    progress.end()
     return end
 
 
