@@ -17,8 +17,8 @@ from pipeline.jobs.progress import Progress
 from pipeline.options import SourceOptions
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Source
-from pipeline.state.chunks import chunks
-from pipeline.state.sinks import open_sink
+from pipeline.tables.chunks import chunks
+from pipeline.tables.sinks import open_sink
 from pipeline.views import open_view
 from protocol.gtid import SlavePosition
 

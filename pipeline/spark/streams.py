@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import StructType
 
 from pipeline.errors import BadOption
-from pipeline.state.chunks import chunks
-from pipeline.state.sinks import open_sink
-from pipeline.state.watermark import position_behind
+from pipeline.tables.chunks import chunks
+from pipeline.tables.sinks import open_sink
+from pipeline.tables.watermark import position_behind
 from protocol.gtid import SlavePosition
 
 if TYPE_CHECKING:

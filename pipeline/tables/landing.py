@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import PipelineError, SourceError
 from pipeline.jobs.manifest import sync_directory
-from pipeline.state.watermark import behind
+from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
 
 _POSITION: Final = b"binlog.position"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.state.watermark import position_behind
+from pipeline.tables.watermark import position_behind
 from protocol.gtid import SlavePosition
 
 CHUNK_ROWS: Final = 250_000

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.state.effects import Effects, key_codes
+from pipeline.tables.effects import Effects, key_codes
 
 
 def fold(base: pa.Table, found: Effects, keys: Sequence[str]) -> pa.Table:

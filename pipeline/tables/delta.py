@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from pipeline.errors import BadOption, SourceError
-from pipeline.state.effects import Effects, effects
-from pipeline.state.fold import fold, last_effects
-from pipeline.state.watermark import behind
+from pipeline.tables.effects import Effects, effects
+from pipeline.tables.fold import fold, last_effects
+from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
 
 if TYPE_CHECKING:

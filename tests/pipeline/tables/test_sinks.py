@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import BadOption, PipelineError, SourceError
-from pipeline.state.buckets import manifest_at, open_parquet_state, read_state
-from pipeline.state.delta import read_delta
-from pipeline.state.landing import Landing, landed_parts
-from pipeline.state.manifest import manifest_numbers
-from pipeline.state.sinks import open_sink
+from pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
+from pipeline.tables.delta import read_delta
+from pipeline.tables.landing import Landing, landed_parts
+from pipeline.tables.manifest import manifest_numbers
+from pipeline.tables.sinks import open_sink
 from protocol.gtid import SlavePosition
-from tests.pipeline.state.changes import SCHEMA, History, Row, in_order
+from tests.pipeline.tables.changes import SCHEMA, History, Row, in_order
 
 START = SlavePosition()
 TABLE, KEYS = "shop.orders", ["id"]
@@ -129,7 +129,7 @@ def test_old_files_go(tmp_path: Path, rng: random.Random) -> None:
 
 
 def _files(target: Path, number: int) -> list[str]:
-    from pipeline.state.manifest import StateManifest
+    from pipeline.tables.manifest import StateManifest
 
     return StateManifest.read(target, number).files
 

@@ -24,16 +24,16 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import BadOption, PipelineError, SourceError
 from pipeline.jobs.manifest import sync_directory
-from pipeline.state.effects import Effects, Integers, effects
-from pipeline.state.fold import fold
-from pipeline.state.manifest import (
+from pipeline.tables.effects import Effects, Integers, effects
+from pipeline.tables.fold import fold
+from pipeline.tables.manifest import (
     Bucket,
     StateManifest,
     encode_schema,
     manifest_numbers,
     remove_manifest,
 )
-from pipeline.state.watermark import behind
+from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
 
 BUCKETS: Final = 16

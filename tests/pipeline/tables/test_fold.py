@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import BadOption, SourceError
-from pipeline.state.effects import effects
-from pipeline.state.fold import fold
+from pipeline.tables.effects import effects
+from pipeline.tables.fold import fold
 
 COLUMNS: Final = pa.struct(
     [pa.field("a", pa.int32()), pa.field("b", pa.string()), pa.field("c", pa.int64())]

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from pipeline.errors import BadOption
-from pipeline.state.buckets import ParquetState, open_parquet_state
-from pipeline.state.delta import DeltaState
-from pipeline.state.landing import Landing
+from pipeline.tables.buckets import ParquetState, open_parquet_state
+from pipeline.tables.delta import DeltaState
+from pipeline.tables.landing import Landing
 from protocol.gtid import SlavePosition
 
 SINKS: Final = ("parquet", "delta", "changes")
