@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from typing import Final
 
 from pipeline.errors import DataLost, SourceError
+from pipeline.sources.directory_reading import tell_gap
 from pipeline.sources.dump.address import ServerAddress
 from pipeline.sources.dump.beginning import beginning
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-
-_log = logging.getLogger(__name__)
 
 _CUT_FROM: Final = 50_000
 """Numbers in a range from which on two connections read it: a second one has to pay for its search."""
@@ -50,12 +47,7 @@ def without_gap(address: ServerAddress, position: SlavePosition) -> SlavePositio
         if seen is None or seen.seq_no < gtid.seq_no:
             found = found.with_gtid(gtid)
     if found != position:
-        text = (
-            f"{address.name}: what is behind '{position}' was purged up to '{oldest}', and is missing from now on, as "
-            "failOnDataLoss=false allows"
-        )
-        _log.warning("%s", text)
-        warnings.warn(text, stacklevel=2)
+        tell_gap(address.name, position, BinlogState(oldest))
     return found
 
 

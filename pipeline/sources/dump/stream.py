@@ -11,7 +11,7 @@ from pipeline.groups import Groups
 from pipeline.sources.dump.large_group import LargeGroups
 from pipeline.sources.dump.link import ServerLink
 from pipeline.sources.dump.places import file_number, place_of, placed
-from pipeline.sources.dump.refusals import EndedEarly
+from pipeline.sources.dump.refusals import CAUGHT, EndedEarly
 from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.errors import ProtocolError
 from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
@@ -93,6 +93,10 @@ class DumpStream:
         """Ends where the dump was to end. Raises `RemoteError`, `OSError`, `ProtocolError`."""
         try:
             yield from self._groups()
+            yield from self._give()
+        except CAUGHT:
+            yield from self._give()  # what came whole in front of it
+            raise
         finally:
             self._large.discard()
 
@@ -105,10 +109,10 @@ class DumpStream:
                     self._check_number(run.gtid(0))
                     self._passed(run.last)
                     self._gathered.add_run(run, self._file_no)
-                    if self._has_ended() or self._gathered.bytes >= _BATCH_BYTES:
-                        yield from self._give()
                     if self._has_ended():
                         return
+                    if self._gathered.bytes >= _BATCH_BYTES:
+                        yield from self._give()
                     continue
             elif assembler.takes_parts:
                 part = machine.take_part(assembler.checksum_algorithm)
@@ -127,15 +131,13 @@ class DumpStream:
                     if found is not None:
                         yield from self._give()
                         yield found
-                    if self._has_ended() or self._gathered.bytes >= _BATCH_BYTES:
-                        yield from self._give()
                     if self._has_ended():
                         return
+                    if self._gathered.bytes >= _BATCH_BYTES:
+                        yield from self._give()
                 case ErrorReceived(error):
-                    yield from self._give()
                     raise error
                 case StreamEnded():
-                    yield from self._give()
                     if self._until_reached:
                         return
                     raise EndedEarly("the server has ended the stream before the end of the range")

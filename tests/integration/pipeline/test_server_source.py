@@ -136,7 +136,7 @@ def test_any_cuts_give_each_group_once(
     whole = read_all(source)
     assert numbers(g for g in whole if g.gtid.domain_id == 4)
     monkeypatch.setattr("pipeline.sources.dump.history._CUT_FROM", 5)
-    for _ in range(6):
+    for _ in range(2):
         steps = 4
         cuts = {
             domain: [0, *sorted(rng.randint(0, gtid.seq_no) for _ in range(steps - 1)), gtid.seq_no]
@@ -266,9 +266,9 @@ def _check_purged(source: Any, beginning: str, left: str) -> None:
         with pytest.raises(DataLost, match=r"1236.*failOnDataLoss"):
             read(source.feed().after(SlavePosition.parse(start), 0))
     lenient = type(source)(source.address, fail_on_data_loss=False)
-    with pytest.warns(UserWarning, match="was purged up to"):
+    with pytest.warns(UserWarning, match="were purged: behind"):
         assert read_all(lenient, between("", None)) == read_all(source)
-    with pytest.warns(UserWarning, match="was purged up to"):
+    with pytest.warns(UserWarning, match="were purged: behind"):
         found = read(lenient.feed().after(SlavePosition(), 0))
     assert [group[:2] for group in found] == [group[:2] for group in read_all(source)]
 
