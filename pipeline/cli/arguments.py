@@ -44,6 +44,13 @@ def add_source(parser: argparse.ArgumentParser, flag: str | None = None) -> None
         parser.add_argument("source", metavar="SOURCE", help=about)
     else:
         parser.add_argument(flag, dest="source", metavar="SOURCE", required=True, help=about)
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of the data source; docs/spark.md has them",
+    )
     _add(parser, "the server, if SOURCE is one", _CONNECTION)
 
 
@@ -89,7 +96,8 @@ def spark_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
         for name, value in vars(arguments).items()
         if name in _PARSED and value is not None
     }
-    return {**_place(arguments.source), **said, **more}
+    others = dict(map(_name_and_value, arguments.option))
+    return {**_place(arguments.source), **others, **said, **more}
 
 
 def engine(arguments: argparse.Namespace) -> Engine:
@@ -97,6 +105,13 @@ def engine(arguments: argparse.Namespace) -> Engine:
     from pipeline.jobs.workers import Engine
 
     return Engine(arguments.engine, arguments.workers, arguments.master)
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there:
+        raise BadOption(f"--option {text}: it is NAME=VALUE, such as nonRow=skip")
+    return name, value
 
 
 def _place(source: str) -> dict[str, str]:

@@ -13,8 +13,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +25,13 @@ from pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from pipeline.jobs.typed_rows import Layout
 from pipeline.jobs.workers import Engine, open_workers
 from pipeline.options import SourceOptions
+from pipeline.schemas.seed import Seed
+from pipeline.schemas.subscription import Subscription
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice, Source
 from pipeline.views.changes_gathering import gathered
 from pipeline.views.changes_opening import column_options_of
+from pipeline.views.changes_statements import refuse_non_row
 from protocol.events.table_map import TableMap
 from protocol.gtid import SlavePosition
 from protocol.row_columns import ColumnOptions, RowDecoder
@@ -55,21 +57,27 @@ class ExportSlice:
 
     staging: str
     layout: Layout
-    tables: tuple[str, ...] = ()
-    columns: ColumnOptions = field(default_factory=ColumnOptions)
+    wanted: Subscription
+    seed: Seed
+    columns: ColumnOptions
+    with_statements: bool
+    """Whether statements that change rows without logging them are refused."""
 
     def __call__(self, part: Slice) -> list[WrittenFile]:
         directory = Path(self.staging) / uuid.uuid4().hex
         directory.mkdir(parents=True)
         files = TypedFiles(directory, self.layout)
-        for some in gathered(part.read(), RowDecoder(self.columns, self._prepare), _GATHER_BYTES):
+        decoder = RowDecoder(self.columns, self._prepare)
+        found = gathered(part.read(), decoder, _GATHER_BYTES, with_statements=self.with_statements)
+        for some in found:
+            if self.with_statements:
+                refuse_non_row(some, self.wanted)
             files.add(some)
         return files.close()
 
     def _prepare(self, table: TableMap) -> TableMap | None:
-        name = f"{table.database}.{table.table}"
-        wanted = not self.tables or any(fnmatchcase(name, glob) for glob in self.tables)
-        return table if wanted else None
+        is_wanted = self.wanted.has(table.database, table.table)
+        return self.seed.applied(table) if is_wanted else None
 
 
 def export(
@@ -101,7 +109,12 @@ def export(
         slices, size = cut(source, options.wanted.between(start, end), engine.count)
         staging = target / _STAGING
         task = ExportSlice(
-            str(staging.absolute()), layout, options.tables, column_options_of(options)
+            str(staging.absolute()),
+            layout,
+            Subscription.parse(options.tables),
+            Seed.read(options.schema_seed),
+            column_options_of(options),
+            options.non_row == "fail",
         )
         written: dict[int, list[WrittenFile]] = {}
         with (
