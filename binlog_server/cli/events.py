@@ -197,9 +197,10 @@ class _Source:
 
     def __init__(self, paths: list[Path], position: SlavePosition | None) -> None:
         self._binlog: OfflineBinlog | None = None
+        self._notes: list[str] = []
         self.state = BinlogState()
         if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
-            self.groups = classic_groups(paths)
+            self.groups = classic_groups(paths, self._notes)
             return
         for path in paths:
             if not path.exists():
@@ -216,6 +217,7 @@ class _Source:
 
     def notes(self) -> Iterator[str]:
         """What else is to be said at the end."""
+        yield from self._notes
         if self._binlog is not None and self._binlog.torn_tail is not None:
             yield f"the last record is not whole and was left out: {self._binlog.torn_tail}"
 

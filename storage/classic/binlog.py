@@ -52,12 +52,8 @@ class ClassicBinlog:
             self._bytes_passed += head.size
 
     def _note_end(self, head: FileHead, groups: FileGroups) -> None:
-        left = groups.size - groups.end
-        if left:
-            where = f"inside group {groups.unfinished}" if groups.unfinished else "inside an event"
-            self.notes.append(
-                f"{head.path} ends {where}: its last {left} bytes, from offset {groups.end} on, were left out"
-            )
+        if groups.left_out:
+            self.notes.append(groups.left_out)
         elif head.in_use:
             self.notes.append(f"{head.path} was not closed: its server may have written more")
 

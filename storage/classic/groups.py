@@ -66,6 +66,15 @@ class FileGroups:
         return self._reader.offset
 
     @property
+    def left_out(self) -> str:
+        """What of its end was left out, once all was read; empty if it was whole."""
+        left = self.size - self.end
+        if not left:
+            return ""
+        where = f"inside group {self.unfinished}" if self.unfinished else "inside an event"
+        return f"{self.path} ends {where}: its last {left} bytes, from offset {self.end} on, were left out"
+
+    @property
     def checksum_algorithm(self) -> int:
         """Of the events that were read."""
         return self._assembler.checksum_algorithm

@@ -16,8 +16,8 @@ from storage.inspection.groups import OfflineGroup
 from storage.intake.source import SourceGroup, UnfinishedGroup
 
 
-def classic_groups(paths: Sequence[Path]) -> Iterator[OfflineGroup]:
-    """In the order of the paths; `place` counts the files from 0.
+def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Iterator[OfflineGroup]:
+    """In the order of the paths; `place` counts the files from 0. What is left out is told in `notes`.
 
     Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
     """
@@ -42,6 +42,8 @@ def classic_groups(paths: Sequence[Path]) -> Iterator[OfflineGroup]:
                     EventHeader.parse(group.payload[:HEADER_SIZE]).timestamp,
                     pieces,
                 )
+            if notes is not None and groups.left_out:
+                notes.append(groups.left_out)
         finally:
             groups.close()
 
