@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DataLost, SourceError
-from pipeline.groups import Groups
+from pipeline.groups import Groups, chosen
 from pipeline.sources.directory_feed import DirectoryFeed
 from pipeline.sources.directory_reading import (
     BEYOND,
@@ -26,6 +26,7 @@ from pipeline.sources.directory_reading import (
     tell_gap,
     within,
 )
+from pipeline.sources.source import LogPart
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name
@@ -38,7 +39,6 @@ from storage.planning import (
     GtidRange,
     LogPages,
     Partition,
-    Stretch,
     first_times,
     plan,
     state_of,
@@ -114,21 +114,35 @@ class DirectorySource:
             for partition in partitions
         ]
 
-    def stretches(self, wanted: Wanted) -> list[Stretch]:
-        """Parts of the files from one GTID state to the next that may have something that is wanted.
-
-        The last one of all has what is published, or None, as the state behind it.
-        """
+    def parts(self, wanted: Wanted) -> list[LogPart]:
+        """From one GTID state to the next. See `ListedSource`."""
         published = self.published()
         with explained(self.path), self._pages(published) as pages:
             files = self._files(pages, wanted, published)
             gtids = self._pruned(pages, files, wanted, published)
             found = stretches(pages, files, gtids=gtids, times=within(wanted))
-            for stretch in found:
-                first_times(pages, stretch)
-        if published is not None and found and found[-1].behind is None:
-            found[-1].behind = BinlogState.parse(published.state)
-        return found
+            times = [first_times(pages, stretch) for stretch in found]
+        end = None if published is None else published.state
+        made = []
+        for i, stretch in enumerate(found):
+            file_no, first, last = stretch.partition
+            follows = i + 1 < len(found) and found[i + 1].state is stretch.behind
+            later = times[i + 1] if follows else []
+            near = [*times[i], *later]
+            made.append(
+                LogPart(
+                    file_no,
+                    first,
+                    last,
+                    (last - first) * PAGE_SIZE,
+                    str(stretch.state),
+                    end if stretch.behind is None else str(stretch.behind),
+                    min(near, default=None),
+                    max(near) if later else None,
+                    None,
+                )
+            )
+        return made
 
     def _files(self, pages: LogPages, wanted: Wanted, published: Published | None) -> list[int]:
         """Those that are needed for the range. Raises `DataLost`."""
@@ -235,10 +249,8 @@ class DirectorySlice:
                 return
             with explained(self.path):
                 place = first_record(pages, self.partition.begin, limit)
-            for groups, _ in read_groups(self.path, pages, place, limit):
-                found = self.wanted.some(groups)
-                if len(found) or found.markers:
-                    yield found
+            read = (groups for groups, _ in read_groups(self.path, pages, place, limit))
+            yield from chosen(read, self.wanted.mask)
 
     def _check_history(self, now: Published | None) -> None:
         """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""

@@ -6,7 +6,7 @@ Slices are pickled and read in other processes, perhaps on other machines; readi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pipeline.groups import Groups
 from pipeline.wanted import Wanted
@@ -63,3 +63,31 @@ class Source(Protocol):
 
     def feed(self) -> Feed:
         """See there."""
+
+
+class LogPart(NamedTuple):
+    """A part of a log, as its source tells of it without reading it. None is what nobody knows.
+
+    file, first_page, end_page: pages `first_page` to `end_page` - 1 of a file of that number.
+    before, behind: GTID binlog states.
+    earliest, latest: times in seconds since 1970 of some of its groups.
+    groups: how many.
+    """
+
+    file: int
+    first_page: int | None
+    end_page: int | None
+    bytes: int
+    before: str
+    behind: str | None
+    earliest: int | None
+    latest: int | None
+    groups: int | None
+
+
+@runtime_checkable
+class ListedSource(Source, Protocol):
+    """A source that can tell what it has without reading it."""
+
+    def parts(self, wanted: Wanted) -> Sequence[LogPart]:
+        """Those that may have something that is wanted, in order. Raises as `slices`."""

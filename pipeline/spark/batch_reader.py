@@ -12,6 +12,7 @@ from pipeline.options import SourceOptions
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice
 from pipeline.views.columns import Selection
+from pipeline.views.reading import rows_of, slices_of
 from pipeline.views.view import View
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ class BinlogReader(DataSourceReader):
         self._options = options
         self._view = view
         self._selection = selection
+        self._wanted = options.wanted
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         source = open_source(options)
-        return [
-            SlicePartition(part) for part in source.slices(options.wanted, options.partition_bytes)
-        ]
+        slices = slices_of(self._view, source, self._wanted, options.partition_bytes)
+        return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
@@ -51,7 +52,7 @@ class BinlogReader(DataSourceReader):
 def read_slice(view: View, selection: Selection, part: Slice) -> Iterator[pa.RecordBatch]:
     """In a worker."""
     freeze()
-    for batch in view.batches(part.read()):
+    for batch in rows_of(view, part):
         yield selection.of(batch)
 
 

@@ -34,6 +34,8 @@ class BinlogDataSource(DataSource):
         return self._made(BinlogReader, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if self._options().view == "files":
+            raise BadOption("view files is what there is at one time: it cannot be streamed")
         return self._made(BinlogStreamReader, schema)
 
     def _made(self, kind: type[_Reader], schema: StructType) -> _Reader:

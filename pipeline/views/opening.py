@@ -8,6 +8,7 @@ from pipeline.sources.source import Source
 from pipeline.views.changes_opening import open_changes
 from pipeline.views.ddl import DdlView
 from pipeline.views.events import EventsView
+from pipeline.views.files import FilesView
 from pipeline.views.raw import RawView
 from pipeline.views.transactions import TransactionsView
 from pipeline.views.view import View
@@ -19,6 +20,8 @@ def open_view(options: SourceOptions, source: Source) -> View:
         return EventsView()
     if options.view == "transactions":
         return TransactionsView()
+    if options.view == "files":
+        return FilesView()
     if options.view == "raw":
         return RawView()
     if options.view == "ddl":

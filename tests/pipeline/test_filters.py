@@ -1,0 +1,268 @@
+"""Conditions narrow what is read, and never what comes out of it."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.filters import SLACK_S, Condition, narrowed, narrowed_tables
+from pipeline.options import SourceOptions
+from pipeline.sources.directory import DirectorySource
+from pipeline.views.events import EventsView
+from pipeline.views.row_filter import kept_rows
+from pipeline.views.transactions import TransactionsView
+from pipeline.views.view import View
+from pipeline.wanted import Numbers, Wanted
+from protocol.gtid import SlavePosition
+from storage.ibb.page import PAGE_SIZE
+from storage.planning import GtidRange, TimeRange
+from tests.pipeline.logs import BEGIN, SMALL_FILES, any_log
+from tests.pipeline.stores import make_store
+
+Row = dict[str, Any]
+VIEWS: Final[dict[str, View]] = {"events": EventsView(), "transactions": TransactionsView()}
+COUNT, STEP_S = 500, 700
+SIZE = 4 * PAGE_SIZE
+OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(row: Row, condition: Condition) -> bool:
+    """As SQL has it."""
+    found: Any = row
+    for name in condition.path:
+        found = found[name]
+    if condition.op == "<=>":
+        return bool(found == condition.value)
+    if found is None:
+        return False
+    if condition.op == "in":
+        return found in condition.value
+    return OPERATORS[condition.op](found, condition.value)
+
+
+def kept(rows: Iterable[Row], conditions: Sequence[Condition]) -> list[Row]:
+    return [row for row in rows if all(holds(row, condition) for condition in conditions)]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> DirectorySource:
+    """Four days of a log."""
+    log = any_log(random.Random(11), COUNT, step_s=STEP_S)
+    return DirectorySource(
+        str(make_store(tmp_path_factory.mktemp("filters") / "store", log, SMALL_FILES))
+    )
+
+
+def read(source: DirectorySource, view: View, wanted: Wanted) -> list[Row]:
+    return [
+        row
+        for part in source.slices(wanted, SIZE)
+        for batch in view.batches(part.read())
+        for row in batch.to_pylist()
+    ]
+
+
+@cache
+def everything(source: DirectorySource, view: str) -> list[Row]:
+    return read(source, VIEWS[view], Wanted())
+
+
+def moments() -> st.SearchStrategy[datetime]:
+    seconds = st.integers(-SLACK_S, COUNT * STEP_S + SLACK_S)
+    return st.builds(
+        lambda s, us: datetime.fromtimestamp(BEGIN + s, UTC) + timedelta(microseconds=us),
+        seconds,
+        st.sampled_from((0, 0, 1, 999_999)),
+    )
+
+
+def conditions() -> st.SearchStrategy[Condition]:
+    columns: list[tuple[tuple[str, ...], st.SearchStrategy[Any]]] = [
+        (("gtid", "domain"), st.sampled_from((0, 1, 7, 99, -1))),
+        (("gtid", "server"), st.sampled_from((1, 2, 3))),
+        (("gtid", "seq"), st.integers(-5, COUNT * 2) | st.sampled_from((1 << 62, -(1 << 62)))),
+        (("ts",), moments()),
+    ]
+    made = []
+    for path, values in columns:
+        one = st.sampled_from((*OPERATORS, "<=>"))
+        made.append(st.builds(Condition, one, st.just(path), values))
+        made.append(
+            st.builds(Condition, st.just("in"), st.just(path), st.lists(values, max_size=3))
+        )
+    return st.one_of(made)
+
+
+@given(view=st.sampled_from(tuple(VIEWS)), some=st.lists(conditions(), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_conditions(source: DirectorySource, view: str, some: list[Condition]) -> None:
+    wanted = narrowed(Wanted(), some, view, "struct")
+    found = read(source, VIEWS[view], wanted)
+    assert kept(found, some) == kept(everything(source, view), some)
+
+
+@given(start=st.integers(0, 600), some=st.lists(conditions(), max_size=3))
+@settings(max_examples=20, deadline=None)
+def test_conditions_beside_a_range(
+    source: DirectorySource, start: int, some: list[Condition]
+) -> None:
+    range_ = Wanted(
+        GtidRange(SlavePosition.parse(f"0-1-{start},1-1-5"), SlavePosition.parse("0-1-450,7-1-70"))
+    )
+    found = read(source, VIEWS["transactions"], narrowed(range_, some, "transactions", "struct"))
+    assert kept(found, some) == kept(read(source, VIEWS["transactions"], range_), some)
+
+
+NEAR = datetime.fromtimestamp(BEGIN + 2 * SLACK_S, UTC)
+PRUNING = [
+    [Condition(">", ("gtid", "seq"), 500)],
+    [Condition("<=", ("gtid", "seq"), 20)],
+    [Condition("=", ("gtid", "domain"), 99)],
+    [Condition("=", ("gtid", "domain"), 1), Condition("<", ("gtid", "seq"), 30)],
+    [Condition("in", ("gtid", "seq"), [300, 310]), Condition("=", ("gtid", "domain"), 0)],
+    [Condition(">", ("ts",), NEAR + timedelta(days=1))],
+    [Condition("<", ("ts",), NEAR - timedelta(days=1))],
+    [Condition("=", ("gtid", "seq"), 300), Condition("<", ("gtid", "seq"), 200)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("some", PRUNING)
+@pytest.mark.parametrize("view", VIEWS)
+def test_less_is_read(source: DirectorySource, view: str, some: list[Condition]) -> None:
+    everything = source.slices(Wanted(), 1)
+    left = source.slices(narrowed(Wanted(), some, view, "struct"), 1)
+    assert len(left) < 0.7 * len(everything)
+
+
+def test_groups_that_are_not_wanted_become_no_rows(source: DirectorySource) -> None:
+    some = [Condition("=", ("gtid", "server"), 2), Condition(">=", ("ts",), NEAR)]
+    found = read(source, VIEWS["transactions"], narrowed(Wanted(), some, "transactions", "struct"))
+    assert found == kept(everything(source, "transactions"), some)
+
+
+def test_of_other_views() -> None:
+    """A column of the table, or of a part of the log, is something else."""
+    some = [Condition(">", ("ts",), NEAR), Condition("=", ("gtid", "domain"), 1)]
+    assert narrowed(Wanted(), some, "changes", "flat") == Wanted()
+    assert narrowed(Wanted(), some, "files", "struct") == Wanted()
+    own = [Condition("<", ("_gtid", "seq"), 5), Condition("<", ("_ts",), NEAR)]
+    end = TimeRange(None, int(NEAR.timestamp()), SLACK_S)
+    assert narrowed(Wanted(), own, "changes", "struct") == Wanted(
+        times=end, numbers=Numbers(None, 4)
+    )
+    assert narrowed(Wanted(), own, "changes", "cdf") == Wanted()
+
+
+def test_values_of_other_types() -> None:
+    odd = [
+        Condition("=", ("gtid", "seq"), True),
+        Condition("<", ("gtid", "seq"), 1.5),
+        Condition("in", ("gtid", "domain"), ["0"]),
+        Condition("<=>", ("gtid", "domain"), None),
+        Condition("<", ("ts",), NEAR.replace(tzinfo=None)),
+        Condition("in", ("ts",), [None]),
+        Condition(">", ("gtid",), 3),
+        Condition(">", ("gtid", "domain"), 3),
+    ]
+    assert narrowed(Wanted(), odd, "transactions", "struct") == Wanted()
+
+
+TABLES = [
+    ((), [("=", "_db", "shop")], ("shop.*",)),
+    ((), [("=", "_db", "shop"), ("in", "_table", ["b", "a", None])], ("shop.a", "shop.b")),
+    (("sh*.o*", "crm.x"), [("=", "_db", "shop")], ("shop.o*",)),
+    (("sh*.o*", "crm.x"), [("=", "_table", "x")], ("crm.x",)),
+    (("sh*.o*",), [("=", "_db", "crm")], ("sh*.o*",)),
+    ((), [("=", "_db", "s*p")], ("s[*]p.*",)),
+    ((), [("=", "_db", "a.b")], ()),
+    ((), [("<", "_db", "a"), ("=", "x", "y")], ()),
+    (("a.b",), [("=", "_db", "a"), ("=", "_db", "c")], ("a.b",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("patterns", "some", "left"), TABLES)
+def test_tables(
+    patterns: tuple[str, ...], some: list[tuple[str, str, Any]], left: tuple[str, ...]
+) -> None:
+    made = [Condition(op, (name,), value) for op, name, value in some]
+    assert narrowed_tables(patterns, made) == left
+
+
+ROWS = [
+    {"n": n, "s": s, "t": t, "f": 1.5, "b": b, "in": None if n is None else {"x": n}}
+    for n, s, t, b in (
+        (1, "a", NEAR, True),
+        (2, "b", NEAR + timedelta(seconds=1), False),
+        (None, None, None, None),
+        (3, "\u00e9", NEAR, None),
+    )
+]
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int16()),
+        pa.field("s", pa.string()),
+        pa.field("t", pa.timestamp("us", "UTC")),
+        pa.field("f", pa.float64()),
+        pa.field("b", pa.bool_()),
+        pa.field("in", pa.struct([pa.field("x", pa.int64())])),
+    ]
+)
+
+
+@pytest.mark.parametrize("op", [*OPERATORS, "<=>"])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("n",), 2), (("s",), "b"), (("t",), NEAR), (("b",), True), (("in", "x"), 2)],
+)
+def test_rows(op: str, path: tuple[str, ...], value: Any) -> None:
+    condition = Condition(op, path, value)
+    batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+    rows = [row for row in ROWS if path[0] != "in" or row["in"] or op == "<=>"]
+    flat = [row if row["in"] else {**row, "in": {"x": None}} for row in rows]
+    expected = [row["n"] for row in kept(flat, [condition])]
+    assert kept_rows(batch, [condition]).column("n").to_pylist() == expected
+
+
+def test_rows_in_lists_and_null() -> None:
+    batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+
+    def left(*some: Condition) -> list[int | None]:
+        found: list[int | None] = kept_rows(batch, some).column("n").to_pylist()
+        return found
+
+    assert left(Condition("in", ("s",), ["a", None, "\u00e9"])) == [1, 3]
+    assert left(Condition("in", ("n",), [])) == []
+    assert left(Condition("<=>", ("n",), None)) == [None]
+    assert left(Condition("=", ("n",), 2), Condition("=", ("s",), "b")) == [2]
+    passed_over = [
+        Condition("=", ("f",), 2.0),
+        Condition("=", ("n",), 70_000),
+        Condition("=", ("nothing",), 1),
+        Condition("=", ("in", "nothing"), 1),
+        Condition("=", ("n", "deeper"), 1),
+        Condition("<", ("t",), NEAR.replace(tzinfo=None)),
+    ]
+    assert left(*passed_over) == [1, 2, None, 3]
+
+
+def test_options_of_a_range_are_kept() -> None:
+    options = SourceOptions.parse({"path": "x", "endTime": "2023-11-15T00:00:00", "domains": "0,1"})
+    some = [Condition("in", ("gtid", "domain"), [1, 2]), Condition("<", ("ts",), NEAR)]
+    wanted = narrowed(options.wanted, some, "transactions", "struct")
+    assert wanted.domains == frozenset({1})
+    assert wanted.times.end == options.end_time
