@@ -22,11 +22,11 @@ from tests.pipeline.views import FULL, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.spark
 
-CHOICES = (
+CHOICES: tuple[dict[str, str], ...] = (
     {},
     {"zeroDate": "string", "time": "micros", "unsignedBigint": "string", "bit1": "boolean"},
     {"setLabels": "array", "badText": "binary", "time": "string", "unsignedBigint": "string"},
