@@ -75,6 +75,7 @@ def test_what_it_shows_is_what_comes_out(
         for block, text in reversed(outputs):
             page = page[: block.begin] + text + page[block.end :]
         PAGE.write_text(page, encoding="utf-8")
+        return
     for block, text in outputs:
         assert block.text == text
 
