@@ -255,7 +255,7 @@ class DirectorySlice:
     def _check_history(self, now: Published | None) -> None:
         """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""
         then = self.published
-        if then is None or now is None or now.epoch == then.epoch:
+        if then is None or now is None or (now.uuid, now.epoch) == (then.uuid, then.epoch):
             return
         position = BinlogState.parse(now.state).position()
         is_behind = GtidRange(position).is_all_seen(BinlogState.parse(then.state))

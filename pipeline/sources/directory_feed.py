@@ -37,7 +37,7 @@ class DirectoryFeed:
 
     def __init__(self, source: DirectorySource) -> None:
         self._source = source
-        self._epoch: int | None = None
+        self._history: tuple[bytes, int] | None = None
         self._pages: LogPages | None = None
         self._at: tuple[SlavePosition, Position] | None = None
 
@@ -79,9 +79,10 @@ class DirectoryFeed:
             if self._pages is None:
                 self._pages = LogPages(ReadOnlyDisk(Path(self._source.path)))
             return self._pages, BEYOND
-        if self._epoch != published.epoch:  # positions may have begun anew
+        history = published.uuid, published.epoch
+        if self._history != history:  # positions may have begun anew
             self.close()
-            self._epoch = published.epoch
+            self._history = history
         if self._pages is None:
             self._pages = LogPages(ReadOnlyDisk(Path(self._source.path)), published.end)
         else:

@@ -48,30 +48,28 @@ def read_groups(
     path: str, pages: LogPages, place: Position, limit: Position
 ) -> Iterator[tuple[Groups, Position]]:
     """Groups, and where they end; whatever is wanted of them. Raises `DataLost`, `SourceError`."""
-    batches = batches_from(pages, place, limit)
     while True:
-        try:
-            with explained(path):
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                groups = Groups.of_batch(batch)
-        except SourceError as error:
-            if _is_torn_tail(pages, error.__context__):
+        with explained(path):
+            try:
+                batch = next(batches_from(pages, place, limit), None)
+            except TruncatedRecord as error:
+                torn = Position(error.file_no, error.offset)
+                if not _is_tail(pages, torn) or torn >= limit:
+                    raise
+                limit = torn  # what the same batch has in front of it is sound
+                continue
+            if batch is None:
                 return
-            raise
+            groups = Groups.of_batch(batch)
         if groups.large is not None:
             groups = Groups.of_large(_explained_large(path, groups.large))
         yield groups, batch.end
+        place = batch.end
 
 
-def _is_torn_tail(pages: LogPages, error: BaseException | None) -> bool:
-    """Of a log that nobody has recovered, if it is the last thing there is."""
-    return (
-        isinstance(error, TruncatedRecord)
-        and pages.end is None
-        and not pages.has_data(error.file_no + 1)
-    )
+def _is_tail(pages: LogPages, torn: Position) -> bool:
+    """Whether a record that is cut short is the last thing there is, of a log that nobody has recovered."""
+    return pages.end is None and not pages.has_data(torn.file_no + 1)
 
 
 def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
