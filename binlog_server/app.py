@@ -186,13 +186,13 @@ class Server(ServerFacts):
         return self._endpoint.port if self._endpoint is not None else 0
 
     async def _end_leases(self) -> None:
-        """The caretaker purges by itself; leases that are over must not hold it back."""
+        """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""
         while True:
             await asyncio.sleep(LEASE_ROUND_S)
             try:
-                await asyncio.to_thread(self.leases.expire)
+                await asyncio.to_thread(self.refresh_holds)
             except StorageError as error:
-                log.error("a lease could not be ended: %s", error)
+                log.error("files could not be let go: %s", error)
 
     def new_dump(
         self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection

@@ -92,6 +92,7 @@ class Config:
     binlog_error_action: str = "READ_ONLY"
     binlog_checksum: str = "CRC32"
     max_binlog_total_size: int = 0
+    binlog_archive_directory: str = ""  # what is not in that archive is not purged
     binlog_expire_logs_seconds: int = 0
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
     slave_connections_needed_for_purge: int = 1

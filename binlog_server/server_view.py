@@ -10,11 +10,13 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from binlog_server.admin.runner import Runner
 from binlog_server.admin.variables import CONSTANTS
 from binlog_server.admin.view import Client, Later, Row
+from binlog_server.archive_hold import ArchiveHold
 from binlog_server.clients.connections import Connections
 from binlog_server.clients.login import FailedLogins
 from binlog_server.commits.publisher import Publisher
@@ -82,6 +84,7 @@ class ServerFacts:
     semi_sync: SemiSyncMaster
     frames: FrameCache
     leases: Leases
+    _archive_hold: ArchiveHold | None
     relay: Relay
     port: int
     _started: float
@@ -94,11 +97,19 @@ class ServerFacts:
     def _init_view(self) -> None:
         """Before the server starts."""
         self.leases = Leases(self.engine, self.state)
+        archive = self.config.binlog_archive_directory
+        self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
         self._runner = None
         self._wait_timeout = int(CONSTANTS["wait_timeout"])
         self._sync_binlog = 0
         self._first_values = None
         self._first_values = dict(self.global_variables())
+
+    def refresh_holds(self) -> None:
+        """See `admin.view.ServerView`."""
+        self.leases.expire()
+        if self._archive_hold is not None:
+            self._archive_hold.refresh()
 
     # --- variables ---
 
@@ -115,6 +126,7 @@ class ServerFacts:
         expire_s = config.binlog_expire_logs_seconds or round(config.expire_logs_days * _DAY_S)
         return {
             **CONSTANTS,
+            "binlog_archive_directory": config.binlog_archive_directory,
             "binlog_cache_size": str(config.binlog_cache_size),
             "binlog_directory": str(config.binlog_directory),
             "binlog_expire_logs_seconds": str(expire_s),

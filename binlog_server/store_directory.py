@@ -31,9 +31,14 @@ _IGNORED = _OURS | {LOCK_NAME, "lost+found"}
 
 
 class StoreDirectory:
-    """Opens a directory, or raises and leaves it as it was."""
+    """Opens a directory, or raises and leaves it as it was.
 
-    def __init__(self, path: Path, options: StoreOptions) -> None:
+    Args:
+        background: files are made ahead and purged from now on; without it from `start` on, when all that holds files
+            back is known.
+    """
+
+    def __init__(self, path: Path, options: StoreOptions, *, background: bool = True) -> None:
         """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`."""
         if path.is_dir():
             require_ours(path, (entry.name for entry in path.iterdir()))
@@ -45,10 +50,14 @@ class StoreDirectory:
             self.state = StateStore(disk)
             if self.state.get("store") is None:
                 self.state.set("store", "binlog-server")  # from now on the directory is ours
-            self.engine = IbbEngine(disk, options, facts=self.state, background=True)
+            self.engine = IbbEngine(disk, options, facts=self.state, background=background)
         except BaseException:
             disk.close()
             raise
+
+    def start(self) -> None:
+        """See `background`."""
+        self.engine.start()
 
     def close(self) -> None:
         """Sync and let go."""

@@ -27,7 +27,7 @@ def explain_purge(
     coordinates: Coordinates = AS_STORED,
 ) -> ResultSet:
     """File by file. Raises `UnknownBinlog`."""
-    view.leases.expire()
+    view.refresh_holds()
     columns = [
         Column.text("Log_name"),
         Column.bigint("File_size"),

@@ -122,7 +122,7 @@ def purge(
     coordinates: Coordinates = AS_STORED,
 ) -> None:
     """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
-    view.leases.expire()
+    view.refresh_holds()
     if statement.to is not None:
         plan = view.engine.purge_to(coordinates.store_name(statement.to))
         _told(plan, diagnostics, coordinates)

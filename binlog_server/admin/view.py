@@ -114,6 +114,9 @@ class ServerView(Protocol):
     def leases(self) -> Leases:
         """Who holds files back."""
 
+    def refresh_holds(self) -> None:
+        """Who needs files no longer lets them go. To be called before each purge, in a thread."""
+
     @property
     def relay(self) -> Relay:
         """The upstreams."""

@@ -15,9 +15,12 @@ import uvloop
 from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.app import Server
+from binlog_server.archive_intake import take_archive
 from binlog_server.clients.open_files import allow_connections
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
+from protocol.errors import BadGtidList, DuplicateGtidDomain
+from protocol.gtid import SlavePosition
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,18 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
     parser.add_argument("--listen", metavar="HOST:PORT", help="default 127.0.0.1:3306")
     parser.add_argument("--upstream", metavar="mariadb://USER:PASSWORD@HOST:PORT")
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        metavar="DIR",
+        help="take what the store lacks of this archive into it, before serving",
+    )
+    parser.add_argument(
+        "--archive-start-position",
+        type=_position,
+        metavar="GTIDS",
+        help="begin an empty store with the part of the archive that has this position",
+    )
     parser.add_argument("--config", type=Path, metavar="FILE.toml")
     parser.add_argument("--server-id", dest="server_id", type=int)
     parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
@@ -60,23 +75,40 @@ def run(arguments: argparse.Namespace) -> int:
         log.warning("%s has no effect: the binlog is in an engine", name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     allow_connections(config.max_connections)
-    return uvloop.run(_serve(config))
+    return uvloop.run(_serve(config, arguments.archive, arguments.archive_start_position))
 
 
-async def _serve(config: Config) -> int:
+async def _serve(
+    config: Config, archive: Path | None = None, start: SlavePosition | None = None
+) -> int:
     """The exit status: 1 after a failure of the store for which the server is to end."""
-    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    directory = StoreDirectory(config.binlog_directory, config.store_options(), background=False)
+    server = Server(config, directory)
+    directory.start()  # now that it is known who holds files back
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        await server.start()
+        if archive is not None:
+            await asyncio.to_thread(take_archive, directory, archive, start, stop.is_set)
+        if not stop.is_set():
+            await server.start()
     except BaseException:
         server.directory.close()
         raise
+    if stop.is_set():
+        directory.close()
+        return 0
     ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
     await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
     log.info("shutting down")
     await server.stop()
     return 1 if server.failed.is_set() else 0
+
+
+def _position(text: str) -> SlavePosition:
+    try:
+        return SlavePosition.parse(text)
+    except (BadGtidList, DuplicateGtidDomain) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None

@@ -72,7 +72,7 @@ class IbbEngine:
     Args:
         facts: where the store keeps what a search needs to know beside the files; without it a search looks at every
             file.
-        background: make files ahead and purge in a thread of our own; without it, `keeper.caretaker.step` does it.
+        background: as `start`, at once; without both, `step` does it.
         clock: seconds since 1970, for purge by age.
         wait_for_room: waits that many seconds when the disk is full; by default until `close` at the latest.
     """
@@ -166,8 +166,12 @@ class IbbEngine:
             self._flusher.began(self._writer.stand)
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
         if background:
-            self.keeper.caretaker.start()
-            self._flusher.worker.start()
+            self.start()
+
+    def start(self) -> None:
+        """From now on files are made ahead, purged and written in threads of our own."""
+        self.keeper.caretaker.start()
+        self._flusher.worker.start()
 
     def _begin_new(self, state: BinlogState) -> None:
         """The first file. A checkpoint in it, so that there always is a durable header."""

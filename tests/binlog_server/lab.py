@@ -74,6 +74,9 @@ class MemoryDirectory(StoreDirectory):
         self.memory_engine = engine or IbbEngine(self.disk, options or STORE)
         self.engine = self.memory_engine  # type: ignore[assignment]  # any engine will do
 
+    def start(self) -> None:
+        """What is done in the background is done by tests, if at all."""
+
 
 class Lab:
     """`async with Lab() as lab`: started, and stopped in the end."""

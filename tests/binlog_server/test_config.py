@@ -137,6 +137,7 @@ WRONG_IN_FILE = [
     ("listen_host=5", "listen_host: 5 is not str"),
     ("upstream='h:3306'", "upstream: "),
     ("upstream=5", "upstream: write mariadb://user:password@host:port, or tables"),
+    ("binlog_archive_directory=5", "binlog_archive_directory: 5 is not str"),
     ("binlog_directory=5", "binlog_directory: 5 is not str"),
     ("max_binlog_size=1000", "max_binlog_size must be between"),
     ("max_binlog_size=2147483648", "max_binlog_size must be between"),

@@ -1,0 +1,63 @@
+"""An archive into the store of a server that is about to serve: what the store lacks of it, behind what it has."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from binlog_server.store_directory import StoreDirectory
+from protocol.gtid import SlavePosition
+from storage.archive.files import ArchiveFiles
+from storage.intake.intake import Intake, Taken
+from storage.intake.server_version import note_server_version
+
+log = logging.getLogger(__name__)
+
+_LOG_S: Final = 10.0
+
+
+class _Stopped(Exception):
+    """The server is to end."""
+
+
+def take_archive(
+    directory: StoreDirectory,
+    archive: Path,
+    start: SlavePosition | None,
+    is_stopping: Callable[[], bool],
+) -> None:
+    """What was taken is durable, also if it is stopped in the middle; the next time it goes on there.
+
+    Raises `DoesNotContinue`, `StorageError`.
+
+    Args:
+        start: begin an empty store with the part in which this position is.
+        is_stopping: asked again and again; True ends it.
+    """
+    source = ArchiveFiles(archive, start)
+    last_log = time.monotonic()
+
+    def progress(taken: Taken) -> None:
+        nonlocal last_log
+        if is_stopping():
+            raise _Stopped
+        if time.monotonic() - last_log >= _LOG_S:
+            last_log = time.monotonic()
+            part = 100 * source.bytes_read // source.size
+            facts = {"archive": archive, "percent": part, "groups": taken.groups}
+            log.info("archive %(archive)s: %(percent)d %%, %(groups)d groups taken", facts)
+
+    try:
+        taken = Intake(directory.engine, source, progress).run()
+    except _Stopped:
+        return
+    note_server_version(directory.state, source.server_version)
+    facts = {
+        "archive": archive,
+        "groups": taken.groups,
+        "gtid": directory.engine.binlog_state().position(),
+    }
+    log.info("archive %(archive)s: %(groups)d groups taken, the store is at '%(gtid)s'", facts)
