@@ -154,6 +154,8 @@ class ClientLink:
                 self.machine.receive_data(await asyncio.to_thread(part.payload))
 
     def _send(self, request: bytes) -> None:
+        if self._writer.is_closing():  # while nobody read; writing would be a RuntimeError
+            raise ConnectionError("the server has closed the connection")
         if self._packed is not None:
             request, self._packed.next_seq = framed(compressed(request), 0)
         self._writer.write(request)

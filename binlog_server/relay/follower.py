@@ -98,6 +98,9 @@ class Follower:
         """Follow until cancelled, or until following makes no sense any more."""
         try:
             await self._run()
+        except Exception as error:  # of ours; it must not look as if nobody had started anything
+            self._stopped(error)
+            raise
         finally:
             self.status.state = IoState.STOPPED
             self._gate.release()

@@ -305,6 +305,34 @@ async def test_a_reconnect_in_no_time_needs_no_proof(
         assert there.visits == 8
 
 
+async def test_the_first_connection_is_lost_while_the_proof_comes(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays
+) -> None:
+    async with (
+        Master("0-1-3", sends("0-1-4"), _0_1_3=[Visit(OPENING), sends("0-1-3")]) as there,
+        following(there, engine),
+    ):
+        await until(lambda: there.streaming == 1)
+        there._writers[0].close()
+        there.send(groups("0-1-3"))
+        await until(lambda: durable(history).endswith("0-1-4"))
+    assert there.visits in (3, 4)
+
+
+async def test_a_mistake_of_ours_is_told(
+    engine: MemoryEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr("binlog_server.relay.stream.ReplicaHandshake", broken)
+    status = UpstreamStatus("")
+    async with Master("") as there, following(there, engine, status=status) as task:
+        with pytest.raises(RuntimeError, match="oops"):
+            await within(task)
+    assert (status.stopped, "oops" in status.error) == (True, True)
+
+
 # --- candidates ---
 
 
