@@ -93,11 +93,14 @@ class Guard:
         self._check_groups = check_groups
         self._proved: UpstreamState | None = None
         self._proved_name = ""
+        self._holds = False  # the connection that was proved
         self._lost_at = 0.0
 
     def lost(self) -> None:
-        """The connection that was proved has ended."""
-        self._lost_at = time.monotonic()
+        """The connection has ended, or the next one could not be made."""
+        if self._holds:
+            self._lost_at = time.monotonic()
+            self._holds = False
 
     async def prove(self, name: str, link: ClientLink, connect: Connect, *, among: bool) -> None:
         """The upstream `name` may be followed, over `link`, which is logged in; `connect` makes further ones.
@@ -125,7 +128,7 @@ class Guard:
                 finally:
                     other.close()
                 await self._prove(name, there, ours, connect, among=among)
-        self._proved, self._proved_name = there, name
+        self._proved, self._proved_name, self._holds = there, name, True
 
     def _last_gtids(self) -> list[Gtid]:
         """Of the domains that come from there, as far as that is known."""

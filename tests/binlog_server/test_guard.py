@@ -41,7 +41,7 @@ class Master(FakeUpstream):
         self.rows = {STATE: (state,), UPTIME: ("Uptime", "5000")}
         self.mains = list(mains)
         self.shown = {name.strip("_").replace("_", "-"): visit for name, visit in shown.items()}
-        self.followed = 0
+        self.followed = self.proofs = 0
         self._until = ""
 
     def _answer(self, machine: ServerConnection, sql: str, visit: Visit) -> bytes:
@@ -57,6 +57,7 @@ class Master(FakeUpstream):
             self.followed += 1
             visit = self.mains.pop(0) if self.mains else Visit(OPENING)
         else:
+            self.proofs += 1
             found = self.shown.get(until, Visit(OPENING, "eof"))
             if isinstance(found, list):
                 found = found.pop(0) if len(found) > 1 else found[0]
@@ -303,6 +304,25 @@ async def test_a_reconnect_in_no_time_needs_no_proof(
         there.cut()
         await until(lambda: there.followed == 5)
         assert there.visits == 8
+
+
+async def test_failed_attempts_do_not_make_it_a_moment(
+    engine: MemoryEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_server.relay.guard.MOMENT_S", 0.1)
+    async with Master("0-1-3", **OURS) as there, following(there, engine):
+        await until(lambda: there.followed == 1)
+        assert there.proofs == 1
+        there.cut()
+        await until(lambda: there.followed == 2)
+        assert there.proofs == 1
+        there._visits[:] = [Visit(deny=True)] * 100_000
+        there.cut()
+        await asyncio.sleep(0.2)
+        assert there.visits > 5
+        there._visits.clear()
+        await until(lambda: there.followed == 3)
+        assert there.proofs == 2
 
 
 async def test_the_first_connection_is_lost_while_the_proof_comes(
