@@ -14,7 +14,7 @@ from pipeline.schemas.conversion import Conversion, Inconvertible
 from pipeline.schemas.search import FoundTable
 from protocol.events.table_map import TableMap
 from protocol.gtid import Gtid
-from protocol.row_columns import ColumnOptions
+from protocol.row_columns import ColumnOptions, column_names
 from storage.ibb.chunk import Position
 
 _NO_NAMES: Final = (
@@ -74,6 +74,11 @@ class Evolution:
                 "endGtid and startGtid, or leave the column out with the option columns"
             ) from None
         return TableForm(form_id, columns, key)
+
+    def used(self, table: TableMap) -> set[int]:
+        """Numbers of the columns that are given, or in the key."""
+        wanted = {field.name for field in (*self.fields, *self.key)}
+        return {i for i, name in enumerate(column_names(table)) if name in wanted}
 
     def is_settled(self, table: TableMap) -> bool:
         """Whether the layout's rows may stand anywhere: what `form` says of it does not depend on the place."""

@@ -59,7 +59,7 @@ class ChangesView:
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         maker = RowMaker(self.evolution)
-        decoder = RowDecoder(self.evolution.options, self._prepared)
+        decoder = RowDecoder(self.evolution.options, self._prepared, self.evolution.used)
         with_statements = self.non_row == "fail" or "t" in self.ops
         for some in gathered(groups, decoder, with_statements=with_statements):
             if self.non_row == "fail":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _GATHER_GROUPS: Final = 1 << 18  # in which there are few rows that are wanted
 _COLUMNS: Final = ("domain", "server", "seq", "file", "offset", "timestamp")
 _IS_STATEMENT: Final = np.zeros(256, np.bool_)
 _IS_STATEMENT[list(STATEMENT_TYPES)] = True
+_OPTION: Final = re.compile(r"_([a-z])(?=[a-z_]*=)")
 _COMMIT: Final = b"\0COMMIT"
 
 
@@ -136,5 +138,8 @@ def _placed(held: list[tuple[Integers, ...]], first: int) -> Iterator[None]:
         raise SourceError(
             f"group {gtid}: {error}; the log is damaged there, or of a kind unknown here"
         ) from None
-    except (ProtocolError, UnrepresentableValue) as error:
+    except ProtocolError as error:
         raise SourceError(str(error)) from None
+    except UnrepresentableValue as error:
+        # Its options are written in another way here: zero_date=null is zeroDate=null.
+        raise SourceError(_OPTION.sub(lambda found: found[1].upper(), str(error))) from None

@@ -7,7 +7,7 @@ but only finds where rows begin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
 from protocol.events.table_map import TableMap
 from protocol.row_columns.changes import Changes, Gathered, RowCounts, arrow_columns
+from protocol.row_columns.column import without_values
 from protocol.row_columns.damage import DamagedGroup
 from protocol.row_columns.event_walk import Events, walk_groups
 from protocol.row_columns.options import ColumnOptions
@@ -29,6 +30,8 @@ from protocol.wire.values import lenenc_int
 
 Prepare = Callable[[TableMap], TableMap | None]
 """What is known of a table beyond the log (`TableMap.with_columns`); None if its rows are not wanted."""
+Picked = Callable[[TableMap], Collection[int]]
+"""The numbers of the columns whose values are wanted; the others are null, and what they hold is not looked at."""
 
 _TABLE_ID_SIZE: Final = 6
 _HEAD_AT: Final = (
@@ -47,9 +50,15 @@ _NO_SHAPES: Final[tuple[int, dict[bytes, Gathered]]] = (0, {})  # of version 2 e
 class _Table:
     """A table whose rows are wanted, as it is described at one time."""
 
-    def __init__(self, table: TableMap, options: ColumnOptions) -> None:
+    def __init__(
+        self, table: TableMap, options: ColumnOptions, picked: Picked | None = None
+    ) -> None:
         self._table: Final = table
-        self._columns: Final = arrow_columns(table, options)
+        columns = arrow_columns(table, options)
+        wanted = range(len(columns)) if picked is None else picked(table)
+        self._columns: Final = [
+            column if i in wanted else without_values(column) for i, column in enumerate(columns)
+        ]
         bitmap = (len(table.columns) + 7) // 8
         head_end = _HEAD_AT + len(lenenc_int(len(table.columns))) + bitmap
         # By event type: where the images begin, and the shapes by the bitmaps before that.
@@ -92,9 +101,13 @@ class _Gathering(Generic[_Taken]):
     """
 
     def __init__(
-        self, options: ColumnOptions | None = None, prepare: Prepare | None = None
+        self,
+        options: ColumnOptions | None = None,
+        prepare: Prepare | None = None,
+        picked: Picked | None = None,
     ) -> None:
         self._options = options or ColumnOptions()
+        self._picked = picked
         self._prepare = prepare or (lambda table: table)
         self._known: dict[bytes, _Table | None] = {}  # by the body of the table map
         self._tables: dict[TableMap, _Table] = {}  # by all of it but the table id
@@ -216,7 +229,7 @@ class _Gathering(Generic[_Taken]):
             prepared = self._prepare(parsed)
             if prepared is None:
                 return None
-            self._tables[parsed] = _Table(prepared, self._options)
+            self._tables[parsed] = _Table(prepared, self._options, self._picked)
         return self._tables[parsed]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BadOption
+from pipeline.errors import BadOption, SourceError
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import store_of_upstream
 from tests.pipeline.views import FULL, rows_of
@@ -56,3 +56,15 @@ def test_unknown_table(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
     store = store_of_upstream(tmp_path / "store", upstream)
     with pytest.raises(BadOption, match=r"no row of d\.t"):
         rows_of(store, table="d.t")
+
+
+def test_values_that_have_no_place(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    """The error says which option to change; a column that is not picked does not matter."""
+    upstream = make_upstream(FULL)
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT, n BIGINT UNSIGNED)")
+    upstream.script("INSERT INTO d.t VALUES (1, 18446744073709551615)")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    with pytest.raises(SourceError, match=r"d\.t\.n holds .*; unsignedBigint=decimal has room"):
+        rows_of(store, table="d.t", unsignedBigint="long")
+    picked = rows_of(store, table="d.t", unsignedBigint="long", columns="id")
+    assert [row["after"] for row in picked] == [{"id": 1}]

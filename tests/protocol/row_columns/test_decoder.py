@@ -257,6 +257,19 @@ def test_errors_that_were_asked_for(col: Column, value: bytes, options: dict[str
         one_value(col, value, **options)
 
 
+def test_columns_that_are_not_picked_are_not_looked_at() -> None:
+    wide = column(T.LONGLONG, 8, unsigned=True)
+    row = b"\0" + b"\xff" * 8 + b"\5\0\0\0" + b"\xff" * 8
+    group = table_map(TABLE_ID, 3) + rows_event(INSERT, TABLE_ID, 3, [7], row * 2)
+    columns = of(wide, INT, replace(wide, name="d"))
+    decoder = RowDecoder(ColumnOptions(unsigned_bigint="long"), columns, lambda table: {1})
+    decoder.add([group])
+    (changes,) = decoder.take()
+    assert changes.after is not None
+    assert changes.after.to_pylist() == [{"c": None, "n": 5, "d": None}] * 2
+    assert changes.after_present == (0, 1, 2)
+
+
 def test_names_that_are_no_utf8() -> None:
     """Of the table map they come with surrogates."""
     decoder = RowDecoder(prepare=of(replace(INT, name="n\udcff")))
