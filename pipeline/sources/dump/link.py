@@ -15,6 +15,7 @@ from protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
+    ClientState,
     ErrorReceived,
     GreetingReceived,
     LoggedIn,
@@ -163,6 +164,10 @@ class ServerLink:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
+        if self.machine.state is ClientState.READY:
+            # Without a word the server writes a warning to its log. It may be gone, too.
+            with contextlib.suppress(OSError):
+                self._socket.sendall(self.machine.quit())
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -40,7 +40,7 @@ def test_what_comes_is_there_at_once(
         server.q("SELECT MASTER_GTID_WAIT(%s, 20)", str(position))
     assert read(feed.after(position, 0.05)) == []
     waits = []
-    for n in range(20):
+    for n in range(10):
         done: list[float] = []
 
         def commit(number: int = n, done: list[float] = done) -> None:
@@ -58,7 +58,7 @@ def test_what_comes_is_there_at_once(
         position = position.with_gtid(found[-1].gtid)
     feed.close()
     # A busy machine may be late sometimes.
-    assert sorted(waits)[10] < 0.1
+    assert sorted(waits)[5] < 0.1
 
 
 @pytest.mark.each_version
@@ -68,7 +68,7 @@ def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaD
     begin = table(upstream)
     upstream.script(
         *("INSERT INTO d.t VALUES (1, '')",) * 10,
-        "INSERT INTO d.t SELECT seq, REPEAT('x', 20000) FROM d.seq_1_to_400",  # a large group
+        "INSERT INTO d.t SELECT seq, REPEAT('x', 20000) FROM d.seq_1_to_250",  # a large group
         *("INSERT INTO d.t VALUES (1, '')",) * 10,
     )
     source = source_of(upstream)
@@ -86,11 +86,11 @@ def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaD
         for group in read_all(source, between(str(start), str(stop)))
     ]
     assert numbers(found) == list(range(3, 24))
-    for start in (ends[3], ends[0], ends[-2], ends[-2]):
+    for start in (ends[3], ends[0], ends[-2]):
         expected = read_all(source, between(str(start), None))
         assert read(feed.after(start, 0)) == expected
     feed.close()
-    upstream.wait(DUMPS, lambda rows: not rows)
+    assert not [one for one in threading.enumerate() if one.name == "binlog-read-ahead"]
 
 
 @pytest.mark.each_version

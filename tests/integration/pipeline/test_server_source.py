@@ -14,6 +14,7 @@ import pytest
 from pipeline.errors import DataLost, SourceError
 from pipeline.sources.directory import DirectorySource
 from pipeline.sources.dump.reader import DumpReader
+from pipeline.sources.server import ServerSource
 from pipeline.wanted import Wanted
 from protocol.gtid import Gtid, SlavePosition
 from tests.kit.backends import Backend
@@ -52,8 +53,8 @@ def some_history(upstream: MariaDB) -> None:
         "XA PREPARE 'x'",
         "XA COMMIT 'x'",
         "SET SESSION gtid_domain_id = 7",
-        "INSERT INTO d.t VALUES (2, REPEAT('y', 18000000))",  # one event, more than a packet
-        "UPDATE d.t SET b = 'z' WHERE a < 10",
+        "INSERT INTO d.t VALUES (2, REPEAT('y', 17000000))",  # one event, more than a packet
+        "UPDATE d.t SET b = 'z' WHERE a = 1",
         "FLUSH BINARY LOGS",
         "SET SESSION gtid_seq_no = 500",
         "SET SESSION binlog_format = STATEMENT",
@@ -91,9 +92,11 @@ def test_the_same_from_servers_and_directory(
         assert source.earliest() == SlavePosition()
         found = read_all(source)
         assert [group[:2] for group in found] == wanted, source.name
-        assert [group[:2] for group in read(source.feed().after(SlavePosition(), 0))] == wanted
         assert len({group.place for group in found}) == len(found)
         places.append([group.place for group in found])
+    feed = source_of(upstream).feed()
+    assert [group[:2] for group in read(feed.after(SlavePosition(), 0))] == wanted
+    feed.close()
     assert places[0] == sorted(places[0])
     assert places[2] == sorted(places[2])
     assert len({file for file, _ in places[0]}) == 3
@@ -101,18 +104,37 @@ def test_the_same_from_servers_and_directory(
     assert places[1] == [(gtid.domain_id, gtid.seq_no) for gtid, _ in wanted]
 
 
+@pytest.fixture
+def cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short ranges, too."""
+    monkeypatch.setattr("pipeline.sources.dump.history._CUT_FROM", 5)
+
+
 @pytest.mark.each_version
-@pytest.mark.parametrize("kind", ["mariadb", "engine", "classic"])
+@pytest.mark.usefixtures("cut_in_two")
 def test_any_cuts_give_each_group_once(
-    kind: str,
-    backend: Backend,
-    make_upstream: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    rng: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
+    backend: Backend, make_upstream: MakeMariaDB, rng: random.Random
 ) -> None:
-    """Cuts at numbers that exist and that do not; in one domain ranges are cut in two besides."""
+    """Cuts at numbers that exist and that do not."""
     upstream = make_upstream()
+    gaps_and_domains(upstream, rng)
+    check_random_cuts(source_of(upstream), rng)
+
+
+@pytest.mark.usefixtures("cut_in_two")
+def test_any_cuts_of_ours(
+    make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
+) -> None:
+    upstream = make_upstream()
+    relay = binlog_server(upstream=upstream, users=USERS)
+    gaps_and_domains(upstream, rng)
+    wait_for(relay, upstream)
+    for style in USERS:
+        check_random_cuts(source_of(relay, Account(style, "pw")), rng)
+
+
+def gaps_and_domains(upstream: MariaDB, rng: random.Random) -> None:
+    """Numbers that are left out, two domains, several files."""
     upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
     with upstream.connect() as connection, connection.cursor() as cursor:
         for _ in range(60):
@@ -125,17 +147,12 @@ def test_any_cuts_give_each_group_once(
             if rng.random() < 0.05:
                 cursor.execute("FLUSH BINARY LOGS")
             cursor.execute("INSERT INTO d.t VALUES (1)")
-    server: MariaDB | BinlogServer = upstream
-    account = None
-    if kind != "mariadb":
-        server = binlog_server(upstream=upstream, users=USERS)
-        wait_for(server, upstream)
-        account = Account(kind, "pw")
-    source = source_of(server, account)
+
+
+def check_random_cuts(source: ServerSource, rng: random.Random) -> None:
     last = {gtid.domain_id: gtid for gtid in source.latest()}
     whole = read_all(source)
     assert numbers(g for g in whole if g.gtid.domain_id == 4)
-    monkeypatch.setattr("pipeline.sources.dump.history._CUT_FROM", 5)
     for _ in range(2):
         steps = 4
         cuts = {
