@@ -9,14 +9,17 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import BadOption
+from pipeline.errors import BadOption, SourceError
+from pipeline.groups import Integers
+from pipeline.views.changes_gathering import Heads
 from pipeline.views.changes_order import PLACE_FIELDS, Places
 from pipeline.views.changes_rows import Rows
 from pipeline.views.view import TIME
 
 Part = tuple[pa.RecordBatch, Places]
 OP: Final = pa.field("_op", pa.string())
-_FILE_BITS: Final = 40
+_VERSION_BITS: Final = 63
+_OFFSET_BITS: Final = 40
 _SOURCE: Final = pa.struct(
     [
         pa.field("connector", pa.string()),
@@ -125,15 +128,28 @@ class CdfLayout:
             yield self._part("update_postimage" if of_update else "insert", rows, rows.after)
 
     def _part(self, change_type: str, rows: Rows, image: list[pa.Array]) -> Part:
-        places, heads = rows.places, rows.places.heads
-        versions = (heads.file << _FILE_BITS) + heads.offset
+        places = rows.places
         arrays = [
             repeated(change_type, pa.string(), len(rows)),
-            pa.array(versions[places.group]),
+            pa.array(_versions(places.heads)[places.group]),
             places.times(),
             *image,
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), places
+
+
+def _versions(heads: Heads) -> Integers:
+    """Raises `SourceError` for places that one number has no room for."""
+    if (
+        int(heads.file.max()) >> _VERSION_BITS - _OFFSET_BITS
+        or int(heads.offset.max()) >> _OFFSET_BITS
+    ):
+        raise SourceError(
+            f"layout=cdf has no number for {heads.gtid(0)} and what follows it: the source says file "
+            f"{heads.file.max()}, offset {heads.offset.max()}; layout=struct has both"
+        )
+    versions: Integers = (heads.file << _OFFSET_BITS) + heads.offset
+    return versions
 
 
 @dataclass(frozen=True, slots=True)
