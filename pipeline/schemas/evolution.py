@@ -61,7 +61,7 @@ class Evolution:
             if place > self.found.place:
                 raise SchemaChanged(
                     self._text(table, gtid)
-                    + "; restart the query: it loads the new schema and goes on at the same offset"
+                    + "; load it again and restart the query: it goes on at the same offset with the new columns"
                 )
             if not (_is_named(table) and _is_named(self.found.table)):
                 raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")

@@ -47,7 +47,7 @@ class BinlogDataSource(DataSource):
             if wanted.dataType != made[wanted.name].dataType:
                 raise BadOption(
                     f"column {wanted.name} is {made[wanted.name].dataType.simpleString()}, "
-                    f"not {wanted.dataType.simpleString()}"
+                    f"not {wanted.dataType.simpleString()}. If the table was changed since it was loaded, load it again"
                 )
         return kind(options, view, selection)
 

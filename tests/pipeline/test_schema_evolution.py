@@ -134,7 +134,7 @@ def test_newer_columns_end_a_query_that_was_started_before(
     new = store_of_upstream(tmp_path / "new", upstream)
     text = (
         r"d\.t has other columns at 0-1-7 \(id int32, b string, c int32\) than at 0-1-3, with which it was loaded "
-        r"\(id int32, a int16, b string\); restart the query: it loads the new schema"
+        r"\(id int32, a int16, b string\); load it again and restart the query"
     )
     with pytest.raises(SchemaChanged, match=text):
         restart.rows_of(new)
