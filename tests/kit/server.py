@@ -42,6 +42,7 @@ class BinlogServer:
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         faults: Faults | None = None,
+        arguments: Sequence[str] = (),
         **options: str | int | float | bool | Sequence[str],
     ) -> None:
         self.port = ports.lease()
@@ -55,6 +56,8 @@ class BinlogServer:
         # Files are allocated whole, one ahead: two of the default size would take 2 GiB of memory in /dev/shm.
         self.options: dict[str, Any] = {"max_binlog_size": MAX_BINLOG_SIZE, **options}
         """Of the next start: a test may change them before a `restart`."""
+        self.arguments = list(arguments)
+        """Of the command line, besides."""
         self.environment = dict(environment or {})
         if faults is not None:
             self.command = faults.command
@@ -96,6 +99,7 @@ class BinlogServer:
         ]
         if self.upstream:
             argv.append(f"--upstream={self.upstream}")
+        argv += self.arguments
         seen = len(self.log())
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
         self._process = process.spawn(argv, self.dir / "server.log", env)
