@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "lag",
     "schema",
     "verify",
+    "package",
 )
 
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads our output has gone, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except (PipelineError, StorageError, ProtocolError, OSError, ValueError) as error:
+    except (PipelineError, StorageError, ProtocolError, OSError) as error:
         return _complaint(error, EXIT_FAILED)
     except ModuleNotFoundError as error:
         needed = f"{error.name} is needed for that: pip install 'binlog-server[spark]'"

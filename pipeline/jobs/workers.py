@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ Result = TypeVar("Result")
 SPARK_FROM_BYTES: Final = 2 << 30
 """Below that the start of Spark is most of the time."""
 
-_FAILURES: Final = (PipelineError, StorageError, ProtocolError, OSError, ValueError)
+_FAILURES: Final = (PipelineError, StorageError, ProtocolError, OSError)
 
 
 class WorkFailed(PipelineError):
@@ -58,7 +59,7 @@ class Workers(Protocol):
 class Engine:
     """What was chosen.
 
-    name: auto, local, spark.
+    name: local, spark, or auto: Spark from 2 GiB on, if it is installed, and Java; or if `master` is given.
     workers: processes; 0 is one a core.
     master: of Spark; without one, this machine.
     """
@@ -73,11 +74,17 @@ class Engine:
             return self.name == "spark"
         if self.master:
             return True
-        return size >= SPARK_FROM_BYTES and importlib.util.find_spec("pyspark") is not None
+        return size >= SPARK_FROM_BYTES and _has_spark()
 
     @property
     def count(self) -> int:
         return self.workers or len(os.sched_getaffinity(0))
+
+
+def _has_spark() -> bool:
+    if importlib.util.find_spec("pyspark") is None:
+        return False
+    return bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 
 
 def open_workers(engine: Engine, size: int) -> AbstractContextManager[Workers]:

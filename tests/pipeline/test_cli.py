@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,10 @@ import pytest
 
 from pipeline.cli import COMMANDS, main
 from pipeline.cli.text_table import size_text, text_table
+from pipeline.errors import SourceError
 from pipeline.jobs.workers import Engine, LocalWorkers, WorkFailed
 from tests.kit.fixtures import MakeMariaDB
+from tests.pipeline.exports import folded, rows_of
 from tests.pipeline.stores import make_store, store_of_upstream
 from tests.storage.groups import simple
 
@@ -89,9 +93,16 @@ def test_the_engine() -> None:
     assert Engine(master="local[2]").is_spark(1)
 
 
+def test_without_java_the_engine_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert not Engine().is_spark(2 << 30)
+    assert Engine("spark").is_spark(2 << 30)
+
+
 def fails_at_seven(number: int) -> int:
     if number == 7:
-        raise ValueError("seven")
+        raise SourceError("seven")
     return number * number
 
 
@@ -104,14 +115,7 @@ def test_workers() -> None:
     assert list(LocalWorkers(2).map(fails_at_seven, [])) == []
 
 
-def exits(number: int) -> None:
-    sys.exit(number)
-
-
 def killed(number: int) -> None:
-    import os
-    import signal
-
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -187,6 +191,52 @@ def test_lag_of_a_checkpoint(capsys: Capture, store: str, tmp_path: Path) -> Non
     for number in (9, 10):
         (checkpoint / "commits" / str(number)).write_text("v1\n{}")
     assert "0-1-800" in output(capsys, "lag", store, str(checkpoint))
+
+
+def test_a_running_server(
+    capsys: Capture,
+    tmp_path: Path,
+    make_upstream: MakeMariaDB,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the dump protocol, with what an account of a replica may do: the same rows as from its files."""
+    upstream = make_upstream("--binlog-row-metadata=FULL")
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, v TEXT)",
+        "INSERT INTO d.t SELECT seq, REPEAT('v', seq) FROM d.seq_1_to_500",
+    )
+    account = upstream.account
+    monkeypatch.setenv("BINLOG_PASSWORD", account.password)
+    server = f"mariadb://{account.user}@{upstream.host}:{upstream.port}"
+    connection = ("--password-env", "BINLOG_PASSWORD", "--workers", "1")
+    assert "3 transactions" in output(capsys, "stats", server, *connection)
+    assert "sound: 3 transactions" in output(capsys, "verify", server, *connection)
+    target = tmp_path / "out"
+    assert "500 rows in 1 files" in output(capsys, "export", server, str(target), *connection)
+    upstream.script("DELETE FROM d.t WHERE id > 400")
+    assert "BEHIND" in output(capsys, "lag", server, str(target), *connection[:2])
+    assert "100 rows in 1 files" in output(capsys, "export", server, str(target), *connection)
+    assert "nothing new" in output(capsys, "export", server, str(target), *connection)
+    assert sorted(folded(rows_of(target, "d", "t"))) == list(range(1, 401))
+
+
+def test_an_archive(capsys: Capture, tmp_path: Path, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream("--binlog-row-metadata=FULL")
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY)",
+        "INSERT INTO d.t SELECT seq FROM d.seq_1_to_500",
+        "DELETE FROM d.t WHERE id > 400",
+    )
+    store = str(store_of_upstream(tmp_path / "store", upstream))
+    archive = str(tmp_path / "archive")
+    output(capsys, "archive", store, archive, "--include-tail", "--workers", "1")
+    for number, source in enumerate((store, archive)):
+        output(capsys, "export", source, str(tmp_path / f"out{number}"), "--workers", "1")
+    assert rows_of(tmp_path / "out0", "d", "t") == rows_of(tmp_path / "out1", "d", "t")
+    assert "sound: 4 transactions" in output(capsys, "verify", archive, "--workers", "1")
+    assert output(capsys, "lag", store, archive).endswith(" 0\n")
 
 
 def test_schema(capsys: Capture, tmp_path: Path, make_upstream: MakeMariaDB) -> None:

@@ -145,6 +145,7 @@ def test_processes_give_the_same(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(180)  # a session starts, perhaps on a busy machine
 def test_spark_gives_the_same(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """And reads it, by the names of the tables."""
     one, two = tmp_path / "one", tmp_path / "two"
