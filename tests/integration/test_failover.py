@@ -345,3 +345,18 @@ def test_an_account_with_one_connection(
     server.q("START SLAVE")
     wait_status(server, Slave_IO_Running="Yes", Gtid_IO_Pos=upstream.gtid_binlog_pos)
     assert "'max_user_connections' resource" in server.log()
+
+
+def test_a_primary_that_hangs(make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer) -> None:
+    """It still accepts connections, and says nothing."""
+    primary, candidate = pair(make_upstream)
+    server = binlog_server(users=ADMIN, slave_net_timeout=1)
+    follow(server, primary, candidate)
+    primary.pause()
+    promote(candidate)
+    insert(candidate)
+    wait_follows(server, candidate)
+    wait_status(server, Gtid_IO_Pos=candidate.gtid_binlog_pos)
+    assert (
+        f"upstream {address(primary)}: the candidate {address(candidate)} is tried" in server.log()
+    )
