@@ -1,0 +1,61 @@
+"""A master with one group of any size, and a reader that tells how much memory it took.
+
+`python -m tests.pipeline.large_upstream PORT` reads it, and prints the bytes of the group and the peak of its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+
+from pipeline.sources.dump.address import ServerAddress
+from pipeline.sources.server import ServerSlice
+from pipeline.wanted import Wanted
+from protocol.connection.server import ServerConnection
+from protocol.event_group import split_events
+from protocol.events import EventType, append_checksum, build_event
+from protocol.events.gtid_list import GtidList, GtidListFlags
+from protocol.gtid import Gtid, SlavePosition
+from tests.binlog_server.lab import transaction
+from tests.binlog_server.upstream import OPENING, PASSWORD, FakeUpstream, Visit
+
+EVENT_BYTES = 1 << 20
+THE_GROUP = Gtid(0, 1, 1)
+
+
+class LargeUpstream(FakeUpstream):
+    """With so many events of a MiB in the group."""
+
+    def __init__(self, events: int) -> None:
+        super().__init__()
+        self._events = events
+        self._sending: list[asyncio.Task[None]] = []
+
+    def _stream(
+        self, machine: ServerConnection, writer: asyncio.StreamWriter, visit: Visit
+    ) -> bool:
+        self._sending.append(asyncio.create_task(self._send(machine, writer)))
+        return True
+
+    async def _send(self, machine: ServerConnection, writer: asyncio.StreamWriter) -> None:
+        first, *rest = map(append_checksum, split_events(transaction(THE_GROUP)))
+        rows = build_event(EventType.WRITE_ROWS_V1, bytes(EVENT_BYTES), server_id=1)
+        until = GtidList.fake([THE_GROUP], 1, flags=GtidListFlags.UNTIL_REACHED)
+        events = [*OPENING, first, *[append_checksum(rows)] * self._events, *rest]
+        for event in (*events, append_checksum(until.build())):
+            writer.write(machine.dump_event(event))
+            await writer.drain()
+        writer.write(machine.dump_end_eof())
+
+
+def main(port: int) -> None:
+    address = ServerAddress("127.0.0.1", port, "u", PASSWORD)
+    part = ServerSlice(address, SlavePosition(), SlavePosition([THE_GROUP]), Wanted())
+    for groups in part.read():
+        print(sum(map(len, groups.pieces(0))))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
