@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from pipeline.groups import Groups
 from pipeline.sources.source import Source
 from pipeline.wanted import Wanted
@@ -25,7 +27,7 @@ _GROWTH: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table as the log describes it; `place` and `gtid` are of the group that does, the last one with that."""
+    """A table as the log describes it; `place` and `gtid` are of the last group that does."""
 
     table: TableMap
     place: Position
@@ -38,52 +40,59 @@ def newest_table(
     """The newest description up to `stop`, or at all.
 
     Args:
-        by_numbers: ranges of GTIDs are asked for; else the source is cut small, and read from its last part on. A
-            server reads each range from its beginning, a directory finds any part at once.
+        by_numbers: ranges of GTIDs are asked for, 1000 numbers of each domain, then ten times that, and so on, so that
+            neither a server sends, nor a long log is planned, further back than needed. Else all is planned at once.
     """
-    seeker = _Seeker(database, table)
-    if by_numbers:
-        return _by_numbers(source, seeker, stop)
-    for part in reversed(source.slices(Wanted(GtidRange(stop=stop)), _SLICE_BYTES)):
-        found = seeker.last(part.read())
-        if found is not None:
-            return found
-    return None
-
-
-def _by_numbers(source: Source, seeker: _Seeker, stop: SlavePosition | None) -> FoundTable | None:
-    """Ranges of 1000 numbers a domain, then ten times that, and so on.
-
-    A domain of few groups is soon read back to times long past. What is found there is the newest only if the other
-    domains were read back to that place too.
-    """
+    end = source.latest() if stop is None and by_numbers else stop
+    search = _Search(_Seeker(database, table))
+    if not by_numbers or end is None:
+        search.read(source, GtidRange(stop=end), SlavePosition())
+        return search.newest
     earliest = source.earliest()
-    end = source.latest() if stop is None else stop
-    newest: FoundTable | None = None
     count = _FIRST_GROUPS
     while any(True for _ in end):
         begin = _back(end, earliest, count)
-        first_places: dict[int, Position] = {}
-        for part in source.slices(Wanted(GtidRange(begin, end)), _SLICE_BYTES):
-            found = seeker.last(_noting(part.read(), first_places))
-            if found is not None and (newest is None or found.place > newest.place):
-                newest = found
-        end = SlavePosition(g for g in begin if g.seq_no > _number(earliest, g.domain_id))
-        if newest is not None and all(
-            gtid.domain_id in first_places and first_places[gtid.domain_id] <= newest.place
-            for gtid in end
-        ):
+        before = SlavePosition(g for g in begin if g.seq_no > _number(earliest, g.domain_id))
+        if search.read(source, GtidRange(begin, end), before):
             break
+        end = before
         count *= _GROWTH
-    return newest
+    return search.newest
 
 
-def _noting(groups: Iterable[Groups], first_places: dict[int, Position]) -> Iterator[Groups]:
-    for some in groups:
-        for i, domain in enumerate(some.domain.tolist()):
-            if domain not in first_places:
-                first_places[domain] = some.place(i)
-        yield some
+class _Search:
+    """What was found in the ranges read so far."""
+
+    def __init__(self, seeker: _Seeker) -> None:
+        self.newest: FoundTable | None = None
+        self._seeker: Final = seeker
+        self._first_places: Final[dict[int, Position]] = {}
+
+    def read(self, source: Source, wanted: GtidRange, before: SlavePosition) -> bool:
+        """Goes through a range from its last part on, until what was found is the newest.
+
+        A range reaches back further in a domain of few groups than in others. So what is found is the newest only if
+        of all domains that go on `before` the range something was read that lies before it: numbers ascend.
+        """
+        for part in reversed(source.slices(Wanted(wanted), _SLICE_BYTES)):
+            found = self._seeker.last(self._noted(part.read()))
+            if found is not None and (self.newest is None or found.place > self.newest.place):
+                self.newest = found
+            if self.newest is not None and self._is_behind_none(before, self.newest.place):
+                return True
+        return False
+
+    def _is_behind_none(self, before: SlavePosition, place: Position) -> bool:
+        firsts = self._first_places
+        return all(d in firsts and firsts[d] <= place for d in (g.domain_id for g in before))
+
+    def _noted(self, groups: Iterable[Groups]) -> Iterator[Groups]:
+        firsts = self._first_places
+        for some in groups:
+            for domain in np.unique(some.domain).tolist():
+                place = some.place(int(np.argmax(some.domain == domain)))
+                firsts[domain] = min(place, firsts.get(domain, place))
+            yield some
 
 
 def _back(end: SlavePosition, earliest: SlavePosition, count: int) -> SlavePosition:

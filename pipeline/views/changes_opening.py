@@ -44,7 +44,7 @@ def _one_table(options: SourceOptions, source: Source) -> ChangesView:
 
 
 def _newest(options: SourceOptions, source: Source, database: str, table: str) -> FoundTable:
-    by_numbers = options.kind == "server"
+    by_numbers = options.kind == "server" or source.is_growing
     found = newest_table(source, database, table, options.end_gtid, by_numbers=by_numbers)
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
