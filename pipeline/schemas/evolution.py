@@ -49,7 +49,11 @@ class Evolution:
     is_picked: bool
 
     def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
-        """For rows with this layout; `gtid` is their last group. Raises `SchemaChanged`, `IncompatibleSchema`."""
+        """For rows with this layout. Raises `SchemaChanged`, `IncompatibleSchema`.
+
+        Args:
+            place, gtid: of the first of their groups that is behind what was loaded; of the first at all, if none is.
+        """
         form_id = schema_id(table)
         is_other = form_id != schema_id(self.found.table)
         if is_other and self.mode == "fail":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.schemas.evolution import Evolution, TableForm
@@ -60,11 +61,17 @@ class RowMaker:
         table = changes.table
         form = self._settled.get(table)
         if form is None:
-            last = int(changes.group[-1]) - heads.first
-            form = self._evolution.form(table, heads.place(last), heads.gtid(last))
+            index = self._first_newer(changes, heads)
+            form = self._evolution.form(table, heads.place(index), heads.gtid(index))
             if self._evolution.is_settled(table):
                 self._settled[table] = form
         return form
+
+    def _first_newer(self, changes: Changes, heads: Heads) -> int:
+        """The first group behind what the view was opened with; the first of all if none is."""
+        groups = (np.unique(changes.group) - heads.first).tolist()
+        loaded = self._evolution.found.place
+        return next((index for index in groups if heads.place(index) > loaded), groups[0])
 
 
 def _key(form: TableForm, changes: Changes) -> list[pa.Array]:
