@@ -1,5 +1,5 @@
-/* The loops of `batch_reader.take_plain_commits` and `fill_page.fill_page` in C. Optional: those are the plain twins,
- * and tests/storage/test_batch_reader.py and test_fill_page.py hold them equal.
+/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page` and `fill_page.fill_pages` in C. Optional: those
+ * are the plain twins, and tests/storage/test_batch_reader.py and test_fill_page.py hold them equal.
  *
  * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
@@ -19,6 +19,10 @@
 #define LAST_CHUNK_START 16376
 #define PLAIN_COMMIT 0x41 /* COMMIT | LAST */
 #define NO_LIST 0
+#define CHUNK_DATA_MAX (PAGE_END - CHUNK_HEADER)
+
+/* A redo record that writes to a page: kind 0, page 1, offset 5, size 7. See storage/redo/format.py. */
+#define WRITE_HEAD 9
 
 PyDoc_STRVAR(take_doc,
 "take_plain_commits(page, at, stop, groups)\n--\n\n"
@@ -113,8 +117,117 @@ fill_page(PyObject *Py_UNUSED(module), PyObject *args)
     return Py_BuildValue("nn", at, index);
 }
 
+/* CRC-32C, by the processor's instruction where it has one. */
+
+static uint32_t crc_table[256];
+
+static void
+make_crc_table(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+        crc_table[byte] = crc;
+    }
+}
+
+static uint32_t
+crc32c_by_table(const unsigned char *at, size_t size)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    while (size-- > 0)
+        crc = crc >> 8 ^ crc_table[(crc ^ *at++) & 0xFF];
+    return ~crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_CRC_INSTRUCTION __builtin_cpu_supports("sse4.2")
+
+__attribute__((target("sse4.2"))) static uint32_t
+crc32c_by_instruction(const unsigned char *at, size_t size)
+{
+    uint64_t crc = 0xFFFFFFFFu;
+    for (; size >= sizeof(uint64_t); size -= sizeof(uint64_t), at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof(word));
+        crc = __builtin_ia32_crc32di(crc, word);
+    }
+    uint32_t rest = (uint32_t)crc;
+    while (size-- > 0)
+        rest = __builtin_ia32_crc32qi(rest, *at++);
+    return ~rest;
+}
+#else
+#define HAS_CRC_INSTRUCTION 0
+#define crc32c_by_instruction crc32c_by_table
+#endif
+
+static void
+store_u32(unsigned char *at, uint32_t value)
+{
+    at[0] = (unsigned char)value;
+    at[1] = (unsigned char)(value >> 8);
+    at[2] = (unsigned char)(value >> 16);
+    at[3] = (unsigned char)(value >> 24);
+}
+
+PyDoc_STRVAR(fill_pages_doc,
+"fill_pages(data, at, count, first, then, kind, page_no)\n--\n\n"
+"See `fill_page.fill_pages_plainly`. IndexError unless there are as many data.");
+
+static PyObject *
+fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer data;
+    Py_ssize_t at, count;
+    unsigned char first, then, kind;
+    unsigned int page_no;
+    PyObject *pages = NULL, *redo = NULL, *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y*nnbbbI:fill_pages", &data, &at, &count, &first, &then, &kind, &page_no))
+        return NULL;
+    if (at < 0 || count < 0 || at > data.len || count > (data.len - at) / CHUNK_DATA_MAX) {
+        PyErr_SetString(PyExc_IndexError, "fewer data than the pages take");
+        goto done;
+    }
+    pages = PyList_New(count);
+    redo = PyBytes_FromStringAndSize(NULL, count * (WRITE_HEAD + PAGE_END));
+    if (pages == NULL || redo == NULL)
+        goto done;
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
+    for (Py_ssize_t number = 0; number < count; number++) {
+        PyObject *page = PyBytes_FromStringAndSize(NULL, PAGE_SIZE);
+        if (page == NULL || PyList_SetItem(pages, number, page) < 0)
+            goto done;
+        unsigned char *out = (unsigned char *)PyBytes_AsString(page);
+        out[0] = number ? then : first;
+        out[1] = CHUNK_DATA_MAX & 0xFF;
+        out[2] = CHUNK_DATA_MAX >> 8;
+        memcpy(out + CHUNK_HEADER, (const char *)data.buf + at + number * CHUNK_DATA_MAX, CHUNK_DATA_MAX);
+        uint32_t crc = has_instruction ? crc32c_by_instruction(out, PAGE_END) : crc32c_by_table(out, PAGE_END);
+        store_u32(out + PAGE_END, crc);
+        log[0] = kind;
+        store_u32(log + 1, page_no + (uint32_t)number);
+        log[5] = log[6] = 0;
+        log[7] = PAGE_END & 0xFF;
+        log[8] = PAGE_END >> 8;
+        memcpy(log + WRITE_HEAD, out, PAGE_END);
+        log += WRITE_HEAD + PAGE_END;
+    }
+    result = Py_BuildValue("OO", pages, redo);
+
+done:
+    Py_XDECREF(pages);
+    Py_XDECREF(redo);
+    PyBuffer_Release(&data);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"fill_page", fill_page, METH_VARARGS, fill_doc},
+    {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -123,6 +236,7 @@ static PyMethodDef methods[] = {
 static int
 refuse_if_unwanted(PyObject *Py_UNUSED(module))
 {
+    make_crc_table();
     const char *pure = getenv("BINLOG_SERVER_PURE");
     if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
         PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");

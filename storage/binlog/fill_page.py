@@ -1,6 +1,6 @@
-"""Plain commit records onto a page, as many as fit: the hot path of writing runs.
+"""The hot paths of writing: plain commit records onto a page, as many as fit; a large record onto whole pages.
 
-It exists in C, too (`_speedups.c`), and is used where it was built; a test holds the two equal.
+Both exist in C, too (`_speedups.c`), and are used where that was built; tests hold them equal.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from array import array
 from collections.abc import Callable
 from typing import Final
 
-from storage.ibb.chunk import CHUNK_HEADER, LAST, RecordType
-from storage.ibb.page import PAGE_END
+from storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
+from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from storage.redo.format import WRITE_HEAD
 
 _PLAIN_COMMIT: Final = RecordType.COMMIT | LAST
 _HEAD: Final = CHUNK_HEADER + 1  # of a chunk, and that nothing is out of band
@@ -37,11 +38,38 @@ def fill_page_plainly(
     return at, index
 
 
+def fill_pages_plainly(
+    data: bytes, at: int, count: int, first: int, then: int, kind: int, page_no: int
+) -> tuple[list[bytes], bytes]:
+    """As many pages, each filled by one chunk of a record's `data`, from offset `at` of it on.
+
+    Args:
+        first, then: the type bytes of the first chunk and of the others.
+        kind, page_no: of the redo records that write them, and of the first page.
+
+    Returns the pages, sealed, and those records, one behind the other.
+    """
+    pages: list[bytes] = []
+    redo: list[bytes] = []
+    for number in range(count):
+        begin = at + number * CHUNK_DATA_MAX
+        page = bytearray(PAGE_SIZE)
+        page[0] = then if number else first
+        page[1:CHUNK_HEADER] = CHUNK_DATA_MAX.to_bytes(CHUNK_HEADER - 1, "little")
+        page[CHUNK_HEADER:PAGE_END] = data[begin : begin + CHUNK_DATA_MAX]
+        pages.append(seal(page))
+        redo += (WRITE_HEAD.pack(kind, page_no + number, 0, PAGE_END), pages[-1][:PAGE_END])
+    return pages, b"".join(redo)
+
+
 FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
+FillPages = Callable[[bytes, int, int, int, int, int, int], tuple[list[bytes], bytes]]
 fill_page: FillPage = fill_page_plainly
+fill_pages: FillPages = fill_pages_plainly
 try:
     from storage.binlog import _speedups
 except ImportError:
     pass
 else:
     fill_page = _speedups.fill_page
+    fill_pages = _speedups.fill_pages

@@ -204,7 +204,8 @@ class Flusher:
         return entered or redo.lsn - redo.checkpoint_lsn > redo.capacity // 2
 
     def _write_some(self) -> bool:
-        if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES // 2:
+        factor = self._room.unsynced_factor
+        if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES * factor // 2:
             # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
             self._room.freed()
@@ -212,7 +213,7 @@ class Flusher:
         if not batch:
             return False
         self._write(batch)
-        if self._unsynced >= _UNSYNCED_PAGES_MAX:
+        if self._unsynced >= _UNSYNCED_PAGES_MAX * factor:
             self._sync_files()
         return True
 

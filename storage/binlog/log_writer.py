@@ -18,7 +18,7 @@ from typing import Protocol
 
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
-from storage.binlog.fill_page import fill_page
+from storage.binlog.fill_page import fill_page, fill_pages
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.recovery import Recovered
@@ -39,6 +39,7 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, MTR_OVERHEAD, WRITE_HEAD
 
 _PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
+_MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
 _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
 _LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
@@ -50,7 +51,7 @@ class RedoSink(Protocol):
     @property
     def lsn(self) -> int: ...
 
-    def append(self, body: bytes) -> int:
+    def append(self, *records: bytes) -> int:
         """Add a mini-transaction; returns the LSN behind it."""
 
 
@@ -66,7 +67,7 @@ class LogWriter:
     ) -> None:
         self._pages = pages
         self._redo = redo
-        self._mtr: list[bytes | bytearray] = []
+        self._mtr: list[bytes] = []
         self._log_whole_page = False  # since the page went to its file with less in it
         self._state_bytes = 0  # at most, of a full state record
         self._references = references or References()
@@ -144,8 +145,8 @@ class LogWriter:
 
     def end_mtr(self) -> int:
         """What was written since the last call is one mini-transaction. Returns the LSN behind it."""
-        body, self._mtr = b"".join(self._mtr), []
-        return self._redo.append(body)
+        parts, self._mtr = self._mtr, []
+        return self._redo.append(*parts)
 
     def may_leave_file(self, size: int) -> bool:
         """Whether a record of that many bytes might end in the next file."""
@@ -249,6 +250,13 @@ class LogWriter:
         done = 0
         flags = int(kind)
         while True:
+            if not self._at and size - done > _MANY_PAGES_BYTES:
+                filled = self._whole_pages(data, done, flags, kind | CONT)
+                if filled:
+                    done += filled * CHUNK_DATA_MAX
+                    flags = kind | CONT
+                    self._make_room(nested=nested)
+                    continue
             at = self._at
             take = min(PAGE_END - CHUNK_HEADER - at, size - done)
             if done + take == size:
@@ -267,6 +275,29 @@ class LogWriter:
             flags = kind | CONT
             self._make_room(nested=nested)
 
+    def _whole_pages(self, data: bytes, done: int, first: int, then: int) -> int:
+        """Fill this page, which is empty, and those behind it, as far as nothing comes between nor the data end there.
+
+        Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
+        """
+        page_no = self._page_no
+        count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
+        if self._interval:
+            count = min(count, self._interval - page_no % self._interval)
+        if count < 2:
+            return 0
+        kind = KIND_WRITE | self._file_no & 1
+        pages, redo = fill_pages(data, done, count, first, then, kind, page_no)
+        self._mtr.append(redo)
+        self._log_whole_page = False
+        last = bytearray(pages.pop())
+        self._page[:] = pages[0]
+        self._pages.add_pages(self._file_no, page_no, pages, self._redo.lsn)
+        self._sealed_bytes += len(pages) * PAGE_END
+        self._page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
+        self._pages.begin_tail(self._file_no, self._page_no, last)
+        return count
+
     def _log(self, begin: int) -> None:
         """The redo of what the page got from `begin` on."""
         if self._log_whole_page:
@@ -274,7 +305,7 @@ class LogWriter:
             begin = 0
         kind = KIND_WRITE | self._file_no & 1
         self._mtr.append(WRITE_HEAD.pack(kind, self._page_no, begin, self._at - begin))
-        self._mtr.append(self._page[begin : self._at])
+        self._mtr.append(bytes(memoryview(self._page)[begin : self._at]))
 
     def _make_room(self, *, nested: bool = False) -> None:
         """Stand where a chunk can begin."""

@@ -66,8 +66,9 @@ class OpenGroup:
     def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
         """See `GroupWriter`. The lock is given up between pieces, so that small groups get in between."""
         context = self._context
-        for at in range(0, len(data), context.piece_bytes):
-            piece = bytes(data[at : at + context.piece_bytes])
+        view = memoryview(data)
+        for at in range(0, len(view), context.piece_bytes):
+            piece = view[at : at + context.piece_bytes]
             with context.lock:
                 context.admit(len(piece) + _NODE_BYTES)
                 self._require_open()
@@ -76,7 +77,8 @@ class OpenGroup:
                     file_no = context.writer.end.file_no
                     self._hold = context.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
                 forest = self._statement if statement else self._transactional
-                node = oob.encode(forest.next_node(piece))
+                links = oob.encode(forest.next_node(b""))
+                node = b"".join((links, piece))  # the data are its end: copied once
                 forest.placed(context.writer.write(RecordType.OOB_DATA, node))
                 context.ended()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class PageStore:
     ) -> None:
         self._lock = threading.Lock()
         self.files = FileTable(disk, wait)
-        self._cache: dict[PageKey, bytes] = {}
+        self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
         # The same pages in order: in memory, and not in their file yet.
@@ -175,7 +175,7 @@ class PageStore:
         if key in cache or key in self._unflushed or key == self._tail_key:
             return
         if len(cache) >= self._cache_pages:
-            del cache[next(iter(cache))]
+            cache.popitem(last=False)
         cache[key] = page
 
     # --- the writer, under the store's append lock ---
@@ -199,6 +199,15 @@ class PageStore:
             self._cache.pop((file_no, page_no), None)  # as it was in a file made ahead: all zeros
             self._unflushed[file_no, page_no] = page
             self.fifo.append(FullPage(lsn, (file_no, page_no), page))
+
+    def add_pages(self, file_no: int, page_no: int, pages: list[bytes], lsn: int) -> None:
+        """As `add`, of consecutive pages."""
+        with self._lock:
+            for number, page in enumerate(pages, page_no):
+                key = (file_no, number)
+                self._cache.pop(key, None)
+                self._unflushed[key] = page
+                self.fifo.append(FullPage(lsn, key, page))
 
     def add_file(self, file_no: int, size: int) -> None:
         """A file to be made, `size` bytes of zeros, when its first page is written."""

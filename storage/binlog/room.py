@@ -23,6 +23,9 @@ FIFO_PAGES_MAX = 2048  # 32 MiB
 FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
 FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
 UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
+# While nobody commits, a sync may have more to write: so many times as much.
+QUIET_FACTOR = 4
+QUIET_S = 0.2  # without a commit
 _LOOK_AGAIN_S = 0.05
 _CREDIT_PART = 8
 
@@ -35,6 +38,7 @@ class Room:
         largest_record: bytes that one record may have.
         failed: whether the store accepts nothing more; then nobody waits.
         relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
+        commits: the number of groups so far.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Room:
         largest_record: int,
         failed: Callable[[], bool],
         relieve: Callable[[], bool],
+        commits: Callable[[], int],
     ) -> None:
         self._lock = lock
         self._redo = redo
@@ -55,6 +60,9 @@ class Room:
         self._largest_record = largest_record
         self._failed = failed
         self._relieve = relieve
+        self._commits = commits
+        self._commits_seen = -1
+        self._commit_seen_at = 0.0
         self._freed = threading.Condition(threading.Lock())
         self._frees = 0
         self.clean_file = 0  # the file of the last checkpoint
@@ -142,12 +150,21 @@ class Room:
     def has_room_to_spill(self) -> bool:
         """See `BinlogEngine`."""
         redo = self._redo
+        factor = self.unsynced_factor
         return self._failed() or (
-            len(self._pages.fifo) < FIFO_PAGES_SPILL
-            and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES
+            len(self._pages.fifo) < FIFO_PAGES_SPILL * factor
+            and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES * factor
             and redo.room() > redo.capacity // 3
             and self.has_room
         )
+
+    @property
+    def unsynced_factor(self) -> int:
+        """`QUIET_FACTOR` while nothing is committed that would have to wait behind what a large group writes, or 1."""
+        now, commits = time.monotonic(), self._commits()
+        if commits != self._commits_seen:
+            self._commits_seen, self._commit_seen_at = commits, now
+        return QUIET_FACTOR if now - self._commit_seen_at > QUIET_S else 1
 
     def wait(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `BinlogEngine.wait_for_room`."""

@@ -111,6 +111,7 @@ class IbbEngine:
             largest_record=self._options.piece_bytes + RECORD_OVERHEAD,
             failed=lambda: self._durability.failed,
             relieve=lambda: self._flusher.relieve(),
+            commits=lambda: self._appender.commits,
         )
         self._breaks = StateBreaks(facts, lambda: self._pages.files.numbers()[0])
         self._appender = Appender(

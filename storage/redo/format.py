@@ -39,7 +39,7 @@ All numbers are little-endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -192,6 +192,18 @@ def build_mtr(epoch: int, lsn: int, body: bytes) -> bytes:
     """The bytes of a mini-transaction."""
     data = MTR_HEAD.pack(MTR_MAGIC, epoch, lsn, len(body) + MTR_OVERHEAD) + body
     return data + CRC.pack(google_crc32c.value(data))
+
+
+def frame_mtr(epoch: int, lsn: int, records: Sequence[bytes]) -> Iterator[bytes]:
+    """The same in pieces: large records are not copied."""
+    size = sum(map(len, records)) + MTR_OVERHEAD
+    head = MTR_HEAD.pack(MTR_MAGIC, epoch, lsn, size)
+    crc = google_crc32c.value(head)
+    yield head
+    for record in records:
+        crc = google_crc32c.extend(crc, record)
+        yield record
+    yield CRC.pack(crc)
 
 
 def parse_records(body: bytes) -> Iterator[RedoRecord]:

@@ -31,6 +31,7 @@ from storage.redo.format import (
     LogHeader,
     MiniTransaction,
     build_mtr,
+    frame_mtr,
 )
 from storage.redo.reader import RedoReader
 
@@ -116,12 +117,18 @@ class RedoLog:
 
     # --- writing ---
 
-    def append(self, body: bytes) -> int:
+    def append(self, *records: bytes) -> int:
         """Add a mini-transaction of these records, in memory, under the lock. Returns the LSN behind it."""
         lsn = self.lsn
-        data = build_mtr(self.epoch, lsn, body)
-        self._buffer += data
-        self.lsn = lsn = lsn + len(data)
+        if len(records) == 1:
+            data = build_mtr(self.epoch, lsn, records[0])
+            self._buffer += data
+            lsn += len(data)
+        else:
+            for part in frame_mtr(self.epoch, lsn, records):
+                self._buffer += part
+                lsn += len(part)
+        self.lsn = lsn
         return lsn
 
     def room(self) -> int:

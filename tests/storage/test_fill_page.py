@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid
 from storage.binlog import fill_page as module
-from storage.binlog.fill_page import fill_page_plainly
-from storage.ibb.page import PAGE_END, PAGE_SIZE
+from storage.binlog.fill_page import fill_page_plainly, fill_pages_plainly
+from storage.binlog.options import StoreOptions
+from storage.ibb.chunk import CHUNK_DATA_MAX, RecordType
+from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
+from storage.redo.format import KIND_WRITE
 from tests.storage import vectors
-from tests.storage.test_write_plain import write_long, writing
+from tests.storage.test_write_plain import KeptRedo, write_long, writing
+from tests.storage.writing import NoRedo, Writing
 
 HAS_C = module.fill_page is not fill_page_plainly
 needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
@@ -79,6 +83,75 @@ def test_c_refuses_places_outside() -> None:
     ):
         with pytest.raises(IndexError):
             module.fill_page(given_page, at, payloads, ends, index)
+
+
+@needs_c
+@given(st.binary(min_size=1, max_size=50), st.integers(0, 100), st.integers(0, 4))
+def test_whole_pages_by_c_equal_those_by_python(data: bytes, at: int, count: int) -> None:
+    data = data * (5 * CHUNK_DATA_MAX // len(data) + 1)
+    found = module.fill_pages(data, at, count, 0x03, 0x83, KIND_WRITE | 1, 70000)
+    assert found == fill_pages_plainly(data, at, count, 0x03, 0x83, KIND_WRITE | 1, 70000)
+    assert all(is_sound(page) for page in found[0])
+
+
+@needs_c
+def test_whole_pages_by_c_refuse_what_is_not_there() -> None:
+    data = bytes(2 * CHUNK_DATA_MAX)
+    for at, count in ((0, 3), (1, 2), (-1, 1), (len(data) + 1, 0), (0, -1)):
+        with pytest.raises(IndexError):
+            module.fill_pages(data, at, count, 0x03, 0x83, KIND_WRITE, 1)
+
+
+class AllDurable(NoRedo):
+    """Pages may go to their files."""
+
+    @property
+    def lsn(self) -> int:
+        return 1 << 60
+
+
+RECORD_SIZES = st.one_of(
+    st.integers(1, 3000),
+    st.integers(1, 40 * PAGE_SIZE),
+    st.builds(
+        lambda pages, rest: pages * CHUNK_DATA_MAX + rest, st.integers(1, 20), st.integers(0, 5)
+    ),
+)
+
+
+@given(st.lists(st.tuples(RECORD_SIZES, st.booleans()), max_size=8), st.sampled_from([2, 8, 64]))
+def test_large_records_are_written_the_same(
+    records: list[tuple[int, bool]], interval_pages: int
+) -> None:
+    """As chunk by chunk: pages, redo, and where the writer stands."""
+    options = StoreOptions(
+        max_binlog_size=50 * PAGE_SIZE, innodb_binlog_state_interval=interval_pages * PAGE_SIZE
+    )
+    quick, plain = KeptRedo(), KeptRedo()
+    made = []
+    for redo, many in ((quick, 3 * CHUNK_DATA_MAX), (plain, 1 << 40)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("storage.binlog.log_writer._MANY_PAGES_BYTES", many)
+            one = Writing(options)
+            one.writer._redo = redo
+            one.writer.start_new(0)
+            for number, (size, checkpoint) in enumerate(records, 1):
+                data = bytes([number]) * size
+                one.writer.write(RecordType.COMMIT, b"\0" + data, Gtid(0, 1, number))
+                one.writer.end_mtr()
+                if checkpoint:
+                    one.writer.tail_taken()
+            made.append(one)
+    assert quick.bodies == plain.bodies
+    assert made[0].writer.stand == made[1].writer.stand
+    assert made[0].writer.bytes_written == made[1].writer.bytes_written
+    for one in made:
+        one.redo = AllDurable()
+        one.flush()
+    names = made[0].disk.names()
+    assert names == made[1].disk.names()
+    for name in names:
+        assert vectors.file_bytes(made[0].disk, name) == vectors.file_bytes(made[1].disk, name)
 
 
 @given(

@@ -20,7 +20,8 @@ class KeptRedo:
         self.bodies: list[bytes] = []
         self.lsn = 0
 
-    def append(self, body: bytes) -> int:
+    def append(self, *records: bytes) -> int:
+        body = b"".join(records)
         self.bodies.append(body)
         self.lsn += len(body)
         return self.lsn

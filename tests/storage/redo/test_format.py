@@ -18,6 +18,7 @@ from storage.redo.format import (
     RedoRecord,
     Write,
     build_mtr,
+    frame_mtr,
     parse_records,
 )
 
@@ -144,3 +145,8 @@ def test_wrong_records(name: str) -> None:
 def test_a_write_to_the_end_of_the_page() -> None:
     data = bytes.fromhex(f"10 01000000 {u(PAGE_SIZE - 2, 2).hex()} 0200 6162")
     assert list(parse_records(data)) == [Write(0, 1, PAGE_SIZE - 2, b"ab")]
+
+
+def test_a_mini_transaction_in_pieces() -> None:
+    records = (b"one", b"", bytes(70_000), b"last")
+    assert b"".join(frame_mtr(9, 77, records)) == build_mtr(9, 77, b"".join(records))
