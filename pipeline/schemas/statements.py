@@ -31,6 +31,7 @@ _HARMLESS: Final = frozenset((
     "GRANT", "REVOKE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "CACHE",
     "SET", "INSTALL", "UNINSTALL", "RESET", "PURGE", "KILL", "CHANGE", "BINLOG", "USE",
 ))  # fmt: skip
+_OF_ANALYZE: Final = ("TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG")
 _WITHOUT_TABLES: Final = frozenset((
     "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "SERVER", "USER", "ROLE",
     "TABLESPACE", "LOGFILE",
@@ -106,6 +107,8 @@ class _Parser:
         word = self._word()
         self._at += 1
         if word in _DML or (word == "BEGIN" and self._word() == "NOT"):
+            return Statement("dml", writes_rows=True)
+        if word == "ANALYZE" and self._word() not in _OF_ANALYZE:  # ANALYZE FORMAT=JSON DELETE ...
             return Statement("dml", writes_rows=True)
         if word in _TRANSACTION or word == "BEGIN":
             takes_back = word == "ROLLBACK" or (word == "XA" and self._word() == "ROLLBACK")

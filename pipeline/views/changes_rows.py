@@ -69,7 +69,7 @@ class RowMaker:
 
     def _first_newer(self, changes: Changes, heads: Heads) -> int:
         """The first group behind what the view was opened with; the first of all if none is."""
-        groups = (np.unique(changes.group) - heads.first).tolist()
+        groups: list[int] = (np.unique(changes.group) - heads.first).tolist()
         loaded = self._evolution.found.place
         return next((index for index in groups if heads.place(index) > loaded), groups[0])
 

@@ -86,6 +86,7 @@ def test_names(sql: str, kind: str, affected: str, emptied: str) -> None:
         "WITH x AS (SELECT 1) DELETE FROM t",
         "SET STATEMENT max_statement_time=1 FOR DELETE FROM t",
         "BEGIN NOT ATOMIC DELETE FROM t; END",
+        "ANALYZE FORMAT=JSON UPDATE t SET a = 1",
         "CREATE TABLE t SELECT 1 AS a",
         "CREATE TABLE t (a INT) AS (VALUES (1))",
         "CREATE TABLE t (PRIMARY KEY (a)) REPLACE AS SELECT 1 AS a",
