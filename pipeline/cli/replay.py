@@ -10,6 +10,12 @@ import argparse
 import time
 from pathlib import Path
 
+from protocol.errors import BadGtidList, DuplicateGtidDomain
+from protocol.gtid import SlavePosition
+
+_SIZE_MIN = 64 << 10
+_SIZE_MAX = 1 << 30
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
@@ -19,11 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start-position",
+        type=_position,
         metavar="GTIDS",
         help="begin an empty store with the part of the archive that has this position",
     )
     parser.add_argument(
-        "--max-binlog-size", default="1g", metavar="BYTES", help="of a file (default: 1g)"
+        "--max-binlog-size",
+        type=_size,
+        default="1g",
+        metavar="BYTES",
+        help="of a file, 64k to 1g (default: 1g)",
     )
 
 
@@ -31,17 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
     """The command."""
     from pipeline.jobs.progress import Progress
     from pipeline.jobs.replay import replay
-    from pipeline.options import size
-    from protocol.gtid import SlavePosition
 
-    start = arguments.start_position
     began = time.monotonic()
     with Progress(0, "replay", "B") as bar:
         done = replay(
             arguments.archive,
             arguments.ibb,
-            start=None if start is None else SlavePosition.parse(start),
-            max_binlog_size=size(arguments.max_binlog_size),
+            start=arguments.start_position,
+            max_binlog_size=arguments.max_binlog_size,
             progress=bar.set,
         )
     seconds = time.monotonic() - began
@@ -55,3 +63,21 @@ def run(arguments: argparse.Namespace) -> int:
         f"{arguments.ibb} is at '{done.position}'"
     )
     return 0
+
+
+def _position(text: str) -> SlavePosition:
+    try:
+        return SlavePosition.parse(text)
+    except (BadGtidList, DuplicateGtidDomain) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None
+
+
+def _size(text: str) -> int:
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
+    if not number.isdecimal() or unit not in ("", *units):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 256m")
+    size = int(number) * units.get(unit, 1)
+    if not _SIZE_MIN <= size <= _SIZE_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 64k and 1g")
+    return size

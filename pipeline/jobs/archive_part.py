@@ -56,7 +56,10 @@ class ArchiveItem:
     def _is_behind(self, groups: Groups) -> NDArray[np.bool_]:
         assert self.after is not None
         file_no, offset = self.after
-        return (groups.file > file_no) | ((groups.file == file_no) & (groups.offset > offset))
+        mask: NDArray[np.bool_] = (groups.file > file_no) | (
+            (groups.file == file_no) & (groups.offset > offset)
+        )
+        return mask
 
     def __str__(self) -> str:
         return str(self.part)

@@ -87,7 +87,7 @@ def _plan_directory(
     begin = start or Position(0, 0)
     items = [
         ArchiveItem(
-            DirectorySlice(source.path, part, _end(published), wanted),
+            DirectorySlice(source.path, part, _end(published), wanted, published),
             begin if part.begin < begin else None,
             _known_markers(manifest) if not number and start is not None else 0,
         )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DataLost
 from pipeline.groups import Groups, after, chosen
+from pipeline.sources.directory_reading import pruned, tell_gap, within
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.archive.archive import Archive, PlacedPart
@@ -22,14 +23,17 @@ from storage.archive.part_reader import PartReader, PartRows
 from storage.planning import GtidRange, TimeRange
 
 _POLL_S: Final = 0.05
-_NO_SLACK: Final = 0  # times of a part are those of its groups, not samples
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
-    """See the module. `path` must be readable under that name by all workers."""
+    """See the module. `path` must be readable under that name by all workers.
+
+    fail_on_data_loss: False goes on at the beginning of the archive, with a warning, where older groups are wanted.
+    """
 
     path: str
+    fail_on_data_loss: bool = True
 
     @property
     def name(self) -> str:
@@ -42,20 +46,20 @@ class ArchiveSource:
 
     def beginning(self) -> BinlogState:
         """What had been logged before the first group. Raises as `earliest`."""
-        return self._archive().begin
+        return self.open().begin
 
     def earliest(self) -> SlavePosition:
         return self.beginning().position()
 
     def latest(self) -> SlavePosition:
-        return self._archive().manifest.state.position()
+        return self.open().manifest.state.position()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ArchiveSlice]:
-        archive = self._archive()
-        self._check(archive, wanted.gtids)
+        archive = self.open()
+        self.check(archive, wanted.gtids)
         joined: list[list[Part]] = []
         size = partition_bytes
-        for placed in _wanted_parts(archive, wanted):
+        for placed in wanted_parts(archive, wanted):
             size += placed.part.payload_bytes
             if size > partition_bytes:
                 joined.append([])
@@ -66,13 +70,16 @@ class ArchiveSource:
     def feed(self) -> ArchiveFeed:
         return ArchiveFeed(self)
 
-    def _archive(self) -> Archive:
+    def open(self) -> Archive:
+        """As it is now. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
         return Archive.open(Path(self.path))
 
-    def _check(self, archive: Archive, gtids: GtidRange) -> None:
+    def check(self, archive: Archive, gtids: GtidRange) -> None:
         """Whether the archive reaches back to what is wanted, and has come as far. Raises `DataLost`."""
         missed = gtids.misses(archive.begin)
-        if missed is not None:
+        if missed is not None and not self.fail_on_data_loss:
+            tell_gap(self.path, gtids.start or SlavePosition(), archive.begin)
+        elif missed is not None:
             raise DataLost(
                 f"{self.path}: {missed} is wanted, but the archive begins behind it, at '{archive.begin}'; give an "
                 "archive that reaches back to it, or say failOnDataLoss=false to go on behind the gap"
@@ -116,13 +123,13 @@ class ArchiveFeed:
 
     def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
         deadline = time.monotonic() + wait_s
-        archive = self._source._archive()
+        archive = self._source.open()
         while archive.manifest.state.position() == position and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-            archive = self._source._archive()
+            archive = self._source.open()
         wanted = Wanted(GtidRange(start=position))
-        self._source._check(archive, wanted.gtids)
-        for placed in _wanted_parts(archive, wanted):
+        self._source.check(archive, wanted.gtids)
+        for placed in wanted_parts(archive, wanted):
             for groups in _read(self._source.path, placed.part):
                 found = wanted.some(groups)
                 position = after(position, groups)
@@ -133,27 +140,23 @@ class ArchiveFeed:
         """Nothing is kept open."""
 
 
-def _wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
-    """Those that may hold something of it."""
+def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
+    """Those that may hold something of it. Raises as `Archive.parts`."""
+    gtids = pruned(wanted, archive.begin, set(archive.manifest.state.domains()), are_all=True)
+    times = within(wanted) or TimeRange()
 
-    def chunk_is_wanted(chunk: Chunk, before: BinlogState) -> bool:
-        behind = BinlogState.parse(chunk.state)
-        return _is_wanted(wanted, before, behind, chunk.ts_min, chunk.ts_max)
+    def may_hold(one: Chunk | Part, before: BinlogState, behind: BinlogState) -> bool:
+        if gtids.is_reached(before) or gtids.is_all_seen(behind):
+            return False
+        # The times of a part are those of its groups, not samples.
+        return replace(times, slack=0).may_have(one.ts_min, one.ts_max)
 
-    for placed in archive.parts(chunk_is_wanted):
-        part = placed.part
-        if _is_wanted(wanted, placed.before, placed.after, part.ts_min, part.ts_max):
+    def chunk_may_hold(chunk: Chunk, before: BinlogState) -> bool:
+        return may_hold(chunk, before, BinlogState.parse(chunk.state))
+
+    for placed in archive.parts(chunk_may_hold):
+        if may_hold(placed.part, placed.before, placed.after):
             yield placed
-
-
-def _is_wanted(
-    wanted: Wanted, before: BinlogState, behind: BinlogState, ts_min: int, ts_max: int
-) -> bool:
-    gtids = wanted.gtids
-    if gtids.is_reached(before) or gtids.is_all_seen(behind):
-        return False
-    times = TimeRange(wanted.times.first, wanted.times.end, _NO_SLACK)
-    return times.may_have(ts_min, ts_max)
 
 
 def _read(path: str, part: Part) -> Iterator[Groups]:

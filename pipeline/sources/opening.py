@@ -22,5 +22,5 @@ def open_source(options: SourceOptions) -> Source:
         raise BadOption("one directory or archive is read at a time")
     path = options.all_paths[0]
     if options.kind == "archive" or (options.source == "auto" and is_archive(Path(path))):
-        return ArchiveSource(path)
+        return ArchiveSource(path, options.fail_on_data_loss)
     return DirectorySource(path, options.fail_on_data_loss)
