@@ -120,27 +120,25 @@ class _Seeker:
         found: FoundTable | None = None
         for some in groups:
             if some.large is not None:
-                found = self._last_of(event_runs(some.pieces(0)), some, 0) or found
+                found = self._in_group(event_runs(some.pieces(0)), some, 0) or found
                 continue
             for i in range(len(some) - 1, -1, -1):
                 if self._bytes in some.payloads[i]:
-                    here = self._last_of((some.payloads[i],), some, i)
+                    here = self._in_group((some.payloads[i],), some, i)
                     if here is not None:
                         found = here
                         break
         return found
 
-    def _last_of(self, runs: Iterable[bytes], groups: Groups, i: int) -> FoundTable | None:
-        table = None
+    def _in_group(self, runs: Iterable[bytes], groups: Groups, i: int) -> FoundTable | None:
+        """The first will do: no group has rows of a table before and behind a change of its columns."""
         for run in runs:
             if self._bytes not in run:
                 continue
             for event in split_events(run):
                 if event[TYPE_OFFSET] == EventType.TABLE_MAP and self._bytes in event:
-                    parsed = TableMap.parse(event)
-                    if (parsed.database, parsed.table) == self._names:
-                        table = parsed
-        if table is None:
-            return None
-        table = replace(table, table_id=0, flags=0)
-        return FoundTable(table, groups.place(i), groups.gtid(i))
+                    table = TableMap.parse(event)
+                    if (table.database, table.table) == self._names:
+                        known = replace(table, table_id=0, flags=0)
+                        return FoundTable(known, groups.place(i), groups.gtid(i))
+        return None
