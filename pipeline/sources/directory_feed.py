@@ -50,9 +50,10 @@ class DirectoryFeed:
                 with explained(path):
                     pages, limit = self._open(published)
                     place = self._place(pages, position, limit)
+                wanted = Wanted(GtidRange(start=position))
                 for groups, behind in read_groups(path, pages, place, limit):
-                    found = Wanted(GtidRange(start=position)).some(groups)
-                    position = after(position, groups)
+                    found = wanted.some(groups)
+                    position = after(position, found)
                     self._at = position, behind
                     if len(found):
                         yield found

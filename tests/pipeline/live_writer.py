@@ -1,0 +1,49 @@
+"""A store that is written while others read it: `python -m tests.pipeline.live_writer DIRECTORY COUNT`.
+
+Groups go on behind the last there is, until it has number COUNT. What each holds follows from its number, so that a
+reader knows what it must find.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from protocol.gtid import Gtid
+from storage.binlog.options import StoreOptions
+from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
+from tests.storage.groups import GROUP_BYTES_MIN, Group, group
+from tests.storage.sizes import small
+
+OPTIONS: StoreOptions = small(64, 4)
+
+
+def live_group(number: int) -> Group:
+    """Of any size; every 400th is a large one."""
+    rng = random.Random(number)
+    size = rng.choice((GROUP_BYTES_MIN, 300, 3000, 20_000))
+    if number % 400 == 399:
+        size = 5 << 20
+    return group(Gtid(0, 1, number), size + rng.randrange(100))
+
+
+def write(directory: Path, count: int) -> None:
+    engine = IbbEngine(OsDisk(directory), OPTIONS)
+    last = engine.binlog_state().last(0)
+    rng = random.Random(0 if last is None else last.seq_no)
+    for number in range(1 if last is None else last.seq_no + 1, count + 1):
+        while not engine.has_room:
+            engine.step()
+        engine.append(*live_group(number))
+        if rng.random() < 0.3:
+            engine.step()
+    engine.sync()
+    while engine.step():
+        pass
+    engine.close()
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), int(sys.argv[2]))
