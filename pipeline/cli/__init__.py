@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Final
 
 from pipeline.errors import BadOption, PipelineError
@@ -64,8 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        if find_spec(f"{__name__}.{name}") is None:
-            continue
         module = import_module(f"{__name__}.{name}")
         about, _, details = (module.__doc__ or "").partition("\n")
         command = commands.add_parser(

@@ -11,6 +11,7 @@ from typing import Final
 from pipeline.errors import BadOption, SourceError
 from pipeline.jobs.manifest import Manifest
 from pipeline.sources.archive import ArchiveSource
+from pipeline.tables.manifest import StateManifest
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
 from storage.archive.archive import is_archive
@@ -37,7 +38,7 @@ def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
 
 
 def position_of(what: str) -> SlavePosition:
-    """Of an export, an archive, a state table, or a checkpoint of a stream; or the GTID position itself.
+    """Of an export, an archive, a state table (Parquet), or a checkpoint of a stream; or the GTID position itself.
 
     Raises `BadOption` for anything else, `SourceError` for one that is damaged.
     """
@@ -63,6 +64,11 @@ def _of_export(path: Path) -> SlavePosition | None:
     return None if manifest is None else manifest.slave_position
 
 
+def _of_state(path: Path) -> SlavePosition | None:
+    manifest = StateManifest.newest(path)
+    return None if manifest is None else manifest.slave_position
+
+
 def _of_checkpoint(path: Path) -> SlavePosition | None:
     """The end of the last batch that was committed; before the first, the beginning of that."""
     if not (path / "offsets").is_dir():
@@ -79,4 +85,8 @@ def _of_checkpoint(path: Path) -> SlavePosition | None:
     raise SourceError(f"{offsets} has no offset of a source binlog")
 
 
-_READERS: Final[tuple[Callable[[Path], SlavePosition | None], ...]] = (_of_export, _of_checkpoint)
+_READERS: Final[tuple[Callable[[Path], SlavePosition | None], ...]] = (
+    _of_export,
+    _of_state,
+    _of_checkpoint,
+)

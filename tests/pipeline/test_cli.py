@@ -219,6 +219,12 @@ def test_a_running_server(
     assert "100 rows in 1 files" in output(capsys, "export", server, str(target), *connection)
     assert "nothing new" in output(capsys, "export", server, str(target), *connection)
     assert sorted(folded(rows_of(target, "d", "t"))) == list(range(1, 401))
+    state = str(tmp_path / "state")
+    output(capsys, "state", server, state, "--table", "d.t", *connection[:2])
+    assert json.loads(output(capsys, "lag", server, state, "--json", *connection[:2])) == [
+        {"domain": 0, "at": position, "latest": position, "behind": 0}
+        for position in [upstream.gtid_binlog_pos]
+    ]
 
 
 def test_an_archive(capsys: Capture, tmp_path: Path, make_upstream: MakeMariaDB) -> None:

@@ -63,7 +63,7 @@ def test_submitted_to_a_cluster(store: Path, tmp_path: Path) -> None:
         tmp_path,
         SPARK_WORKER_DIR=str(tmp_path / "work"),
     )
-    assert (found["batch"], found["stream"]) == (GROUPS, GROUPS)
+    assert (found["batch"], found["stream"], found["job"]) == (GROUPS, GROUPS, GROUPS)
     assert found["pipeline"].startswith(str(package)), "the installed package was used"
 
 
@@ -75,5 +75,5 @@ def test_spark_connect(store: Path, tmp_path: Path) -> None:
         tmp_path,
         SPARK_REMOTE="local[2]",
     )
-    assert (found["batch"], found["stream"]) == (GROUPS, GROUPS)
+    assert (found["batch"], found["stream"], found["job"]) == (GROUPS, GROUPS, GROUPS)
     assert found["kind"].startswith("pyspark.sql.connect.")

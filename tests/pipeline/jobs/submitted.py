@@ -6,6 +6,9 @@ import sys
 from pyspark.sql import SparkSession
 
 import pipeline
+from pipeline.jobs.stats import statistics
+from pipeline.jobs.workers import Engine
+from pipeline.options import SourceOptions
 
 
 def main(store: str, folder: str) -> None:
@@ -23,6 +26,7 @@ def main(store: str, folder: str) -> None:
     query.awaitTermination()
     found = {
         "batch": groups.count(),
+        "job": statistics(SourceOptions.parse({"path": store}), Engine("spark", 2)).groups,
         "stream": spark.read.parquet(f"{folder}/groups").select("gtid").distinct().count(),
         "pipeline": pipeline.__file__,
         "kind": type(spark).__module__,
