@@ -155,6 +155,10 @@ class LogPages:
                 raise CorruptBinlog(
                     file_no, 0, "the file is missing, but there is a later one"
                 ) from None
+            if self._end is not None and Position(file_no, PAGE_SIZE) < self._end:
+                raise CorruptBinlog(
+                    file_no, 0, "the file is missing, but what is in it was published"
+                ) from None
             return None
         self._files[file_no] = file
         if len(self._files) > _OPEN_FILES_MAX:

@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,10 +71,10 @@ def _position(number: int) -> SlavePosition:
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
+def directory(tmp_path: Path) -> Path:
     path = tmp_path / "store"
     path.mkdir()
-    yield path
+    return path
 
 
 def begun(directory: Path, writer: subprocess.Popen[bytes]) -> Reader:
