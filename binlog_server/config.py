@@ -33,7 +33,11 @@ from binlog_server.relay.password import KEY_NAME
 from binlog_server.relay.upstream_tables import upstreams
 from protocol.events.checksum import ChecksumAlgorithm
 from protocol.events.format_description import SERVER_VERSION_SIZE
-from protocol.limits import COMMAND_PACKET_BYTES_MAX, GROUP_BYTES_MAX, REPORT_HOST_BYTES_MAX
+from protocol.limits import (
+    COMMAND_PACKET_BYTES_MAX,
+    EVENT_GROUP_BYTES_MAX,
+    REPORT_HOST_BYTES_MAX,
+)
 from storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
@@ -114,7 +118,7 @@ class Config:
     rpl_semi_sync_master_wait_for_slave_count: int = 1  # MySQL's
     rpl_semi_sync_slave_enabled: bool = False
     rpl_semi_sync_slave_wait_for_slave_count: int = 0  # ours
-    max_event_group_size: int = GROUP_BYTES_MAX
+    max_event_group_size: int = EVENT_GROUP_BYTES_MAX
     report_host: str = ""
     ssl: bool = True
     ssl_cert: str = ""

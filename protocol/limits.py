@@ -27,6 +27,9 @@ UPSTREAM_PACKET_BYTES_MAX: Final = EVENT_BYTES_MAX + 1
 # Bytes of the events of one group kept in memory by the assembler unless told otherwise.
 GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
 
+# Bytes of one group taken from an upstream unless told otherwise. It does not lie in memory: a limit against nonsense.
+EVENT_GROUP_BYTES_MAX: Final = 64 * GROUP_BYTES_MAX
+
 # Bytes of error text in an ERR packet: MariaDB's MYSQL_ERRMSG_SIZE; what is longer is cut.
 ERROR_TEXT_BYTES_MAX: Final = 512
 

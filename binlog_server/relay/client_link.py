@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from typing import Self, cast
 
+from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 from protocol.connection.client import (
     AuthSwitchReceived,
@@ -22,7 +23,6 @@ from protocol.connection.replica import ReplicaHandshake
 from protocol.errors import ProtocolError
 from protocol.wire.compressed import CompressedReader, compressed, framed
 
-READ_BYTES = 1 << 18
 NO_TLS = TlsOptions(enabled=False)
 LARGE_BYTES = 1 << 20  # uncompressed in a thread
 
@@ -35,8 +35,7 @@ class ClientLink:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        stream: ByteStream,
         machine: ClientConnection,
         timeout_s: float,
         host: str,
@@ -45,8 +44,7 @@ class ClientLink:
         self.machine = machine
         self.protection = ""
         """After the login, for the log: whether there is TLS, how it was verified, and whether all is compressed."""
-        self._reader = reader
-        self._writer = writer
+        self._stream = stream
         self.timeout_s = timeout_s
         """May be changed: a stream with heartbeats is watched more closely than a login."""
         self._host = host
@@ -69,9 +67,9 @@ class ClientLink:
     ) -> Self:
         """Open the socket; `log_in` comes next. `compress`: everything after it, if the server offers that."""
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
+            stream = await ByteStream.connect(host, port)
         machine = ClientConnection(user, password, compress=compress)
-        return cls(reader, writer, machine, timeout_s, host, tls)
+        return cls(stream, machine, timeout_s, host, tls)
 
     async def log_in(self) -> str:
         """Returns the version text of the greeting. Raises `RemoteError` when refused, `TlsFailed`."""
@@ -82,12 +80,11 @@ class ClientLink:
                     version = greeting.server_version
                     if self._tls.enabled:
                         await self._start_tls(offered=bool(greeting.capabilities & Capability.SSL))
-                    self._writer.write(self.machine.login())
+                    self._stream.write(self.machine.login())
                 case AuthSwitchReceived(answer):
-                    self._writer.write(answer)
+                    self._stream.write(answer)
                 case LoggedIn():
-                    session = self._writer.get_extra_info("ssl_object")
-                    self.protection = self._tls.check(self._host, self.machine, session)
+                    self.protection = self._tls.check(self._host, self.machine, self._stream.tls)
                     if self.machine.compressed:
                         self._packed = CompressedReader(restarts=False)
                         self.protection += ", compressed"
@@ -103,10 +100,10 @@ class ClientLink:
         context = await asyncio.to_thread(self._tls.context)
         if self.machine.has_unread:
             raise TlsFailed("the server has sent something in clear behind its greeting")
-        self._writer.write(self.machine.tls_request())
+        self._stream.write(self.machine.tls_request())
         try:
             async with asyncio.timeout(self.timeout_s):
-                await self._writer.start_tls(context, server_hostname=self._host)
+                await self._stream.start_tls(context, self._host)
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
             raise TlsFailed(cast(str, reason)) from None
@@ -140,7 +137,7 @@ class ClientLink:
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
         async with asyncio.timeout(self.timeout_s):
-            data = await self._reader.read(READ_BYTES)
+            data = await self._stream.read()
         if not data:
             raise ConnectionError("the server has closed the connection")
         if self._packed is None:
@@ -154,17 +151,17 @@ class ClientLink:
                 self.machine.receive_data(await asyncio.to_thread(part.payload))
 
     def _send(self, request: bytes) -> None:
-        if self._writer.is_closing():  # while nobody read; writing would be a RuntimeError
+        if self._stream.is_closing:  # while nobody read; writing would be a RuntimeError
             raise ConnectionError("the server has closed the connection")
         if self._packed is not None:
             request, self._packed.next_seq = framed(compressed(request), 0)
-        self._writer.write(request)
+        self._stream.write(request)
 
     def acknowledge(self, packet: bytes) -> None:
         """In a stream without compression; nothing if the socket is closed."""
-        if not self._writer.is_closing():
-            self._writer.write(packet)
+        if not self._stream.is_closing:
+            self._stream.write(packet)
 
     def close(self) -> None:
         """Close the socket."""
-        self._writer.close()
+        self._stream.close()

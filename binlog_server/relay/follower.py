@@ -22,6 +22,7 @@ from binlog_server.relay.candidates import Ring
 from binlog_server.relay.failure import Failure
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
+from binlog_server.relay.ingest import DumpEnded
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
@@ -192,7 +193,7 @@ class Follower:
     def _lost(self, error: Exception) -> None:
         self._failed(error)
         self.status.losses += 1
-        self._guard.lost()
+        self._guard.lost(ended=isinstance(error, DumpEnded))
         facts = {"upstream": self.status.name, "error": self.status.last_error}
         log.warning("lost upstream %(upstream)s: %(error)s", facts)
 

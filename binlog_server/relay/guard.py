@@ -96,11 +96,16 @@ class Guard:
         self._holds = False  # the connection that was proved
         self._lost_at = 0.0
 
-    def lost(self) -> None:
-        """The connection has ended, or the next one could not be made."""
+    def lost(self, *, ended: bool) -> None:
+        """The connection has ended, or the next one could not be made.
+
+        `ended`: by the upstream, which does so after RESET MASTER, too.
+        """
         if self._holds:
             self._lost_at = time.monotonic()
             self._holds = False
+        if ended:
+            self._proved = None
 
     async def prove(self, name: str, link: ClientLink, connect: Connect, *, among: bool) -> None:
         """The upstream `name` may be followed, over `link`, which is logged in; `connect` makes further ones.

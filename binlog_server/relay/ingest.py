@@ -36,6 +36,10 @@ UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
 SLOW_S = 1.0  # a wait for room that is worth a line in the log
 
 
+class DumpEnded(ConnectionError):
+    """By the upstream: it goes down; or its binlog is another one than it was, after RESET MASTER."""
+
+
 class Ingest:
     """For one connection, from the dump command on.
 
@@ -137,7 +141,7 @@ class Ingest:
                 if part is not None:
                     assembler.add_part(part.events, part.event_count)
                     self._count(part.step, ack_wanted=part.ack_wanted)
-                    yield await self._spill()
+                    await self._spill()
                     continue
             match machine.next_event():
                 case None:
@@ -150,11 +154,14 @@ class Ingest:
                     self._count(STILL, ack_wanted=ack_wanted)
                     if data[TYPE_OFFSET] == EventType.GTID_LIST and self._history is not None:
                         self._history.compare(GtidList.parse(strip_checksum(data, algorithm)))
-                    yield await self._spill() if whole is None else await self._store(whole)
+                    if whole is None:
+                        await self._spill()
+                    else:
+                        yield await self._store(whole)
                 case ErrorReceived(error):
                     raise error
                 case StreamEnded():
-                    raise ConnectionError("the upstream has ended the stream")
+                    raise DumpEnded("the upstream has ended the stream")
 
     def _count(self, step: PositionStep, *, ack_wanted: bool) -> None:
         self._read.move(step)
@@ -175,19 +182,18 @@ class Ingest:
                 await self._wait_for_room()
         return len(run.payloads)
 
-    async def _spill(self) -> int:
-        """In the middle of a group: what there is of it goes to the store, if that is much. Bytes spilled."""
+    async def _spill(self) -> None:
+        """In the middle of a group: what there is of it goes to the store, if that is much."""
         if self._assembler.buffered < PIECE_BYTES:
-            return 0
+            return
         events = self._assembler.spill()
         gtid = self._assembler.unfinished
         assert gtid is not None
         if not self._gate.wants(gtid):
-            return 0
+            return
         if self._large is None:
-            self._large = LargeGroup(self._room)
+            self._large = LargeGroup(self._room, self._syncer)
         await self._large.spill(events)
-        return len(events)
 
     async def _store(self, whole: EventGroup | StartMarker) -> int:
         """Bytes appended."""
@@ -200,7 +206,7 @@ class Ingest:
             and len(whole.payload) > PIECE_BYTES
             and self._gate.wants(whole.gtid)
         ):
-            self._large = LargeGroup(self._room)
+            self._large = LargeGroup(self._room, self._syncer)
         large = self._large
         if large is not None:
             await large.finish(whole.payload)
@@ -213,8 +219,8 @@ class Ingest:
         self._gate.last_marker = None
         if large is not None:
             large.commit(whole.gtid)
-        else:
-            self._engine.append(whole.payload, whole.gtid)
+            return large.size
+        self._engine.append(whole.payload, whole.gtid)
         return len(whole.payload)
 
     def _store_marker(self, payload: bytes) -> int:

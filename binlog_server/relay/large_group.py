@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
 from protocol.event_group import split_events
 from protocol.gtid import Gtid
 
 PIECE_BYTES = 1 << 20  # events handed to the store at a time
+# Nobody waits for them to be durable before the group is whole; but then little should be left to be done.
+SYNC_BYTES = 1 << 20
 
 
 class LargeGroup:
@@ -17,11 +20,15 @@ class LargeGroup:
     At its end `finish`, and then `commit` or `rollback`; `rollback` alone whenever the rest does not come.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, syncer: Syncer) -> None:
         self._room = room
+        self._syncer = syncer
         self._writer = room.engine.begin()
         self._storing: asyncio.Future[None] | None = None
         self._gtid_event = b""
+        self.size = 0
+        """Bytes that were spilled."""
+        self._requested = 0  # of these: to be made durable
 
     async def spill(self, events: bytes) -> None:
         """Take the next events; waits for the ones before, and for room. Raises `StorageError`."""
@@ -29,6 +36,10 @@ class LargeGroup:
         if not self._room.engine.has_room_to_spill:
             await self._room.wait(to_spill=True)
         self._storing = asyncio.ensure_future(asyncio.to_thread(self._writer.spill, events))
+        self.size += len(events)
+        if self.size - self._requested >= SYNC_BYTES:
+            self._requested = self.size
+            self._syncer.request()
 
     async def finish(self, payload: bytes) -> None:
         """The group is whole; `payload` is its GTID event, and what was not spilled. Raises `StorageError`."""

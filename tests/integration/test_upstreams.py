@@ -275,6 +275,26 @@ def test_reset_master_upstream_is_seen_where_its_next_file_begins(
     assert all_events(server) == stored
 
 
+def test_reset_master_upstream_that_overtakes_us(
+    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """While we follow, by bytes and by numbers: it ends the dump, and what we would go on behind is another group."""
+    upstream = make_upstream()
+    make_table(upstream)
+    upstream.q("INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_500")
+    before = insert(upstream, 5)
+    server = binlog_server(upstream=upstream, users=ADMIN)
+    wait_position(server, before)
+    stored = all_events(server)
+    wait_status(server, Slave_IO_Running="Yes")
+    upstream.q("RESET MASTER")
+    insert(upstream, 20)
+    upstream.q("INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_1000")
+    row = wait_status(server, Slave_IO_Running="No", Last_IO_Errno=1593)
+    assert before in row["Last_IO_Error"]
+    assert all_events(server) == stored
+
+
 def test_its_files_and_positions(
     backend: object,
     make_upstream: MakeMariaDB,

@@ -388,3 +388,15 @@ def test_statements_end_groups_only_as_what_they_are() -> None:
     found, _ = take_in([data], 0, runs=True)
     assert found == take_in([data], 0, runs=False)[0]
     assert [g.event_count for g in found if isinstance(g, EventGroup)] == [5, 3]
+
+
+@needs_c
+def test_checksums_of_all_lengths() -> None:
+    """By multiplication, by tables, and both; one wrong bit is seen."""
+    for size in (*range(300), 4095, 4096, 4097, 65_536 + 7):
+        data = bytearray(stream(transaction(1, size), CRC32))
+        found = group_runs.take_run(data, 0, len(data), 1, CRC32, False)
+        assert found is not None, size
+        assert found.at == len(data)
+        data[len(data) // 2] ^= 0x10
+        assert group_runs.take_run(data, 0, len(data), 1, CRC32, False) is None, size

@@ -1,0 +1,116 @@
+"""A TCP connection of which the bytes are looked at where they came in: for streams that are to cost little.
+
+An `asyncio.StreamReader` copies each byte three times before anybody sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any, Self
+
+BUFFER_BYTES = 1 << 19
+
+
+class ByteStream(asyncio.BufferedProtocol):
+    """One connection, and one reader of it. Made by `connect`.
+
+    What the peer sends waits in one buffer; while that is full nothing is read from the socket.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._paused = False
+        self._ended = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> Self:
+        """Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        stream = cls()
+        stream._transport, _ = await loop.create_connection(lambda: stream, host, port)
+        return stream
+
+    async def start_tls(self, context: ssl.SSLContext, server_hostname: str) -> None:
+        """From now on by TLS. Raises `ssl.SSLError`, `OSError`."""
+        loop = asyncio.get_running_loop()
+        transport = await loop.start_tls(
+            self._transport, self, context, server_hostname=server_hostname
+        )
+        if transport is None:
+            raise ConnectionError("closed during the TLS handshake")
+        self._transport = transport
+
+    async def read(self) -> memoryview:
+        """What has come since the last call; waits for the first byte. Empty at the end.
+
+        To be used before anything is waited for: the place is used again. Raises `OSError` for a broken connection.
+        """
+        if not self._filled and not self._ended:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if not self._filled and self._error is not None:
+            raise self._error
+        data, self._filled = self._view[: self._filled], 0
+        if self._paused and not self._ended:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Never waits."""
+        self._transport.write(data)
+
+    @property
+    def is_closing(self) -> bool:
+        """Nothing is sent any more."""
+        return self._transport.is_closing()
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """With TLS."""
+        found: Any = self._transport.get_extra_info("ssl_object")
+        assert found is None or isinstance(found, ssl.SSLObject)
+        return found
+
+    def close(self) -> None:
+        """What was written is still sent."""
+        self._transport.close()
+
+    # --- what the loop says ---
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See `asyncio.BufferedProtocol`."""
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._filled += nbytes
+        if self._filled == BUFFER_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """See `asyncio.BufferedProtocol`. The socket is closed."""
+        self._ended = True
+        self._wake()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._ended = True
+        self._error = exc
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
