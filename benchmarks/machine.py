@@ -81,6 +81,21 @@ def fdatasync_us(directory: Path) -> float:
     return median(times) * 1e6
 
 
+def write_mb_s(directory: Path, size: int) -> float:
+    """So many bytes to a new file in pieces of a MiB, and one sync: millions of bytes per second."""
+    path = directory / "write-mb-s"
+    piece = os.urandom(1 << 20)
+    begin = time.monotonic()
+    try:
+        with path.open("wb", buffering=0) as file:
+            for _ in range(size >> 20):
+                file.write(piece)
+            os.fdatasync(file.fileno())
+        return size / 1e6 / (time.monotonic() - begin)
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def device_bytes(path: Path) -> int | None:
     """Bytes written to the device under `path` since the machine started, by anybody; None if there is no device."""
     device = path.stat().st_dev
