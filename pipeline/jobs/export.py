@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from pipeline.jobs.cutting import cut
-from pipeline.jobs.manifest import ExportedFile, Manifest, sync_directory
+from pipeline.jobs.manifest import MANIFEST, ExportedFile, Manifest, sync_directory
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from pipeline.jobs.typed_rows import Layout
@@ -100,6 +100,7 @@ def export(
         if manifest is None:
             begin = options.start_gtid or source.earliest()
             manifest = Manifest(source.name, settings, begin=str(begin), position=str(begin))
+            _begin(target, manifest)
         _check(manifest, settings, options.start_gtid, target)
         _clean(target, manifest)
         start = manifest.slave_position
@@ -183,6 +184,16 @@ def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
         "end_time": options.end_time,
         "columns": asdict(column_options_of(options)),
     }
+
+
+def _begin(target: Path, manifest: Manifest) -> None:
+    """Before the first file: what is removed later is ours. Raises `BadOption`."""
+    others = {path.name for path in target.iterdir()} - {_LOCK, f"{MANIFEST}.new"}
+    if others:
+        raise BadOption(
+            f"{target} has {min(others)}, but no {MANIFEST}: export into a directory that is empty, or new"
+        )
+    manifest.write(target)
 
 
 def _check(

@@ -211,6 +211,16 @@ def test_what_is_wrong_is_said(store: Path, tmp_path: Path) -> None:
         run(store, target)
 
 
+def test_what_is_not_ours_is_left_alone(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    run(store, target)
+    (target / "_manifest.json").unlink()
+    files = sorted(target.rglob("*.parquet"))
+    with pytest.raises(BadOption, match="a directory that is empty"):
+        run(store, target)
+    assert sorted(target.rglob("*.parquet")) == files
+
+
 def test_a_damaged_page_is_named(store: Path, tmp_path: Path) -> None:
     file = store / "binlog-000000.ibb"
     data = bytearray(file.read_bytes())
@@ -218,7 +228,7 @@ def test_a_damaged_page_is_named(store: Path, tmp_path: Path) -> None:
     file.write_bytes(data)
     with pytest.raises(WorkFailed, match=r"page 20 in binlog number 0"):
         run(store, tmp_path / "out")
-    assert not list(tmp_path.glob("out/*.json"))
+    assert manifest_of(tmp_path / "out").runs == 0
 
 
 def test_one_run_at_a_time(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
