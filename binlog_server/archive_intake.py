@@ -10,9 +10,9 @@ from typing import Final
 
 from binlog_server.store_directory import StoreDirectory
 from protocol.gtid import SlavePosition
+from storage.archive import taking
 from storage.archive.files import ArchiveFiles
-from storage.intake.intake import Intake, Taken
-from storage.intake.server_version import note_server_version
+from storage.intake.intake import Taken
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,9 @@ def take_archive(
             log.info("archive %(archive)s: %(percent)d %%, %(groups)d groups taken", facts)
 
     try:
-        taken = Intake(directory.engine, source, progress).run()
+        taken = taking.take_archive(directory.engine, directory.state, source, progress)
     except _Stopped:
         return
-    note_server_version(directory.state, source.server_version)
     facts = {
         "archive": archive,
         "groups": taken.groups,

@@ -13,13 +13,13 @@ from typing import Final
 
 from protocol.gtid import SlavePosition
 from storage.archive.files import ArchiveFiles
+from storage.archive.taking import take_archive
 from storage.binlog.file_names import LOCK_NAME
 from storage.binlog.options import FILE_BYTES_MAX, StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.errors import NotAStore
-from storage.intake.intake import Intake, Taken
-from storage.intake.server_version import note_server_version
+from storage.intake.intake import Taken
 from storage.state import STATE_NAME, StateStore
 
 _REDO_BYTES: Final = 96 << 20
@@ -69,8 +69,9 @@ def replay(
         disk.close()
         raise
     try:
-        taken = Intake(engine, source, lambda taken: progress(source.bytes_read, source.size)).run()
-        note_server_version(state, source.server_version)
+        taken = take_archive(
+            engine, state, source, lambda taken: progress(source.bytes_read, source.size)
+        )
         return Replayed(taken, engine.binlog_state().position())
     finally:
         engine.close()
