@@ -1,6 +1,7 @@
 # make demo          see it work: about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-slow     the full counts
+# make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
@@ -13,8 +14,9 @@ STAMP := $(VENV)/up-to-date
 JOBS  ?= 2
 ARGS  ?=
 BENCH ?=
+PYSPARK ?= 4.2.1
 
-.PHONY: help venv demo setup test test-slow lint types format bench clean
+.PHONY: help venv demo setup test test-slow test-spark lint types format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -39,6 +41,12 @@ test: $(STAMP) setup
 test-slow: $(STAMP) setup
 	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
+# In an environment of its own: the oldest version that is supported, unless another one is named.
+test-spark: setup
+	@PYTHON="$(PYTHON)" .ci/venv .venv-spark-$(PYSPARK)
+	@.venv-spark-$(PYSPARK)/bin/pip --disable-pip-version-check install --quiet "pyspark[connect]==$(PYSPARK)"
+	@.venv-spark-$(PYSPARK)/bin/python -m pytest -m "spark and not slow" tests/pipeline $(ARGS)
+
 lint: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -54,4 +62,4 @@ bench: $(STAMP)
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
