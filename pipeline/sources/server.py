@@ -1,4 +1,4 @@
-"""A running server as a source: a MariaDB from 10.6 on, or ours, by the protocol that replicas speak.
+"""A running server as a source: a MariaDB (10.11 and 11.8 were tried) or ours, by the protocol that replicas speak.
 
 The account needs `REPLICATION SLAVE` and nothing else. To the server the readers are replicas with ids of 2^31 and
 more, chosen at random; option `serverId` gives one to the connection that follows a stream.

@@ -18,11 +18,12 @@ from pipeline.errors import DataLost, SourceError
 from pipeline.groups import Groups
 from pipeline.options import SourceOptions
 from pipeline.sources.dump.address import ServerAddress, random_server_id
-from pipeline.sources.dump.beginning import _lowest
+from pipeline.sources.dump.beginning import _beginning_of_state, _lowest
 from pipeline.sources.dump.history import check_history, ends_of, middle_of
 from pipeline.sources.dump.places import file_number, place_of, placed
 from pipeline.sources.dump.read_ahead import ReadAhead
 from pipeline.sources.dump.reader import DumpReader
+from pipeline.sources.dump.refusals import EndedEarly
 from pipeline.sources.opening import open_source
 from pipeline.sources.server import ServerSlice, ServerSource
 from pipeline.wanted import Wanted
@@ -332,6 +333,36 @@ def test_search_for_the_beginning(first: int, above: int) -> None:
     assert _lowest(accepts, first + above) == first
     assert len(asked) <= 15
     assert all(0 < number < first + above for number in asked)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), min_size=1, max_size=40),
+    st.integers(0, 40),
+)
+def test_beginning_of_a_binlog_in_the_engine(history: list[tuple[int, int]], kept: int) -> None:
+    """Found by what a server refuses, whoever has written to a domain; or it says that it cannot be."""
+    numbers_of: dict[int, int] = {}
+    logged = []
+    for domain, server in history:
+        numbers_of[domain] = numbers_of.get(domain, 0) + 1
+        logged.append(Gtid(domain, server, numbers_of[domain]))
+    purged, state = BinlogState(logged[:kept]), BinlogState(logged)
+
+    def accepts(_: object, position: SlavePosition) -> bool:
+        return purged.is_before(position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.sources.dump.beginning._accepts", accepts)
+        found, told = None, ""
+        try:
+            found = _beginning_of_state(None, state)  # type: ignore[arg-type]
+        except EndedEarly as error:
+            told = str(error)
+    if found is None:
+        assert "cannot be told apart" in told
+        assert any(str(gtid) in told for gtid in purged.position())
+    else:
+        assert found == purged.position()
 
 
 # -- places ------------------------------------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ def _by_first_file(address: ServerAddress) -> SlavePosition:
 def _by_trying(address: ServerAddress) -> SlavePosition:
     with ServerLink.open(address) as link:
         state = link.binlog_state()
+    return _beginning_of_state(address, state)
+
+
+def _beginning_of_state(address: ServerAddress, state: BinlogState) -> SlavePosition:
     if _accepts(address, SlavePosition()):
         return SlavePosition()
     found = []

@@ -156,8 +156,11 @@ class DumpReader:
         oldest = beginning(self._address)
         if GtidRange(start=self._position).misses(BinlogState(oldest)) is not None:
             return False
-        with ServerLink.open(self._address) as link:
-            state = link.binlog_state()
+        try:
+            with ServerLink.open(self._address) as link:
+                state = link.binlog_state()
+        except CAUGHT as error:
+            raise source_error(self._address, error, "asking what is in its binlog") from None
         for gtid in self._position:
             seq_no = state.get(gtid.domain_id, gtid.server_id)
             if state.last(gtid.domain_id) is not None and (seq_no or -1) < gtid.seq_no:
