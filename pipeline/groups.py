@@ -58,13 +58,16 @@ class Groups:
         offset: Integers,
         large: LargeGroup | None = None,
         markers: Sequence[tuple[int, bytes]] = (),
+        heads: NDArray[np.void] | None = None,
     ) -> None:
+        """`heads`: the beginnings of the payloads, for who has looked at them already."""
         self.payloads = payloads
         self.file = file
         self.offset = offset
         self.large = large
         self.markers = markers
-        heads = _heads(payloads)
+        if heads is None:
+            heads = _heads(payloads)
         self.timestamp: Integers = heads["timestamp"].astype(np.int64)
         self.server: Integers = heads["server"].astype(np.int64)
         self.seq: Integers = heads["seq"].astype(np.int64)
@@ -91,9 +94,10 @@ class Groups:
         payloads = batch.groups
         file = np.full(len(payloads), batch.start.file_no, np.int64)
         offset = _ends(batch)
-        is_marker = _heads(payloads)["type"] == FORMAT_DESCRIPTION_EVENT
+        heads = _heads(payloads)
+        is_marker = heads["type"] == FORMAT_DESCRIPTION_EVENT
         if not is_marker.any():
-            return cls(payloads, file, offset)
+            return cls(payloads, file, offset, heads=heads)
         before = np.cumsum(~is_marker)
         markers = [(int(before[i]), payloads[i]) for i in np.flatnonzero(is_marker).tolist()]
         groups = [payloads[i] for i in np.flatnonzero(~is_marker).tolist()]

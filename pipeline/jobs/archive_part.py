@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.groups import Groups, chosen
+from pipeline.groups import Groups, Integers, chosen
+from pipeline.jobs.archive_facts import PartFacts, marker_time
 from pipeline.sources.source import MarkedSlice, Slice
 from pipeline.views.raw import RAW_SCHEMA, RawView
 from pipeline.views.view import GTID, TIME
-from storage.archive.manifest import Part
 from storage.archive.part_reader import PartReader
 from storage.archive.publisher import STAGED_PREFIX, StagedPart
 from storage.ibb.chunk import Position
@@ -95,7 +93,7 @@ class WritePart:
         """None if there is nothing in it. The file is synced. Raises as `Slice.read`, OSError."""
         name = f"{STAGED_PREFIX}{self.run}-{uuid.uuid4().hex}"
         path = Path(self.directory) / name
-        facts = _Facts()
+        facts = PartFacts()
         try:
             with pq.ParquetWriter(path, RAW_SCHEMA, **_settings(self.level)) as writer:
                 _write(item, writer, facts)
@@ -111,7 +109,7 @@ class WritePart:
         return WrittenPart(StagedPart(name, part), facts.first_place)
 
 
-def _write(item: ArchiveItem, writer: pq.ParquetWriter, facts: _Facts) -> None:
+def _write(item: ArchiveItem, writer: pq.ParquetWriter, facts: PartFacts) -> None:
     held: list[Groups] = []
     size = 0
     for groups in item.read():
@@ -128,7 +126,7 @@ def _write(item: ArchiveItem, writer: pq.ParquetWriter, facts: _Facts) -> None:
     _write_rows(held, writer, facts)
 
 
-def _write_rows(held: list[Groups], writer: pq.ParquetWriter, facts: _Facts) -> None:
+def _write_rows(held: list[Groups], writer: pq.ParquetWriter, facts: PartFacts) -> None:
     """A row group of groups that are not large, and of the markers among them."""
     batches = [_batch(groups, facts) for groups in held if len(groups) or groups.markers]
     if batches:
@@ -136,34 +134,37 @@ def _write_rows(held: list[Groups], writer: pq.ParquetWriter, facts: _Facts) -> 
         writer.write_table(table, row_group_size=len(table))
 
 
-def _batch(groups: Groups, facts: _Facts) -> pa.RecordBatch:
-    data = b"".join(groups.payloads)
+def _batch(groups: Groups, facts: PartFacts) -> pa.RecordBatch:
+    payloads: Sequence[bytes] = groups.payloads
+    data = b"".join(payloads)
     facts.add(groups)
     facts.add_bytes(data)
-    payloads = list(groups.payloads)
-    # What stands in front of group 0 comes before what stands in front of group 1; so the last is put in first.
-    for at, marker in reversed(groups.markers):
-        payloads.insert(at, marker)
-        facts.note_marker(marker)
-    at_marker = [at for at, _ in groups.markers]
-    mask = np.insert(np.zeros(len(groups), np.bool_), at_marker, True)
-    seconds = np.insert(groups.timestamp, at_marker, [_seconds(m) for _, m in groups.markers])
-    domain, server, seq, file, offset = (
-        pa.array(np.insert(column, at_marker, 0), pa.int64(), mask=mask)
-        for column in (groups.domain, groups.server, groups.seq, groups.file, groups.offset)
-    )
-    if at_marker:
+    columns = [
+        groups.domain,
+        groups.server,
+        groups.seq,
+        groups.file,
+        groups.offset,
+        groups.timestamp,
+    ]
+    mask = None  # of the markers
+    if groups.markers:
+        payloads, columns, mask = _with_markers(groups, columns)
         data = b"".join(payloads)
+    for _, marker in groups.markers:
+        facts.note_marker(marker)
+    domain, server, seq, file, offset = (
+        pa.array(column, pa.int64(), mask=mask) for column in columns[:5]
+    )
     ends = np.cumsum(np.fromiter(map(len, payloads), np.int32, len(payloads)), dtype=np.int32)
     offsets = np.concatenate([np.zeros(1, np.int32), ends])
+    is_null = None if mask is None else pa.array(mask)
     return pa.RecordBatch.from_arrays(
         [
-            pa.StructArray.from_arrays(
-                [domain, server, seq], fields=list(GTID), mask=pa.array(mask)
-            ),
+            pa.StructArray.from_arrays([domain, server, seq], fields=list(GTID), mask=is_null),
             file,
             offset,
-            pa.array(seconds * _TIMES_PER_S, pa.int64()).view(TIME),
+            pa.array(columns[5] * _TIMES_PER_S, pa.int64()).view(TIME),
             pa.array(np.zeros(len(payloads), np.int32)),
             pa.array(np.ones(len(payloads), np.bool_)),
             pa.BinaryArray.from_buffers(
@@ -174,7 +175,21 @@ def _batch(groups: Groups, facts: _Facts) -> pa.RecordBatch:
     )
 
 
-def _write_large(group: Groups, writer: pq.ParquetWriter, facts: _Facts) -> None:
+def _with_markers(
+    groups: Groups, columns: list[Integers]
+) -> tuple[list[bytes], list[Integers], NDArray[np.bool_]]:
+    """Payloads and columns with the markers among them, and which these are. The last column is the time."""
+    payloads = list(groups.payloads)
+    # What stands in front of group 0 comes before what stands in front of group 1; so the last is put in first.
+    for at, marker in reversed(groups.markers):
+        payloads.insert(at, marker)
+    at_marker = [at for at, _ in groups.markers]
+    found = [np.insert(column, at_marker, 0) for column in columns[:-1]]
+    found.append(np.insert(columns[-1], at_marker, [marker_time(m) for _, m in groups.markers]))
+    return payloads, found, np.insert(np.zeros(len(groups), np.bool_), at_marker, True)
+
+
+def _write_large(group: Groups, writer: pq.ParquetWriter, facts: PartFacts) -> None:
     """A large group has row groups of its own."""
     facts.add(group)
     held: list[pa.RecordBatch] = []
@@ -190,10 +205,6 @@ def _write_large(group: Groups, writer: pq.ParquetWriter, facts: _Facts) -> None
     if held:
         writer.write_table(pa.Table.from_batches(held))
     facts.last_sha256 = last.hexdigest()
-
-
-def _seconds(marker: bytes) -> int:
-    return int.from_bytes(marker[:4], "little")
 
 
 def _settings(level: int) -> dict[str, Any]:
@@ -214,87 +225,3 @@ def _settings(level: int) -> dict[str, Any]:
             "data": "DELTA_LENGTH_BYTE_ARRAY",
         },
     }
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What the manifest will say of a part that is being written."""
-
-    groups: int = 0
-    payload_bytes: int = 0
-    markers: int = 0
-    markers_behind: int = 0
-    crc32c: int = 0
-    first: str = ""
-    last: str = ""
-    first_place: tuple[int, int] = (0, 0)
-    last_place: tuple[int, int] = (0, 0)
-    last_sha256: str = ""
-    times: list[int] = field(default_factory=list)
-    _last_of: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.groups and not self.markers
-
-    def add(self, groups: Groups) -> None:
-        """All but their bytes."""
-        count = len(groups)
-        behind = sum(at == count for at, _ in groups.markers)
-        self.markers_behind = behind if count else self.markers_behind + behind
-        if not count:
-            return
-        if not self.groups:
-            self.first, self.first_place = str(groups.gtid(0)), groups.place(0)
-        self.groups += count
-        self.last, self.last_place = str(groups.gtid(count - 1)), groups.place(count - 1)
-        if groups.large is None:
-            self.last_sha256 = hashlib.sha256(groups.payloads[-1]).hexdigest()
-        self.times += [int(groups.timestamp.min()), int(groups.timestamp.max())]
-        for i in _lasts(groups):
-            domain, server, seq = groups.gtid(i)
-            self._last_of.pop((domain, server), None)  # to the end: in the order of the log
-            self._last_of[domain, server] = seq
-
-    def add_bytes(self, data: bytes) -> None:
-        """Of groups that were added."""
-        self.crc32c = google_crc32c.extend(self.crc32c, data)
-        self.payload_bytes += len(data)
-
-    def note_marker(self, marker: bytes) -> None:
-        """It is in the part, too."""
-        self.markers += 1
-        self.times.append(_seconds(marker))
-
-    def part(self, path: Path) -> Part:
-        """Of that file, which is synced."""
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            while data := file.read(_READ_BYTES):
-                digest.update(data)
-        return Part(
-            size=path.stat().st_size,
-            sha256=digest.hexdigest(),
-            groups=self.groups,
-            payload_bytes=self.payload_bytes,
-            crc32c=self.crc32c,
-            first=self.first,
-            last=self.last,
-            gtids=",".join(f"{d}-{s}-{seq}" for (d, s), seq in self._last_of.items()),
-            last_sha256=self.last_sha256,
-            ts_min=min(self.times),
-            ts_max=max(self.times),
-            last_place=self.last_place,
-            markers_behind=self.markers_behind,
-            name=path.name,
-        )
-
-
-def _lasts(groups: Groups) -> list[int]:
-    """The last group of each domain and server, in their order."""
-    key = (groups.domain.astype(np.uint64) << np.uint64(32)) | groups.server.astype(np.uint64)
-    if (key == key[-1]).all():
-        return [len(key) - 1]
-    _, from_end = np.unique(key[::-1], return_index=True)
-    return sorted((len(key) - 1 - from_end).tolist())
