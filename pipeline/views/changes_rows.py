@@ -69,9 +69,11 @@ class RowMaker:
 
     def _first_newer(self, changes: Changes, heads: Heads) -> int:
         """The first group behind what the view was opened with; the first of all if none is."""
-        groups: list[int] = (np.unique(changes.group) - heads.first).tolist()
-        loaded = self._evolution.found.place
-        return next((index for index in groups if heads.place(index) > loaded), groups[0])
+        groups = changes.group - heads.first
+        file, offset = self._evolution.found.place
+        files = heads.file[groups]
+        newer = (files > file) | ((files == file) & (heads.offset[groups] > offset))
+        return int(groups[np.argmax(newer)])
 
 
 def _key(form: TableForm, changes: Changes) -> list[pa.Array]:
