@@ -38,12 +38,16 @@ def status(server: BinlogServer | MariaDB, name: str = "") -> Row:
 
 
 def wait_status(server: BinlogServer, name: str = "", **wanted: Any) -> Row:
+    """The row that has it: the next one may be another."""
+    row: Row = {}
+
     def is_so() -> bool:
+        nonlocal row
         row = status(server, name)
         return all(row.get(key) == value for key, value in wanted.items())
 
     until(is_so, f"{wanted} in {name!r}")
-    return status(server, name)
+    return row
 
 
 def refused(server: BinlogServer | MariaDB, sql: str) -> tuple[int, str]:
