@@ -287,7 +287,7 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
-            self.references.refuse_reset()
+            self.references.refuse_reset(is_empty=not len(self._history.state))
             self._groups.clear()
             self._xa.clear()
             self._history.purged = 0

@@ -79,9 +79,13 @@ class References:
         with self._lock:
             return sum(h.reason is reason for h in self._holds)
 
-    def refuse_reset(self) -> None:
-        """Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words."""
-        if self.count(Reason.DUMP) or self.count(Reason.NAMED):
+    def refuse_reset(self, *, is_empty: bool) -> None:
+        """Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words.
+
+        Args:
+            is_empty: nothing was ever logged, so there is nothing that a name could hold.
+        """
+        if self.count(Reason.DUMP) or (self.count(Reason.NAMED) and not is_empty):
             raise BinlogInUse(
                 "Cannot execute RESET MASTER as the binlog is in use by a connected slave or other RESET MASTER or "
                 'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'

@@ -247,7 +247,7 @@ class IbbEngine:
         with self._flusher.working, self.keeper.working:
             with self._append_lock:
                 self._durability.require_sound()
-                self.references.refuse_reset()
+                self.references.refuse_reset(is_empty=not len(self._writer.state))
                 self._room.pause()  # nobody appends until the new file is there
             try:
                 self._start_anew(BinlogState(state.entries() if state is not None else []))

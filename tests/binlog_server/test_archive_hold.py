@@ -146,6 +146,19 @@ def test_no_reset_master(engine: IbbEngine, tmp_path: Path) -> None:
         engine.reset()
 
 
+def test_an_empty_store_may_begin_with_a_state(tmp_path: Path) -> None:
+    """As one that is filled from the archive."""
+    engine = IbbEngine(MemoryDisk(), OPTIONS)
+    hold = ArchiveHold(engine, tmp_path)
+    engine.reset(BinlogState.parse("0-1-4"))
+    fill(engine, 5, 6)
+    assert first_left(engine) == file_name(0)
+    archive(tmp_path, 5, begin="0-1-4")
+    hold.refresh()
+    assert first_left(engine) == file_name(1)
+    engine.close()
+
+
 async def test_the_option_of_a_server(tmp_path: Path) -> None:
     async with Lab(store=OPTIONS, binlog_archive_directory=str(tmp_path)) as lab:
         fill(lab.engine, 1, 2)
