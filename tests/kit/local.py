@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class LocalMariaDB(MariaDB):
         super().__init__(name, server_id, flags)
         self.install = install
         self._process: subprocess.Popen[bytes] | None = None
+        self._tmpdir: str | None = None
 
     @property
     def datadir(self) -> Path:
@@ -36,11 +38,15 @@ class LocalMariaDB(MariaDB):
         assert not self.alive(), f"{self} runs already"
         if not self.datadir.exists():
             shutil.copytree(self.install.template(), self.datadir)
+        if self._tmpdir is None:
+            # Its own: a server that starts removes the temporary tables that it finds there, also those of others.
+            self._tmpdir = tempfile.mkdtemp(prefix="mariadbd-")
         argv = [
             *self.install.mariadbd,
             f"--datadir={self.datadir}",
             f"--socket={self.dir / 'socket'}",
             f"--pid-file={self.dir / 'pid'}",
+            f"--tmpdir={self._tmpdir}",
             *self._arguments(),
         ]
         self._process = process.spawn(argv, self.dir / "error.log")
@@ -82,3 +88,6 @@ class LocalMariaDB(MariaDB):
 
     def _discard(self) -> None:
         self.kill()
+        if self._tmpdir is not None:
+            shutil.rmtree(self._tmpdir, ignore_errors=True)
+            self._tmpdir = None
