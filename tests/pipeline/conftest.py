@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SPARK_TIMEOUT_S = 180
+"""The first test of a worker waits for the session, too; on a busy machine that is most of a minute."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     import pipeline
