@@ -2,6 +2,7 @@
 
     chains.py, event_walk.py   where events and rows begin, in many groups or events at once
     table_links.py             which table map a row event belongs to
+    repeats.py                 groups that are like an earlier one
     image.py                   where the values of each column lie in many rows
     numbers, temporal, texts   the values of a column, by its type; plain.py for types that are rare
     column.py                  which Arrow type a column becomes

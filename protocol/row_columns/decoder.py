@@ -20,12 +20,13 @@ from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from protocol.events.rows import ROWS_TYPES, RowsEvent
 from protocol.events.table_map import TableMap
+from protocol.row_columns import repeats
 from protocol.row_columns.changes import Changes, Gathered, RowCounts, arrow_columns
 from protocol.row_columns.column import without_values
 from protocol.row_columns.damage import DamagedGroup
 from protocol.row_columns.event_walk import Events, walk_groups
 from protocol.row_columns.options import ColumnOptions
-from protocol.row_columns.row_bytes import RowBytes
+from protocol.row_columns.row_bytes import Integers, RowBytes
 from protocol.wire.values import lenenc_int
 
 Prepare = Callable[[TableMap], TableMap | None]
@@ -178,8 +179,9 @@ class _Gathering(Generic[_Taken]):
         raw = data.raw
         picked: dict[Gathered, list[int]] = {}
         known, maps, current = self._known, self._maps, self._group
-        rows = zip(*(column.tolist() for column in events[:4]), strict=True)
-        for i, (type_, at, end, group) in enumerate(rows):
+        left, likes = _without_repeats(data, events)
+        rows = zip(left, *(column[left].tolist() for column in events[:4]), strict=True)
+        for i, type_, at, end, group in rows:
             if group != current:
                 current, maps = group, {}
             id_at = at + HEADER_SIZE
@@ -210,7 +212,9 @@ class _Gathering(Generic[_Taken]):
             chosen.append(i)
         self._group, self._maps = current, maps
         for shape, chosen in picked.items():
-            self._add(shape, data, events.some(chosen))
+            same = [likes[i] for i in chosen if i in likes] if likes else []
+            which = np.sort(np.concatenate((chosen, *same))) if same else chosen
+            self._add(shape, data, events.some(which))
 
     def _add(self, shape: Gathered, data: RowBytes, events: Events) -> None:
         begins = events.begin + shape.head_end
@@ -245,6 +249,22 @@ class RowCounter(_Gathering[RowCounts]):
 
     def _taken(self, shape: Gathered) -> RowCounts:
         return shape.count()
+
+
+def _without_repeats(data: RowBytes, events: Events) -> tuple[list[int], dict[int, Integers]]:
+    """The events that must be looked at, and for some of them the row events that are like them."""
+    count = len(events.type)
+    if count < repeats.EVENTS_MIN:
+        return list(range(count)), {}
+    rows, like = repeats.repeated(data, events)
+    if not len(rows):
+        return list(range(count)), {}
+    looked_at = np.ones(count, np.bool_)
+    looked_at[rows] = looked_at[rows - 1] = False
+    order = np.argsort(like, kind="stable")
+    firsts, begins = np.unique(like[order], return_index=True)
+    members = np.split(rows[order], begins[1:])
+    return np.flatnonzero(looked_at).tolist(), dict(zip(firsts.tolist(), members, strict=True))
 
 
 def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[bytes]:
