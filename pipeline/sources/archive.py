@@ -15,6 +15,7 @@ from typing import Final
 from pipeline.errors import DataLost
 from pipeline.groups import Groups, after, chosen
 from pipeline.sources.directory_reading import pruned, tell_gap, within
+from pipeline.sources.source import LogPart
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.archive.archive import Archive, PlacedPart
@@ -66,6 +67,25 @@ class ArchiveSource:
                 size = placed.part.payload_bytes
             joined[-1].append(placed.part)
         return [ArchiveSlice(self.path, tuple(parts), wanted) for parts in joined]
+
+    def parts(self, wanted: Wanted) -> list[LogPart]:
+        """The parts of the archive, by their numbers. See `ListedSource`."""
+        archive = self.open()
+        self.check(archive, wanted.gtids)
+        return [
+            LogPart(
+                placed.number,
+                None,
+                None,
+                placed.part.payload_bytes,
+                str(placed.before),
+                str(placed.after),
+                placed.part.ts_min,
+                placed.part.ts_max,
+                placed.part.groups,
+            )
+            for placed in wanted_parts(archive, wanted)
+        ]
 
     def feed(self) -> ArchiveFeed:
         return ArchiveFeed(self)

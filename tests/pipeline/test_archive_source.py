@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from pipeline.options import SourceOptions
 from pipeline.sources.archive import ArchiveSource
 from pipeline.sources.directory import DirectorySource
 from pipeline.sources.opening import open_source
+from pipeline.views.files import FilesView
 from pipeline.views.raw import RawView
+from pipeline.views.reading import rows_of, slices_of
 from pipeline.wanted import Numbers, Wanted
 from protocol.gtid import Gtid, SlavePosition
 from storage.archive.errors import ArchiveDamaged
@@ -102,6 +105,23 @@ def test_the_view_is_the_same(made: tuple[DirectorySource, ArchiveSource]) -> No
         tables.append([b for p in parts for b in RawView().batches(p.read())])
     first, second = ([row for b in batches for row in b.to_pylist()] for batches in tables)
     assert first == second
+
+
+def test_its_parts_without_reading_them(made: tuple[DirectorySource, ArchiveSource]) -> None:
+    source, archived = made
+    (part,) = slices_of(FilesView(), archived, Wanted(), 1 << 20)
+    (batch,) = rows_of(FilesView(), part)
+    found = batch.to_pylist()
+    assert [row["file"] for row in found] == list(range(1, len(found) + 1))
+    everything = rows(source)
+    assert sum(row["groups"] for row in found) == len(everything)
+    assert sum(row["bytes"] for row in found) == sum(len(row[3]) for row in everything)
+    assert found[0]["state_before"] == ""
+    assert all(a["state_behind"] == b["state_before"] for a, b in pairwise(found))
+    assert min(row["min_ts"].timestamp() for row in found) == min(row[2] for row in everything)
+    assert max(row["max_ts"].timestamp() for row in found) == max(row[2] for row in everything)
+    late = archived.parts(Wanted(GtidRange(start=SlavePosition(_position(everything[:-1])))))
+    assert [part.file for part in late] == [len(found)]
 
 
 def _cut(path: Path) -> None:
