@@ -137,7 +137,7 @@ def _text(found: Statistics, top: int) -> Iterator[str]:
     shown = [(name, *_row(amount)) for name, amount in _hottest(found, top)]
     yield from text_table(("TABLE", "TRANSACTIONS", "ROWS", "BYTES"), shown)
     if len(found.tables) > top:
-        yield f"and {len(found.tables) - top:,} more tables"
+        yield f"and {len(found.tables) - top:,} more"
     yield ""
     yield from _sizes(found)
     yield ""

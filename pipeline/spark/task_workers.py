@@ -38,7 +38,8 @@ def spark_workers(master: str, count: int) -> Iterator[Workers]:
         spark = SparkSession.builder.remote(master).getOrCreate()
     else:
         shown = "true" if sys.stderr.isatty() else "false"
-        spark = session(master, spark__ui__showConsoleProgress=shown)
+        settings = {"spark__ui__showConsoleProgress": shown, "spark__log__level": "ERROR"}
+        spark = session(master, **settings)
     try:
         yield SparkWorkers(spark, count)
     finally:

@@ -15,6 +15,7 @@ import pytest
 from pipeline.cli import COMMANDS, main
 from pipeline.cli.text_table import size_text, text_table
 from pipeline.errors import SourceError
+from pipeline.jobs.progress import Progress
 from pipeline.jobs.workers import Engine, LocalWorkers, WorkFailed
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.exports import folded, rows_of
@@ -122,6 +123,18 @@ def killed(number: int) -> None:
 def test_a_worker_that_is_killed() -> None:
     with pytest.raises(WorkFailed, match="fewer --workers"):
         list(LocalWorkers(2).map(killed, [1, 2]))
+
+
+def test_progress_is_for_terminals(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> str:
+        with Progress(3, "label", "slice") as progress:
+            progress.add()
+            progress.add(2)
+        return capsys.readouterr().err
+
+    assert work() == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "label" in work()
 
 
 def test_text() -> None:
