@@ -17,11 +17,12 @@ Reading a slice twice gives the same groups. A server that ends before the end o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.groups import Groups
 from pipeline.sources.dump.address import ServerAddress
 from pipeline.sources.dump.beginning import beginning
+from pipeline.sources.dump.file_places import FilePlace, FilePlaces
 from pipeline.sources.dump.history import (
     check_history,
     ends_of,
@@ -44,6 +45,7 @@ class ServerSource:
 
     address: ServerAddress
     fail_on_data_loss: bool = True
+    places: FilePlaces = field(default_factory=FilePlaces, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -89,12 +91,15 @@ class ServerSource:
                     SlavePosition(end if stop is None or end != until else _numbers(stop, domains)),
                 ),
                 strict,
+                self.places.get(start) if begin is named else None,
             )
             for begin, end in pairs
         ]
 
     def feed(self) -> ServerFeed:
-        return ServerFeed(self.address, fail_on_data_loss=self.fail_on_data_loss)
+        return ServerFeed(
+            self.address, fail_on_data_loss=self.fail_on_data_loss, places=self.places
+        )
 
     def _state(self) -> BinlogState:
         try:
@@ -113,9 +118,13 @@ class ServerSlice:
     until: SlavePosition
     wanted: Wanted
     strict: bool = False
+    place: FilePlace | None = None
 
     def read(self) -> Iterator[Groups]:
-        ahead = ReadAhead(DumpReader(self.address, self.start, self.until, strict=self.strict))
+        reader = DumpReader(
+            self.address, self.start, self.until, strict=self.strict, place=self.place
+        )
+        ahead = ReadAhead(reader)
         try:
             while (groups := ahead.take()) is not None:
                 found = self.wanted.some(groups)

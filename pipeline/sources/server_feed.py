@@ -15,13 +15,16 @@ import numpy as np
 from pipeline.errors import SourceError
 from pipeline.groups import Groups, after
 from pipeline.sources.dump.address import ServerAddress
+from pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
 from pipeline.sources.dump.history import check_history, has_several_servers, without_gap
 from pipeline.sources.dump.link import SILENCE_S, ServerLink
 from pipeline.sources.dump.read_ahead import ReadAhead
 from pipeline.sources.dump.reader import DumpReader
 from pipeline.sources.dump.refusals import CAUGHT, may_pass, source_error
 from pipeline.wanted import Wanted
+from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.gtid import BinlogState, SlavePosition
+from storage.ibb.chunk import Position
 from storage.planning import GtidRange
 
 _RETRY_S: Final = 0.1
@@ -30,14 +33,26 @@ _RETRY_S: Final = 0.1
 class ServerFeed:
     """See `Feed`. Goes on where it ended, if that is asked for; otherwise it connects again."""
 
-    def __init__(self, address: ServerAddress, *, fail_on_data_loss: bool = True) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        *,
+        fail_on_data_loss: bool = True,
+        places: FilePlaces | None = None,
+    ) -> None:
+        """`places`: learns where positions are in files, if the server is slow to find them."""
         self._address = address
+        self._places = places
+        self._reader: DumpReader | None = None
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: ServerLink | None = None
         self._ahead: ReadAhead | None = None
         # What was given out last, as not all of it may have been taken: the position in front of it, and behind it.
         self._held: Groups | None = None
         self._before = self._behind = SlavePosition()
+        # Where the last groups in front of these two end.
+        self._place_before: Position | None = None
+        self._place_behind: Position | None = None
 
     def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
         state = self._state()
@@ -76,6 +91,7 @@ class ServerFeed:
     def _given(self, groups: Groups) -> Groups:
         self._held = groups
         self._before, self._behind = self._behind, after(self._behind, groups)
+        self._place_before, self._place_behind = self._place_behind, groups.place(len(groups) - 1)
         return groups
 
     def _has(self, goal: SlavePosition) -> bool:
@@ -103,22 +119,25 @@ class ServerFeed:
         if not self._fail_on_data_loss:
             position = without_gap(self._address, position)
         self._behind = position
-        reader = DumpReader(
+        self._place_before = self._place_behind = None
+        self._reader = DumpReader(
             self._address,
             position,
             strict=has_several_servers(state, set(position.domains())),
             follows=True,
             server_id=self._address.server_id,
         )
-        self._ahead = ReadAhead(reader)
+        self._ahead = ReadAhead(self._reader)
         return self._ahead
 
     def _seek_held(self, position: SlavePosition) -> bool:
         """Drops of what is held what is not behind the position; False if the position is elsewhere."""
+        held = self._held
         if position == self._behind:
+            if held is not None:
+                self._note_place(position, held, len(held))
             self._held = None
             return True
-        held = self._held
         if held is None:
             return False
         rest = Wanted(GtidRange(start=position)).mask(held)
@@ -126,9 +145,23 @@ class ServerFeed:
         numbers = np.arange(len(held))
         if after(self._before, held.some(numbers < first)) != position:
             return False
+        self._note_place(position, held, first)
         self._held = held.some(numbers >= first)
         self._behind = position
+        self._place_behind = held.place(first - 1) if first else self._place_before
         return True
+
+    def _note_place(self, position: SlavePosition, held: Groups, first: int) -> None:
+        """`position` is in front of the group of that number."""
+        if not first or self._places is None or self._reader is None or self._asked is None:
+            return
+        earlier = held.place(first - 2) if first > 1 else self._place_before
+        last = held.place(first - 1)
+        name = self._reader.file_names.get(last.file_no)
+        if earlier is None or name is None or not finds_slowly(self._asked.version):
+            return
+        begin = earlier.offset if earlier.file_no == last.file_no else FIRST_EVENT_POSITION
+        self._places.put(position, FilePlace(name, begin, held.gtid(first - 1)))
 
     def _disconnect(self) -> None:
         if self._ahead is not None:

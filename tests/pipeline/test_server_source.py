@@ -19,6 +19,7 @@ from pipeline.groups import Groups
 from pipeline.options import SourceOptions
 from pipeline.sources.dump.address import ServerAddress, random_server_id
 from pipeline.sources.dump.beginning import _beginning_of_state, _lowest
+from pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
 from pipeline.sources.dump.history import check_history, ends_of, middle_of
 from pipeline.sources.dump.places import file_number, place_of, placed
 from pipeline.sources.dump.read_ahead import ReadAhead
@@ -400,6 +401,30 @@ def test_groups_without_positions() -> None:
     payloads = [transaction(Gtid(d, 1, n)) for d, n in ((0, 5), (3, 7), (0, 6))]
     found = placed(Groups(payloads, np.array([4, 4, 4]), np.array([0, 0, 99])))
     assert [tuple(found.place(i)) for i in range(3)] == [(0, 5), (3, 7), (4, 99)]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_slow"),
+    [
+        ("5.5.5-10.11.19-MariaDB-log", True),
+        ("11.3.2-MariaDB", True),
+        ("11.4.1-MariaDB", False),
+        ("12.3.0-MariaDB", False),
+        ("something", False),
+    ],
+)
+def test_who_finds_a_gtid_slowly(version: str, is_slow: bool) -> None:
+    assert finds_slowly(version) is is_slow
+
+
+def test_places_of_positions_are_forgotten() -> None:
+    places = FilePlaces()
+    positions = [SlavePosition([Gtid(0, 1, n)]) for n in range(1, 21)]
+    for n, position in enumerate(positions):
+        places.put(position, FilePlace("f.1", 4 + n, Gtid(0, 1, n + 1)))
+    assert [places.get(position) is not None for position in positions] == [False] * 12 + [True] * 8
+    places.put(positions[0], FilePlace("f.1", 1 << 32, Gtid(0, 1, 1)))
+    assert places.get(positions[0]) is None
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------

@@ -22,10 +22,9 @@ from pipeline.sources.dump.refusals import (
     source_error,
 )
 from protocol.connection.client import ErrorReceived, EventReceived
-from protocol.connection.commands import DumpFlag
 from protocol.connection.replica import ReplicaHandshake
 from protocol.errors import RemoteError
-from protocol.events.checksum import ChecksumAlgorithm, strip_checksum
+from protocol.events.checksum import strip_checksum
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid_list import GtidList
@@ -51,10 +50,7 @@ def beginning(address: ServerAddress) -> SlavePosition:
 
 def _by_first_file(address: ServerAddress) -> SlavePosition:
     with ServerLink.open(address) as link:
-        link.query("SET @master_binlog_checksum= @@global.binlog_checksum")
-        link.query("SET @mariadb_slave_capability=4")
-        link.start_file_dump(_NO_REPLICA, DumpFlag.NON_BLOCK)
-        algorithm = int(ChecksumAlgorithm.NONE)
+        algorithm = link.start_file_dump(_NO_REPLICA)
         while isinstance(found := link.next_event(), EventReceived):
             event = found.event
             if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:

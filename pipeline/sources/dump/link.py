@@ -22,9 +22,11 @@ from protocol.connection.client import (
     OkReceived,
     ResultReceived,
 )
+from protocol.connection.commands import DumpFlag
 from protocol.connection.handshake import Capability
 from protocol.connection.replica import ReplicaHandshake
 from protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
+from protocol.events.checksum import ChecksumAlgorithm
 from protocol.gtid import BinlogState
 
 _READ_BYTES: Final = 1 << 18
@@ -90,6 +92,12 @@ class ServerLink:
             reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
             raise SourceError(f"{address.name}: no TLS as wanted: {reason}") from None
 
+    @property
+    def version(self) -> str:
+        """Of the server, as its greeting says."""
+        greeting = self.machine.greeting
+        return "" if greeting is None else greeting.server_version
+
     def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
         self._socket.sendall(self.machine.query(sql))
@@ -131,10 +139,18 @@ class ServerLink:
                 handshake.answer(self.next_event())
         self._socket.settimeout(SILENCE_S)
 
-    def start_file_dump(self, server_id: int, flags: int) -> None:
-        """The same without GTID, from the first file on."""
-        self._socket.sendall(self.machine.binlog_dump(server_id, flags))
+    def start_file_dump(self, server_id: int, file: str = "", offset: int = 4) -> int:
+        """The same without GTID, from the first file on, to the end of what there is.
+
+        Returns the algorithm of checksums at the beginning.
+        """
+        self.query("SET @master_binlog_checksum= @@global.binlog_checksum")
+        algorithm = self.query("SELECT @master_binlog_checksum")[0][0]
+        self.query("SET @mariadb_slave_capability=4")
+        flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
+        self._socket.sendall(self.machine.binlog_dump(server_id, flags, file, offset))
         self._socket.settimeout(SILENCE_S)
+        return int(ChecksumAlgorithm.from_variable(algorithm or "NONE"))
 
     def next_event(self) -> ClientEvent:
         """Waits for it."""

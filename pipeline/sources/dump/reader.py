@@ -7,15 +7,19 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from pipeline.groups import Groups, after
 from pipeline.sources.dump.address import ServerAddress, random_server_id
 from pipeline.sources.dump.beginning import beginning
+from pipeline.sources.dump.file_places import FilePlace
 from pipeline.sources.dump.large_group import LargeGroups
 from pipeline.sources.dump.link import ServerLink
 from pipeline.sources.dump.refusals import CAUGHT, is_fatal_to_dump, may_pass, source_error
 from pipeline.sources.dump.stream import DumpStream
 from pipeline.wanted import Wanted
 from protocol.connection.replica import ReplicaHandshake
+from protocol.errors import ProtocolError, RemoteError
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.planning import GtidRange
 
@@ -23,6 +27,10 @@ _HEARTBEAT_NS: Final = 5_000_000_000
 # Of our session there: reading stands still for as long as rows are made of what was read. The default is 60 s.
 _NET_WRITE_TIMEOUT_S: Final = 3600
 _PAUSE_S: Final = 0.05
+
+
+class NotThere(Exception):
+    """A range does not begin where it was thought to."""
 
 
 class DumpReader:
@@ -37,6 +45,7 @@ class DumpReader:
             to a domain, a number says nothing about the others'. If it is not, more is read, and left out.
         follows: small batches at once, and large groups are not kept but asked for again.
         server_id: 0 for any.
+        place: where the position probably is.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class DumpReader:
         strict: bool = False,
         follows: bool = False,
         server_id: int = 0,
+        place: FilePlace | None = None,
     ) -> None:
         self._address = address
         self._position = position
@@ -55,6 +65,9 @@ class DumpReader:
         self._strict = strict
         self._follows = follows
         self._server_id = server_id
+        self._place = place
+        self.file_names: dict[int, str] = {}
+        """Of the files that were read, by their numbers."""
         # Where reading begins instead of at the position, and what is in front of that is left out.
         self._from: SlavePosition | None = None
         self._closed = threading.Event()
@@ -79,6 +92,8 @@ class DumpReader:
                     self._position = after(self._position, groups)
                     yield groups
                 return
+            except NotThere:
+                continue
             except CAUGHT as error:
                 if self._closed.is_set():
                     return
@@ -105,6 +120,10 @@ class DumpReader:
             if self._closed.is_set():
                 return
             link.query(f"SET net_write_timeout={_NET_WRITE_TIMEOUT_S}")
+            place, self._place = self._place, None
+            if place is not None and until is not None:
+                yield from self._from_place(link, place, until)
+                return
             # Ours would look at each group for the end: to hang up there is cheaper. And where a position may not be
             # there, the end must not come before the server has noticed that.
             hangs_up = until is not None and (self._strict or link.has_engine_binlog())
@@ -124,6 +143,7 @@ class DumpReader:
                 begin,
                 handshake.checksum_algorithm,
                 LargeGroups(self._again if self._follows else None),
+                self.file_names,
                 end=until if hangs_up else None,
                 eager=self._follows,
             )
@@ -138,6 +158,32 @@ class DumpReader:
             with self._lock:
                 self._link = None
             link.close()
+
+    def _from_place(
+        self, link: ServerLink, place: FilePlace, until: SlavePosition
+    ) -> Iterator[Groups]:
+        """Raises `NotThere` if something else is at that place."""
+        gtid = place.gtid
+        if self._position.get(gtid.domain_id) != gtid:
+            raise NotThere
+        algorithm = link.start_file_dump(random_server_id(), place.file, place.offset)
+        before = self._position.with_gtid(gtid._replace(seq_no=gtid.seq_no - 1))
+        stream = DumpStream(link, before, algorithm, LargeGroups(), self.file_names, end=until)
+        is_first = True
+        try:
+            for groups in stream.groups():
+                found = groups
+                if is_first:
+                    if groups.gtid(0) != gtid:
+                        raise NotThere
+                    found = groups.some(np.arange(len(groups)) > 0)
+                    is_first = False
+                if len(found):
+                    yield found
+        except (RemoteError, ProtocolError):
+            if is_first:
+                raise NotThere from None
+            raise
 
     def _left(self) -> SlavePosition | None:
         """Of the end: the domains where it is not reached."""

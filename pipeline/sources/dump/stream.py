@@ -61,6 +61,7 @@ class DumpStream:
     """Of one connection, on which the dump command was just sent.
 
     Args:
+        file_names: learns the names of binlog files by their numbers.
         position: behind which the dump begins. Numbers must ascend from there in each domain.
         end: where it ends at the latest, if the server was not told. There may be more than that in the last batch.
         eager: what has come is given out when no more is there at the moment, else about a MiB at a time.
@@ -72,6 +73,7 @@ class DumpStream:
         position: SlavePosition,
         checksum_algorithm: int,
         large: LargeGroups,
+        file_names: dict[int, str],
         *,
         end: SlavePosition | None = None,
         eager: bool = False,
@@ -85,6 +87,7 @@ class DumpStream:
         self._gathered = _Gathered()
         self._last = {gtid.domain_id: gtid for gtid in position}
         self._file_no = 0
+        self._file_names = file_names
         self._until_reached = False
         # Of the group that is coming, as sent: where its GTID event ends, and the bytes of its other events.
         self._first_end = self._behind_first = 0
@@ -160,7 +163,9 @@ class DumpStream:
         type_ = event[TYPE_OFFSET]
         algorithm = self._assembler.checksum_algorithm
         if type_ == EventType.ROTATE:
-            self._file_no = file_number(RotateEvent.parse(strip_checksum(event, algorithm)).name)
+            name = RotateEvent.parse(strip_checksum(event, algorithm)).name
+            self._file_no = file_number(name)
+            self._file_names[self._file_no] = name
         elif type_ == EventType.GTID_LIST:
             flags = GtidList.parse(strip_checksum(event, algorithm)).flags
             self._until_reached |= bool(flags & GtidListFlags.UNTIL_REACHED)
