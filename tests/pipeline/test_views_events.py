@@ -15,7 +15,7 @@ from pipeline.views.transactions import TransactionsView
 from pipeline.views.view import View
 from protocol.events import build_event
 from protocol.events.event_type import EventType
-from protocol.events.gtid import GtidEvent
+from protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
 from protocol.events.query import QueryEvent
 from protocol.gtid import Gtid
 from tests.pipeline.plain_views import (
@@ -113,6 +113,35 @@ def test_several_tables_in_one_statement() -> None:
     (found,) = rows_of(TransactionsView(), as_groups([group]))
     assert [(t["table"], t["rows"]) for t in found["tables"]] == [("y", 5), ("x", 2)]
     assert found["deletes"] == 7
+
+
+@pytest.mark.parametrize("commit_id", [None, 5])
+@pytest.mark.parametrize("xa_id", [None, XaId(1, b"global", b"b")])
+@pytest.mark.parametrize("engines", [None, 2])
+@pytest.mark.parametrize("start_alter", [None, 77])
+@pytest.mark.parametrize("thread_id", [None, 4_000_000_000])
+def test_gtid_events_with_all_they_may_have(
+    commit_id: int | None,
+    xa_id: XaId | None,
+    engines: int | None,
+    start_alter: int | None,
+    thread_id: int | None,
+) -> None:
+    extra = 0 if start_alter is None else GtidExtraFlags.COMMIT_ALTER
+    gtid = GtidEvent(
+        Gtid(5, 6, 1),
+        0 if xa_id is None else GtidFlags.PREPARED_XA,
+        commit_id=commit_id,
+        xa_id=xa_id,
+        flags_extra=extra,
+        extra_engines=engines,
+        start_alter_seq_no=start_alter,
+        thread_id=thread_id,
+    )
+    group = placed([gtid.build() + QueryEvent(b"SELECT 1", 1, thread_id=9).build()])
+    (found,) = rows_of(TransactionsView(), as_groups(group))
+    assert found == transaction_rows(group)[0]
+    assert found["thread_id"] == (thread_id or 9)
 
 
 def test_names_that_are_no_utf8() -> None:
