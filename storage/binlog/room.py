@@ -24,7 +24,7 @@ FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
 FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
 UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
 # While nobody commits, a sync may have more to write: so many times as much.
-QUIET_FACTOR = 4
+QUIET_FACTOR = 3
 QUIET_S = 0.2  # without a commit
 _LOOK_AGAIN_S = 0.05
 _CREDIT_PART = 8

@@ -361,7 +361,7 @@ def test_start_up_does_not_grow_with_the_store(tmp_path: Path) -> None:
         directory.mkdir()
         make_large_store(directory, files)
         counts.append(pages_to_open(directory))
-    assert counts[0] == counts[1] < 500
+    assert counts[0] == counts[1] < 250
 
 
 @pytest.mark.parametrize("pages", [64, 1024])
