@@ -92,6 +92,7 @@ async def _serve(
     try:
         if archive is not None:
             await asyncio.to_thread(take_archive, directory, archive, start, stop.is_set)
+            server.history_changed()
         if not stop.is_set():
             await server.start()
     except BaseException:
