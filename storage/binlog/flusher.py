@@ -209,11 +209,13 @@ class Flusher:
             # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
             self._room.freed()
-        batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
+        limit = _UNSYNCED_PAGES_MAX * factor
+        some = min(_BATCH_PAGES, max(limit - self._unsynced, 1))
+        batch = self._pages.ready(self._redo.durable_lsn, some)
         if not batch:
             return False
         self._write(batch)
-        if self._unsynced >= _UNSYNCED_PAGES_MAX * factor:
+        if self._unsynced >= limit:
             self._sync_files()
         return True
 
