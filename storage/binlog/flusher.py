@@ -29,14 +29,15 @@ from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.publication import Publication
-from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
+from storage.binlog.recovery import UNSYNCED_PAGES_MAX
+from storage.binlog.room import QUIET_FACTOR, UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
 
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it.
-_UNSYNCED_PAGES_MAX = 64
+_UNSYNCED_PAGES_MAX = UNSYNCED_PAGES_MAX // QUIET_FACTOR
 _PUBLISH_S = 0.05
 
 

@@ -30,7 +30,6 @@ from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
-from storage.binlog.room import QUIET_FACTOR
 from storage.binlog.search import read_state, read_state_record
 from storage.disk import Disk, File
 from storage.errors import CorruptBinlog, TruncatedRecord
@@ -50,7 +49,7 @@ from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
 
-UNSYNCED_PAGES_MAX = 64 * QUIET_FACTOR  # as the flusher has it, between two checkpoints
+UNSYNCED_PAGES_MAX = 192  # that the flusher has between two checkpoints
 
 _ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
