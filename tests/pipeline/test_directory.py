@@ -24,6 +24,7 @@ from storage.redo.format import REDO_NAME
 from tests.pipeline.logs import SMALL_FILES
 from tests.pipeline.stores import make_store
 from tests.storage.groups import Group, history, payloads, simple, state_after
+from tests.storage.sizes import small
 
 STOPPED_MARIADB = (PUBLICATION_NAME, REDO_NAME)
 """Files of ours that MariaDB's own directory has not."""
@@ -139,6 +140,18 @@ def test_a_purged_range(store: Path) -> None:
     with pytest.raises(DataLost, match=says):
         list(source.feed().after(position(5), 0))
     assert source.slices(Wanted(GtidRange(start=position(last.seq_no))), 1 << 20)
+
+
+def test_a_position_far_behind_the_last_known_state(tmp_path: Path) -> None:
+    """Whole batches before it are passed over."""
+    store = make_store(tmp_path / "store", LOG, small(128, 64))
+    source = DirectorySource(str(store))
+    for seq_no in (1, 700, 900, 1199):
+        feed = source.feed()
+        found = [p for groups in feed.after(position(seq_no), 0) for p in groups.payloads]
+        assert found == payloads(LOG[seq_no:])
+        feed.close()
+        assert read(source, Wanted(GtidRange(start=position(seq_no)))) == found
 
 
 def test_going_on_behind_a_gap(store: Path) -> None:

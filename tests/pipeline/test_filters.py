@@ -116,6 +116,28 @@ def test_any_conditions(source: DirectorySource, view: str, some: list[Condition
     assert kept(found, some) == kept(everything(source, view), some)
 
 
+EDGES = [
+    *(Condition(op, ("gtid", "seq"), n) for op in (*OPERATORS, "<=>") for n in (0, 1, 150, 151)),
+    *(
+        Condition(op, ("ts",), datetime.fromtimestamp(BEGIN + s, UTC) + timedelta(microseconds=us))
+        for op in (*OPERATORS, "<=>")
+        for s in (100 * STEP_S, 101 * STEP_S - 600)
+        for us in (-1, 0, 1)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_edges(source: DirectorySource, view: str) -> None:
+    """At numbers and times that there are: nothing less, and of groups nothing more either."""
+    for condition in EDGES:
+        found = read(source, VIEWS[view], narrowed(Wanted(), [condition], view, "struct"))
+        expected = kept(everything(source, view), [condition])
+        if view == "transactions" and (expected or condition.op not in ("=", "<=>")):
+            assert found == expected
+        assert kept(found, [condition]) == expected
+
+
 @given(start=st.integers(0, 600), some=st.lists(conditions(), max_size=3))
 @settings(max_examples=20, deadline=None)
 def test_conditions_beside_a_range(

@@ -60,11 +60,9 @@ def test_files(spark: SparkSession, store: Path) -> None:
 
 NEAR = datetime.fromtimestamp(BEGIN + 2 * 86_400, UTC)
 FILTERS = [
-    "gtid.domain = 1",
     "gtid.seq between 100 and 120 and gtid.domain = 0",
     "gtid.server <=> 2 and gtid.seq in (3, 30, 300)",
     "db = 'shop' and ts >= timestamp'2023-11-17 00:00:00'",
-    "type_name = 'XID' and gtid.seq < 50",
     "ts < timestamp'2023-11-15 12:00:00.5' or gtid.domain = 7",
 ]  # fmt: skip
 
