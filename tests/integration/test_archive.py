@@ -103,7 +103,10 @@ def test_archive_purge_and_serve(
     assert files(server)[0] == last
     insert(upstream, 5, "d.t0")
     wait_for(server, upstream)
-    archive(server.directory, out, "--include-tail")
+    until(
+        lambda: is_at(archive(server.directory, out, "--include-tail"), position_of(server)),
+        "all is archived",
+    )
     server.stop()
 
     # Another server, of which the archive is all there is.
@@ -195,8 +198,8 @@ def test_the_groups_of_a_master_by_its_dump(
 def test_an_archive_that_cannot_be_served(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
     server = binlog_server(users=ADMIN, max_binlog_size=MAX_BINLOG_SIZE)
     server.q("CREATE DATABASE d")
-    archive(server.directory, tmp_path / "archive", "--include-tail")
     server.stop()
+    archive(server.directory, tmp_path / "archive", "--include-tail")
     # Another history, up to the same GTID.
     other = binlog_server(users=ADMIN, max_binlog_size=MAX_BINLOG_SIZE)
     other.q("CREATE DATABASE other")
