@@ -442,7 +442,8 @@ class IbbEngine:
         try:
             self.sync()
             self._flusher.checkpoint()
-            self._flusher.publish()
+            while self._flusher.publish():
+                pass  # what was about to be told, then the end
         except StoreFailed:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:

@@ -212,3 +212,15 @@ def test_readers_of_another_process_beside_a_writer(tmp_path: Path) -> None:
     engine.close()
     assert not failures
     assert seen == sorted(seen)
+
+
+def test_a_store_that_is_closed_tells_all_of_it() -> None:
+    """Also if something was about to be told when more came."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, OPTIONS)
+    append_all(engine, simple(50, size=900))
+    engine._flusher.publish()  # waits for this to be durable ...
+    append_all(engine, simple(50, first=51, size=900))
+    end = engine.written_end
+    engine.close()
+    assert published(disk).end == end
