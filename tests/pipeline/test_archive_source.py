@@ -56,7 +56,7 @@ def test_any_part_of_it_is_the_same_as_of_the_directory(
     source, archived = made
     everything = rows(source)
     rng = random.Random(1)
-    for _ in range(30):
+    for _ in range(8):
         first, last = sorted(rng.sample(range(len(everything)), 2))
         start = SlavePosition(_position(everything[: first + 1]))
         stop = SlavePosition(_position(everything[: last + 1]))
