@@ -442,8 +442,8 @@ class IbbEngine:
         try:
             self.sync()
             self._flusher.checkpoint()
-            while self._flusher.publish():
-                pass  # what was about to be told, then the end
+            self._flusher.publish()  # what was about to be told when more came ...
+            self._flusher.publish()  # ... and the end
         except StoreFailed:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
