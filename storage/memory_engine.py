@@ -287,7 +287,8 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
-            self.references.refuse_reset(is_empty=not len(self._history.state))
+            is_empty = not self._groups and not len(self._first_state)
+            self.references.refuse_reset(is_empty=is_empty)
             self._groups.clear()
             self._xa.clear()
             self._history.purged = 0
