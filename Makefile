@@ -15,6 +15,8 @@ JOBS  ?= 2
 ARGS  ?=
 BENCH ?=
 PYSPARK ?= 4.2.1
+# ARGS may choose tests of one kind alone; pytest ends with 5 if it has chosen none.
+NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 
 .PHONY: help venv demo setup test test-slow test-spark lint types format bench clean
 
@@ -35,8 +37,10 @@ demo: $(STAMP)
 setup:
 	@tests/kit/setup.sh
 
+# Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test: $(STAMP) setup
-	@$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest -m "spark and not slow" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup
 	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
