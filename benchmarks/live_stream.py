@@ -1,10 +1,10 @@
 """How long it takes from an INSERT on a server to Spark's `foreachBatch`.
 
-    python -m benchmarks.live_stream HOST PORT USER TABLE CHECKPOINT
+    python -m benchmarks.live_stream HOST PORT USER TABLE POSITION CHECKPOINT
 
-prints "running" when the stream waits for rows, goes on until standard input is closed, and prints milliseconds, one
-number for each row: from the time in its column `at`, which the server set when it was inserted, to the moment at which
-`foreachBatch` had it.
+reads what is behind a GTID position. Prints "running" when the query was started, goes on until standard input is
+closed, and prints milliseconds, one number for each row: from the time in its column `at`, which the server set when it
+was inserted, to the moment at which `foreachBatch` had it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def main(host: str, port: str, user: str, table: str, checkpoint: str) -> None:
+def main(host: str, port: str, user: str, table: str, position: str, checkpoint: str) -> None:
     spark = pipeline.session("local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     latencies: list[float] = []
@@ -43,7 +43,7 @@ def main(host: str, port: str, user: str, table: str, checkpoint: str) -> None:
             view="changes",
             table=table,
             columns="at",
-            startingPosition="latest",
+            startingPosition=position,
         )
         .load()
     )

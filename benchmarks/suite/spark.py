@@ -181,7 +181,8 @@ def _live(
     stack.callback(server.discard)
     server.start()
     server.script(*_LIVE_SETUP)
-    arguments = [server.host, str(server.port), "root", "bench.live", str(path / "checkpoint")]
+    position, checkpoint = server.gtid_binlog_pos, str(path / "checkpoint")
+    arguments = [server.host, str(server.port), "root", "bench.live", position, checkpoint]
     with Child("benchmarks.live_stream", *arguments) as stream:
         stream.line()
         writing = ["--port", str(server.port), "--rate", str(rate), "--connections", "16"]
