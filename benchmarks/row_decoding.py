@@ -7,6 +7,7 @@ the reading of the files, which are in the page cache; those of python-mysql-rep
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import subprocess
@@ -66,15 +67,25 @@ class Took(NamedTuple):
 Runs = dict[str, dict[str, list[Took]]]
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `measure` takes."""
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, help="row changes of bulk; default 400,000"
+    )
+    parser.add_argument(
+        "--transactions", type=int, default=TRANSACTIONS, help="of one row; default 60,000"
+    )
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="default 5, by turns")
+    parser.add_argument(
+        "--without-pmr",
+        action="store_true",
+        help="leave python-mysql-replication out: it takes long",
+    )
+    parser.add_argument("--directory", type=Path, help="for the files; default: on a disk")
+
+
 def measure(
-    stack: contextlib.ExitStack,
-    install: Install,
-    path: Path,
-    *,
-    rows: int,
-    transactions: int,
-    repetitions: int,
-    without_pmr: bool,
+    stack: contextlib.ExitStack, install: Install, path: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """The numbers of the benchmark `rows`. Leaves stores below `path`, by the names of `FILES`.
 
@@ -87,13 +98,13 @@ def measure(
             "this needs pyarrow and numpy: pip install binlog-server[spark]"
         ) from None
     pa.set_cpu_count(1)
-    server = _history(stack, install, path, rows, transactions)
+    server = _history(stack, install, path, options.rows, options.transactions)
     files = {name: server.datadir / file for name, file in FILES.items()}
     for name, file in files.items():
         _store(path / name, file)
     progress("stored as .ibb")
-    runs, counts = _measure(install, path, files, repetitions)
-    for name in files if not without_pmr else ():
+    runs, counts = _measure(install, path, files, options.repetitions)
+    for name in files if not options.without_pmr else ():
         took, found = _timed(partial(_pmr, server, FILES[name]))
         if found != counts[name]:
             raise BenchmarkError(

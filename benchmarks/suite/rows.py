@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from pathlib import Path
 from typing import Final
 
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result
-from benchmarks.row_decoding import REPETITIONS, ROWS, TRANSACTIONS, measure
+from benchmarks.row_decoding import add_arguments, measure
 from tests.kit import rundir
 from tests.kit.install import Install
 
@@ -22,15 +21,7 @@ def run(options: argparse.Namespace) -> Result:
     with contextlib.ExitStack() as stack:
         stack.callback(rundir.remove_own)
         path = stack.enter_context(work_directory(options.directory))
-        numbers = measure(
-            stack,
-            install,
-            path,
-            rows=options.rows,
-            transactions=options.transactions,
-            repetitions=options.repetitions,
-            without_pmr=options.without_pmr,
-        )
+        numbers = measure(stack, install, path, options)
         return {**numbers, "machine": facts(path)}
 
 
@@ -45,23 +36,6 @@ def table(result: Result) -> str:
         ]
     lines += [f"{key} {value}" for key, value in result.items() if "_vs_" in key]
     return "\n".join(lines)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `Benchmark`."""
-    parser.add_argument(
-        "--rows", type=int, default=ROWS, help="row changes of bulk; default 400,000"
-    )
-    parser.add_argument(
-        "--transactions", type=int, default=TRANSACTIONS, help="of one row; default 60,000"
-    )
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="default 5, by turns")
-    parser.add_argument(
-        "--without-pmr",
-        action="store_true",
-        help="leave python-mysql-replication out: it takes long",
-    )
-    parser.add_argument("--directory", type=Path, help="for the files; default: on a disk")
 
 
 BENCHMARK: Final = Benchmark(

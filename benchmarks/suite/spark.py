@@ -20,13 +20,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks import row_decoding
 from benchmarks.arrivals import percentile
 from benchmarks.big_stores import groups_of, one_transaction, repeated
 from benchmarks.child import ROOT, Child
 from benchmarks.machine import facts, work_directory
 from benchmarks.masters import DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
-from benchmarks.row_decoding import BULK, OLTP, REPETITIONS, ROWS, TRANSACTIONS, measure
+from benchmarks.row_decoding import BULK, OLTP, measure
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.read_only_disk import ReadOnlyDisk
 from storage.planning import LogPages
@@ -59,15 +60,7 @@ def run(options: argparse.Namespace) -> Result:
     with contextlib.ExitStack() as stack:
         stack.callback(rundir.remove_own)
         path = stack.enter_context(work_directory(options.directory))
-        numbers = measure(
-            stack,
-            install,
-            path,
-            rows=options.rows,
-            transactions=options.transactions,
-            repetitions=options.repetitions,
-            without_pmr=options.without_pmr,
-        )
+        numbers = measure(stack, install, path, options)
         bulk = groups_of(path / BULK)
         groups = [*bulk, *groups_of(path / OLTP)]
         store = path / "store"
@@ -231,17 +224,11 @@ def table(result: Result) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `Benchmark`."""
-    parser.add_argument("--rows", type=int, default=ROWS, help="row changes of bulk")
-    parser.add_argument("--transactions", type=int, default=TRANSACTIONS, help="of one row")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="default 5, by turns")
-    parser.add_argument(
-        "--without-pmr", action="store_true", help="leave python-mysql-replication out"
-    )
+    row_decoding.add_arguments(parser)
     parser.add_argument("--store-bytes", type=int, default=GIB, help="of the export; default 1 GiB")
     parser.add_argument("--transaction-bytes", type=int, default=4 * GIB, help="default 4 GiB")
     parser.add_argument("--live-rate", type=float, default=2000.0, help="INSERTs a second")
     parser.add_argument("--live-seconds", type=float, default=15.0, help="default 15")
-    parser.add_argument("--directory", type=Path, help="for the files; default: on a disk")
 
 
 BENCHMARK: Final = Benchmark(

@@ -137,8 +137,6 @@ def test_each_change_once(
         until(lambda: writer.transactions > 20, "a load")
         first = upstream.gtid_binlog_pos
         until(lambda: number(stored(server)) >= number(first), "our server")
-        if not KILLS:
-            time.sleep(10)
         for _ in range(KILLS):
             with following(*arguments, "forever") as job:
                 assert job.stdout is not None
