@@ -21,16 +21,13 @@ STATES = 600
 STATES_SLOW = 4000
 RANDOM = 8
 RANDOM_SLOW = 30
-PASSES_MAX = 8
-PASSES_MAX_RANDOM = 16
+PASSES_MAX = 16
 
 
-def explore(
-    name: str, steps: list[Step], rng: random.Random, wanted: int, passes: int = PASSES_MAX
-) -> Tally:
-    """As many passes over one history as it takes to open so many distinct states, but no more than `passes`."""
+def explore(name: str, steps: list[Step], rng: random.Random, wanted: int) -> Tally:
+    """As many passes over one history as it takes to open so many distinct states, but no more than `PASSES_MAX`."""
     checker = Checker(record(name, steps), Limits(), rng)
-    for _ in range(passes):
+    for _ in range(PASSES_MAX):
         checker.run(wanted=wanted)
         if checker.tally.states >= wanted:
             break
@@ -47,7 +44,7 @@ def test_script(name: str, rng: random.Random) -> None:
 def test_random(number: int, rng: random.Random) -> None:
     steps = random_steps(rng, 50)
     try:
-        tally = explore(f"random {number}", steps, rng, STATES, PASSES_MAX_RANDOM)
+        tally = explore(f"random {number}", steps, rng, STATES)
         assert tally.states >= STATES
     except Violation as violation:
         raise Violation(f"{violation}\nsteps: {'; '.join(map(str, steps))}") from violation
@@ -67,7 +64,7 @@ def test_script_in_full(name: str, rng: random.Random) -> None:
 def test_random_in_full(number: int, rng: random.Random) -> None:
     steps = random_steps(rng, 100)
     try:
-        tally = explore(f"random {number}", steps, rng, STATES_SLOW, PASSES_MAX_RANDOM)
+        tally = explore(f"random {number}", steps, rng, STATES_SLOW)
         assert tally.states >= STATES_SLOW
     except Violation as violation:
         raise Violation(f"{violation}\nsteps: {'; '.join(map(str, steps))}") from violation
