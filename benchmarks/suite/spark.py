@@ -49,7 +49,6 @@ _LIVE_SETUP: Final = (
 _LIVE_INSERT: Final = (
     "INSERT INTO bench.live (at, note) VALUES (SYSDATE(6), 'a note of some length')"
 )
-_LIVE_WARM_S: Final = 8.0
 
 
 def run(options: argparse.Namespace) -> Result:
@@ -68,7 +67,7 @@ def run(options: argparse.Namespace) -> Result:
         progress(f"a store of {options.store_bytes >> 20} MiB")
         pages = _pages(store)
         exports = _exports(path, store, options.repetitions)
-        live = _live(stack, install, path, options.live_rate, options.live_seconds)
+        live = _live(stack, install, path, options)
         largest = max((group for group in bulk if _NARROW in group), key=len)
         big = path / "big"
         written = one_transaction(big, largest, options.transaction_bytes)
@@ -167,9 +166,10 @@ def _exports(path: Path, store: Path, repetitions: int) -> dict[str, Any]:
 
 
 def _live(
-    stack: contextlib.ExitStack, install: Install, path: Path, rate: float, seconds: float
+    stack: contextlib.ExitStack, install: Install, path: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Milliseconds from INSERT to foreachBatch, once both run smoothly."""
+    """Milliseconds from INSERT to foreachBatch, once it is warm."""
+    rate, warm_s = options.live_rate, options.live_warm_seconds
     server = DirectoryMariaDB(install, path / "live", 2, [*_LIVE_FLAGS, f"--tmpdir={path}"])
     stack.callback(server.discard)
     server.start()
@@ -181,13 +181,13 @@ def _live(
         writing = ["--port", str(server.port), "--rate", str(rate), "--connections", "16"]
         with Child("benchmarks.arrivals", *writing, "--sql", _LIVE_INSERT) as writer:
             writer.line()
-            time.sleep(_LIVE_WARM_S + seconds)
+            time.sleep(warm_s + options.live_seconds)
             times = writer.finish()
         received = stream.finish()
     latencies = received["latencies_ms"]
     if len(latencies) != len(times):
         raise BenchmarkError(f"{len(times)} rows were inserted, {len(latencies)} came")
-    measured = latencies[int(_LIVE_WARM_S * rate) :]
+    measured = latencies[int(warm_s * rate) :]
     return {
         "p50_ms": percentile(measured, 50),
         "p95_ms": percentile(measured, 95),
@@ -228,7 +228,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store-bytes", type=int, default=GIB, help="of the export; default 1 GiB")
     parser.add_argument("--transaction-bytes", type=int, default=4 * GIB, help="default 4 GiB")
     parser.add_argument("--live-rate", type=float, default=2000.0, help="INSERTs a second")
-    parser.add_argument("--live-seconds", type=float, default=15.0, help="default 15")
+    parser.add_argument(
+        "--live-warm-seconds",
+        type=float,
+        default=60.0,
+        help="INSERTs before those that are measured, while the JVM compiles what it runs; default 60",
+    )
+    parser.add_argument("--live-seconds", type=float, default=30.0, help="default 30")
 
 
 BENCHMARK: Final = Benchmark(

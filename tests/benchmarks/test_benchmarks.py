@@ -143,8 +143,9 @@ def test_recovery() -> None:
 @pytest.mark.timeout(300)
 def test_spark() -> None:
     small = ["--rows=40000", "--transactions=5000", "--repetitions=1", "--store-bytes=30000000"]
-    live = ["--live-rate=200", "--live-seconds=3", "--transaction-bytes=100000000"]
-    done = benchmarks("spark", "--json", "--without-pmr", *small, *live)
+    live = ["--live-rate=200", "--live-warm-seconds=5", "--live-seconds=3"]
+    large = "--transaction-bytes=100000000"
+    done = benchmarks("spark", "--json", "--without-pmr", *small, *live, large)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     keys = ("bulk_vs_mariadb_binlog", "oltp_vs_mariadb_binlog", "spark_vs_local", "page_crc_gib_s")

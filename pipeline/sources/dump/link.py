@@ -158,12 +158,13 @@ class ServerLink:
             self.receive()
         return event
 
-    def receive(self) -> None:
-        """Wait for bytes, and hand them to the machine."""
+    def receive(self) -> int:
+        """Wait for bytes, and hand them to the machine. Returns how many."""
         data = self._socket.recv(_READ_BYTES)
         if not data:
             raise ConnectionError("the server has closed the connection")
         self.machine.receive_data(data)
+        return len(data)
 
     def is_readable(self) -> bool:
         """Whether bytes are there already."""

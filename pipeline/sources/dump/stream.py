@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,10 @@ from storage.engine import LARGE_GROUP_BYTES
 
 _BATCH_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 62
+# Who follows reads what comes in so many seconds at once, as thousands of commits a second would wake it thousands of
+# times; unless more than so many bytes come in them.
+_TOGETHER_S: Final = 0.004
+_TOGETHER_BYTES: Final = 1 << 16
 
 
 class _Gathered:
@@ -105,6 +110,7 @@ class DumpStream:
 
     def _groups(self) -> Iterator[Groups]:
         machine, assembler = self._link.machine, self._assembler
+        received = 0
         while True:
             if assembler.unfinished is None:
                 run = machine.take_run(assembler.checksum_algorithm)
@@ -128,7 +134,9 @@ class DumpStream:
                 case None:
                     if self._eager and self._gathered.bytes and not self._link.is_readable():
                         yield from self._give()
-                    self._link.receive()
+                    if self._eager and received < _TOGETHER_BYTES:
+                        time.sleep(_TOGETHER_S)
+                    received = self._link.receive()
                 case EventReceived(event):
                     found = self._take(event)
                     if found is not None:
