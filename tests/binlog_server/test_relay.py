@@ -249,6 +249,8 @@ async def test_what_was_followed_last_comes_first(
         await relay.start("a")
         await until(lambda: second.streaming == 1)
         assert (shown(relay), relay.statuses[0].name) == (second.port, name)
+        # Kept a moment after the upstream has got the dump command.
+        await until(lambda: place.state.get("relay_followed:a", "") == name)
         await relay.close()
         again = place.relay()
         await until(lambda: second.streaming == 2)

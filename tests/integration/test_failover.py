@@ -337,7 +337,8 @@ def test_an_account_with_one_connection(
     """The proof needs another one; without it the GTID has to do."""
     upstream = make_upstream()
     make_table(upstream)
-    server = binlog_server(users=ADMIN)
+    # The upstream notices that we went away when it sends the next heartbeat: a third of that.
+    server = binlog_server(users=ADMIN, slave_net_timeout=3)
     follow(server, upstream)
     server.q("STOP SLAVE")
     upstream.q(f"ALTER USER {upstream.account.user}@'%' WITH MAX_USER_CONNECTIONS 1")

@@ -76,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1 << 32)))
     if getattr(config.option, "hypothesis_seed", "absent") is None:
         config.option.hypothesis_seed = seed
+    rundir.keep_bytecode()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
