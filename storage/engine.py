@@ -167,6 +167,9 @@ class GroupWriter(Protocol):
     def rewind(self, mark: GroupMark) -> None:
         """What was spilled to the transactional list since `mark` stays as garbage that no reader reaches."""
 
+    def settle(self) -> None:
+        """Of a group begun with `bulk`: write out, and wait for the disk. `commit` and `prepare` do it if need be."""
+
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """The group is `gtid_event`, the statement list, the transactional list. Returns its end."""
 
@@ -203,8 +206,11 @@ class BinlogEngine(Protocol):
         Never waits. Groups that are larger than `cache_bytes` are left, too: they are for `append`. Raises as that.
         """
 
-    def begin(self) -> GroupWriter:
-        """Start a group of unknown size."""
+    def begin(self, *, bulk: bool = False) -> GroupWriter:
+        """Start a group of unknown size.
+
+        bulk: it may well be very large, and whoever commits it waits for the disk then: written once, not twice.
+        """
 
     def sync(self) -> None:
         """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""

@@ -106,6 +106,9 @@ class MemoryFile:
         self._disk.take_room("allocate", size - self.size())
         self._content.change(max(size, self.size()))
 
+    def start_writing(self, size: int, offset: int) -> None:
+        self._check()
+
     def fdatasync(self) -> None:
         self._check()
         try:

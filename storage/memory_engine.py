@@ -111,6 +111,9 @@ class MemoryGroup:
         assert isinstance(mark.transactional, list)
         self._transactional = list(mark.transactional)
 
+    def settle(self) -> None:
+        """See `GroupWriter`."""
+
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""
         self._require_open()
@@ -187,7 +190,7 @@ class MemoryEngine:
             index += 1
         return index
 
-    def begin(self) -> MemoryGroup:
+    def begin(self, *, bulk: bool = False) -> MemoryGroup:
         """See `BinlogEngine`."""
         return MemoryGroup(self)
 

@@ -23,7 +23,7 @@ class LargeGroup:
     def __init__(self, room: Room, syncer: Syncer) -> None:
         self._room = room
         self._syncer = syncer
-        self._writer = room.engine.begin()
+        self._writer = room.engine.begin(bulk=True)
         self._storing: asyncio.Future[None] | None = None
         self._gtid_event = b""
         self.size = 0
@@ -45,6 +45,8 @@ class LargeGroup:
         """The group is whole; `payload` is its GTID event, and what was not spilled. Raises `StorageError`."""
         self._gtid_event = next(split_events(payload))
         await self.spill(payload[len(self._gtid_event) :])
+        await self._stored()
+        self._storing = asyncio.ensure_future(asyncio.to_thread(self._writer.settle))
         await self._stored()
 
     def commit(self, gtid: Gtid) -> None:

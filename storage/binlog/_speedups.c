@@ -192,7 +192,7 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
         goto done;
     }
     pages = PyList_New(count);
-    redo = PyBytes_FromStringAndSize(NULL, count * (WRITE_HEAD + PAGE_END));
+    redo = PyBytes_FromStringAndSize(NULL, kind ? count * (WRITE_HEAD + PAGE_END) : 0);
     if (pages == NULL || redo == NULL)
         goto done;
     int has_instruction = HAS_CRC_INSTRUCTION;
@@ -208,6 +208,8 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
         memcpy(out + CHUNK_HEADER, (const char *)data.buf + at + number * CHUNK_DATA_MAX, CHUNK_DATA_MAX);
         uint32_t crc = has_instruction ? crc32c_by_instruction(out, PAGE_END) : crc32c_by_table(out, PAGE_END);
         store_u32(out + PAGE_END, crc);
+        if (!kind)
+            continue;
         log[0] = kind;
         store_u32(log + 1, page_no + (uint32_t)number);
         log[5] = log[6] = 0;

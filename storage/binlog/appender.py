@@ -8,7 +8,7 @@ sync; what a caller gets is a place, which is durable once the durable mark has 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from protocol.event_group import split_events
 from protocol.group_runs import GroupRun
@@ -16,6 +16,7 @@ from protocol.gtid import BinlogState, Gtid
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.open_group import GroupContext, OpenGroup
+from storage.binlog.page_store import PageKey
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.references import References
 from storage.binlog.room import Room
@@ -35,6 +36,7 @@ class Appender:
     Args:
         lock: the append lock.
         piece_bytes: largest payload stored in one record.
+        settle: see `GroupContext`.
         last_marker: the start marker, if that is the last thing in the binlog.
     """
 
@@ -48,6 +50,7 @@ class Appender:
         references: References,
         breaks: StateBreaks,
         piece_bytes: int,
+        settle: Callable[[PageKey], None],
         last_marker: bytes | None = None,
     ) -> None:
         self.lock = lock
@@ -60,7 +63,7 @@ class Appender:
         self.last_marker = last_marker
         self.commits = 0
         self._groups = GroupContext(
-            writer, lock, references, piece_bytes, self.admit, self.ended, self._prepare
+            writer, lock, references, piece_bytes, self.admit, self.ended, settle, self._prepare
         )
 
     # --- groups ---
@@ -105,9 +108,9 @@ class Appender:
                 index += 1
         return index
 
-    def begin(self) -> OpenGroup:
+    def begin(self, *, bulk: bool = False) -> OpenGroup:
         """See `BinlogEngine`."""
-        return OpenGroup(self._groups)
+        return OpenGroup(self._groups, bulk=bulk)
 
     # --- XA ---
 

@@ -45,7 +45,7 @@ def fill_pages_plainly(
 
     Args:
         first, then: the type bytes of the first chunk and of the others.
-        kind, page_no: of the redo records that write them, and of the first page.
+        kind, page_no: of the redo records that write them, and of the first page. Kind 0: they are not logged.
 
     Returns the pages, sealed, and those records, one behind the other.
     """
@@ -58,7 +58,8 @@ def fill_pages_plainly(
         page[1:CHUNK_HEADER] = CHUNK_DATA_MAX.to_bytes(CHUNK_HEADER - 1, "little")
         page[CHUNK_HEADER:PAGE_END] = data[begin : begin + CHUNK_DATA_MAX]
         pages.append(seal(page))
-        redo += (WRITE_HEAD.pack(kind, page_no + number, 0, PAGE_END), pages[-1][:PAGE_END])
+        if kind:
+            redo += (WRITE_HEAD.pack(kind, page_no + number, 0, PAGE_END), pages[-1][:PAGE_END])
     return pages, b"".join(redo)
 
 

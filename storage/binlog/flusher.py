@@ -27,17 +27,18 @@ from typing import NamedTuple
 from protocol.gtid import BinlogState
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.page_store import FullPage, PageStore
+from storage.binlog.page_store import FullPage, PageKey, PageStore
 from storage.binlog.publication import Publication
 from storage.binlog.recovery import UNSYNCED_PAGES_MAX
-from storage.binlog.room import QUIET_FACTOR, UNSYNCED_SPILL_BYTES, Room
+from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
 
 _BATCH_PAGES = 64
-# So that no sync has much to write: another one, of the redo log, may be waiting behind it.
-_UNSYNCED_PAGES_MAX = UNSYNCED_PAGES_MAX // QUIET_FACTOR
+# So that no sync has much to write: another one, of the redo log, may be waiting behind it. While nobody commits it may
+# have more.
+_UNSYNCED_PAGES_MAX = 64
 _PUBLISH_S = 0.05
 
 
@@ -191,6 +192,22 @@ class Flusher:
         self._room.freed()
         self._checkpointed()
 
+    def settle(self, end: PageKey) -> None:
+        """Full pages before that one are durable in their files. Raises `DiskError`, `StoreFailed`."""
+        with self.working:
+            self._durability.require_sound()
+            try:
+                while self._pages.written_end < end:
+                    if batch := self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES):
+                        self._write(batch, hurry=True)
+                    else:
+                        self._durability.sync_log()
+                if self._pages.synced_end < end:
+                    self._sync_files()
+            except DiskError as error:
+                self._durability.fail(error)
+                raise
+
     def restart(self) -> None:
         """All files were removed."""
         self._capture = None
@@ -210,28 +227,34 @@ class Flusher:
             # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
             self._room.freed()
-        limit = _UNSYNCED_PAGES_MAX * factor
+        limit = _UNSYNCED_PAGES_MAX if factor == 1 else UNSYNCED_PAGES_MAX
         some = min(_BATCH_PAGES, max(limit - self._unsynced, 1))
         batch = self._pages.ready(self._redo.durable_lsn, some)
+        if not batch and len(self._pages.fifo) >= _BATCH_PAGES:
+            # Pages that are not logged: their redo is small, and would make nobody sync it.
+            self._durability.sync_log()
+            batch = self._pages.ready(self._redo.durable_lsn, some)
         if not batch:
             return False
-        self._write(batch)
+        self._write(batch, hurry=limit > _UNSYNCED_PAGES_MAX)
         if self._unsynced >= limit:
             self._sync_files()
         return True
 
-    def _write(self, batch: list[FullPage]) -> None:
-        self._pages.write(batch)
+    def _write(self, batch: list[FullPage], *, hurry: bool = False) -> None:
+        self._pages.write(batch, hurry=hurry)
         self._pages.written(batch)
         self._dirty.add(batch[0].key[0])
         self._unsynced += len(batch)
         self._room.freed()
 
     def _sync_files(self) -> None:
+        end = self._pages.written_end
         for file_no in sorted(self._dirty):
             self._pages.sync_file(file_no)
         self._dirty.clear()
         self._unsynced = 0
+        self._pages.synced_end = end
 
     def _round(self) -> float | None:
         """One round of the thread: what `step` does, but published no more often than is of use."""

@@ -20,7 +20,7 @@ from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.fill_page import fill_page, fill_pages
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import FullPage, PageStore
+from storage.binlog.page_store import FullPage, PageKey, PageStore
 from storage.binlog.recovery import Recovered
 from storage.binlog.references import Reason, References
 from storage.ibb import compressed_int, gtid_state
@@ -36,7 +36,15 @@ from storage.ibb.chunk import (
 )
 from storage.ibb.file_header import FIELDS_BYTES, FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
-from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, MTR_OVERHEAD, WRITE_HEAD
+from storage.redo.format import (
+    CUT,
+    KIND_CUT,
+    KIND_UNLOGGED,
+    KIND_WRITE,
+    MTR_OVERHEAD,
+    UNLOGGED,
+    WRITE_HEAD,
+)
 
 _PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
 _MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
@@ -81,6 +89,8 @@ class LogWriter:
         self._file_pages = 0
         self._interval = 0
         self._sealed_bytes = 0  # of pages that were filled, or left
+        self.unlogged_end: PageKey = (0, 0)
+        """The page behind the last one that was not logged."""
         # Files whose page-1 state is not a grown one of the file before.
         self.breaks: set[int] = set()
 
@@ -162,8 +172,13 @@ class LogWriter:
         written = size + states * self._state_bytes + 2 * PAGE_SIZE
         return written + (pages + states) * _LOGGED_PAGE_BYTES + MTR_OVERHEAD
 
-    def write(self, kind: RecordType, data: bytes, gtid: Gtid | None = None) -> Position:
-        """Append one record; `gtid` enters the state with its first byte. Returns where the record begins."""
+    def write(
+        self, kind: RecordType, data: bytes, gtid: Gtid | None = None, *, logged: bool = True
+    ) -> Position:
+        """Append one record; `gtid` enters the state with its first byte. Returns where the record begins.
+
+        logged: False: pages that it fills alone are not in the redo; see `unlogged_end`.
+        """
         self._make_room()
         start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
         if gtid is not None:
@@ -174,7 +189,7 @@ class LogWriter:
                 self.breaks.add(self._file_no + 1)
             self.state.update(gtid)
             self._since_page_one.update(gtid)
-        self._chunks(kind, data)
+        self._chunks(kind, data, logged=logged)
         return start
 
     def write_plain(self, payload: bytes, gtid: Gtid) -> int | None:
@@ -245,13 +260,15 @@ class LogWriter:
             self._pages.cut_file(file_no, (self._page_no + 1) * PAGE_SIZE)
             self._enter_file(file_no + 1)
 
-    def _chunks(self, kind: RecordType, data: bytes, *, nested: bool = False) -> None:
+    def _chunks(
+        self, kind: RecordType, data: bytes, *, nested: bool = False, logged: bool = True
+    ) -> None:
         size = len(data)
         done = 0
         flags = int(kind)
         while True:
             if not self._at and size - done > _MANY_PAGES_BYTES:
-                filled = self._whole_pages(data, done, flags, kind | CONT)
+                filled = self._whole_pages(data, done, flags, kind | CONT, logged=logged)
                 if filled:
                     done += filled * CHUNK_DATA_MAX
                     flags = kind | CONT
@@ -275,7 +292,7 @@ class LogWriter:
             flags = kind | CONT
             self._make_room(nested=nested)
 
-    def _whole_pages(self, data: bytes, done: int, first: int, then: int) -> int:
+    def _whole_pages(self, data: bytes, done: int, first: int, then: int, *, logged: bool) -> int:
         """Fill this page, which is empty, and those behind it, as far as nothing comes between nor the data end there.
 
         Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
@@ -286,8 +303,13 @@ class LogWriter:
             count = min(count, self._interval - page_no % self._interval)
         if count < 2:
             return 0
-        kind = KIND_WRITE | self._file_no & 1
+        parity = self._file_no & 1
+        kind = KIND_WRITE | parity if logged else 0
         pages, redo = fill_pages(data, done, count, first, then, kind, page_no)
+        if not logged:
+            safe = self._pages.synced_pages(self._file_no)
+            redo = UNLOGGED.pack(KIND_UNLOGGED | parity, page_no, count, first, then, safe)
+            self.unlogged_end = (self._file_no, page_no + count)
         self._mtr.append(redo)
         self._log_whole_page = False
         last = bytearray(pages.pop())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from protocol.gtid import Gtid
 from storage.binlog.log_writer import LogWriter
+from storage.binlog.page_store import PageKey
 from storage.binlog.references import Hold, Reason, References
 from storage.engine import GroupMark
 from storage.ibb import commit, oob
@@ -26,6 +27,7 @@ class GroupContext:
         admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
             if the store accepts nothing more.
         ended: called under the lock when a record is written, with the groups that it commits; returns its end.
+        settle: waits, without the lock, until the pages before that one are durable in their files.
         prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
     """
 
@@ -37,6 +39,7 @@ class GroupContext:
         piece_bytes: int,
         admit: Callable[[int], None],
         ended: Callable[..., Position],
+        settle: Callable[[PageKey], None],
         prepare: Callable[[XaPrepare], Position],
     ) -> None:
         self.writer = writer
@@ -45,14 +48,19 @@ class GroupContext:
         self.piece_bytes = piece_bytes
         self.admit = admit
         self.ended = ended
+        self.settle = settle
         self.prepare = prepare
 
 
 class OpenGroup:
     """See `storage.engine.GroupWriter`. Several may be open; one owner each."""
 
-    def __init__(self, context: GroupContext) -> None:
+    def __init__(self, context: GroupContext, *, bulk: bool = False) -> None:
         self._context = context
+        self._bulk = bulk
+        self._unlogged_end: PageKey | None = (
+            None  # behind the last of its pages that the redo does not have
+        )
         self._transactional = oob.Forest()
         self._statement = oob.Forest()
         self._hold: Hold | None = None
@@ -79,7 +87,12 @@ class OpenGroup:
                 forest = self._statement if statement else self._transactional
                 links = oob.encode(forest.next_node(b""))
                 node = b"".join((links, piece))  # the data are its end: copied once
-                forest.placed(context.writer.write(RecordType.OOB_DATA, node))
+                before = context.writer.unlogged_end
+                forest.placed(
+                    context.writer.write(RecordType.OOB_DATA, node, logged=not self._bulk)
+                )
+                if context.writer.unlogged_end != before:
+                    self._unlogged_end = context.writer.unlogged_end
                 context.ended()
 
     def mark(self) -> GroupMark:
@@ -91,8 +104,15 @@ class OpenGroup:
         assert isinstance(mark.transactional, oob.Forest)
         self._transactional = mark.transactional.copy()
 
+    def settle(self) -> None:
+        """See `GroupWriter`."""
+        end, self._unlogged_end = self._unlogged_end, None
+        if end is not None:
+            self._context.settle(end)
+
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""
+        self.settle()
         context = self._context
         with context.lock:
             context.admit(_COMMIT_BYTES)
@@ -106,6 +126,7 @@ class OpenGroup:
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
         """See `GroupWriter`."""
+        self.settle()
         context = self._context
         with context.lock:
             context.admit(_COMMIT_BYTES)

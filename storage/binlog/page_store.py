@@ -28,6 +28,7 @@ RECENT_PAGES = 16
 PageKey = tuple[int, int]  # (file_no, page_no)
 _NOWHERE: PageKey = (-1, -1)
 _NEVER: PageKey = (1 << 64, 0)
+_NONE: PageKey = (0, 0)
 
 
 class FullPage(NamedTuple):
@@ -61,7 +62,10 @@ class PageStore:
         ] = {}  # file_no -> bytes to which it is cut once its pages are there
         self._tail_key = _NOWHERE
         self._tail = bytearray()
-        self._stable_end: PageKey = _NEVER  # pages before this one are on disk for good
+        self._stable_end: PageKey = _NEVER  # pages before this one are in their files for good
+        # Full pages before these were written to their files, and are durable there.
+        self.written_end: PageKey = _NONE
+        self.synced_end: PageKey = _NONE
         self.pages_wanted = 0  # by readers
         self.pages_missed = 0  # not in memory then
         self.pages_read = 0  # ahead, too
@@ -232,8 +236,11 @@ class PageStore:
                 found.append(page)
         return found
 
-    def write(self, pages: list[FullPage]) -> None:
-        """Put pages of one file into it, and make it if need be. Not synced. Raises `DiskError`."""
+    def write(self, pages: list[FullPage], *, hurry: bool = False) -> None:
+        """Put pages of one file into it, and make it if need be. Not synced. Raises `DiskError`.
+
+        hurry: they are consecutive, and will be synced soon.
+        """
         file_no = pages[0].key[0]
         size = self._new_files.get(file_no)
         if size is not None:
@@ -241,6 +248,8 @@ class PageStore:
             del self._new_files[file_no]
         with self._use(file_no) as file:
             write_pages(file, [(page.key[1], page.page) for page in pages])
+            if hurry:
+                file.start_writing(len(pages) * PAGE_SIZE, pages[0].key[1] * PAGE_SIZE)
         self.pages_written += len(pages)
 
     def written(self, pages: list[FullPage]) -> None:
@@ -251,7 +260,12 @@ class PageStore:
                 del self._unflushed[page.key]
                 self._keep(page.key, page.page)
             file_no, page_no = pages[-1].key
-            self._stable_end = (file_no, page_no + 1)
+            self._stable_end = self.written_end = (file_no, page_no + 1)
+
+    def synced_pages(self, file_no: int) -> int:
+        """So many pages of a file are durable, at least."""
+        synced_file, page_no = self.synced_end
+        return page_no if synced_file == file_no else 0
 
     def is_in_file(self, key: PageKey) -> bool:
         """Whether a page that was the tail has been filled, and written, since."""
@@ -301,6 +315,7 @@ class PageStore:
             self._cuts.clear()
             self._tail_key = _NOWHERE
             self._stable_end = _NEVER
+            self.written_end = self.synced_end = _NONE
 
     def close(self) -> None:
         """Close all files."""

@@ -49,7 +49,7 @@ from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
 
-UNSYNCED_PAGES_MAX = 192  # that the flusher has between two checkpoints
+UNSYNCED_PAGES_MAX = 192  # that the flusher has between two syncs
 
 _ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "

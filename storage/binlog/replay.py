@@ -3,7 +3,8 @@
 1. Which file the first record belongs to follows from its parity and LSN and the headers of the last two files. The
    checkpoint says it as well; where the two differ, the log is not that of these files.
 2. Each page that can need recovery has a record with offset 0 behind the checkpoint, which begins it anew: no page is
-   read to be changed, so a torn one does no harm.
+   read to be changed, so a torn one does no harm. Pages that are not logged are made of zeros where they are not there:
+   then what they held belongs to no group.
 3. From there the records have no gap: each goes on where the one before ended, or begins the same page anew, or the
    next page or file where the one before is full.
 4. The binlog ends where the redo ended. What the files hold behind that was never durable: it is kept beside them as
@@ -16,6 +17,7 @@ checkpoint.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
 
 from storage.binlog.broken import keep_aside, put_aside
@@ -23,14 +25,15 @@ from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.page_store import write_pages
 from storage.disk import Disk, File
 from storage.errors import CorruptBinlog, CorruptRedo
-from storage.ibb.chunk import Position
+from storage.ibb.chunk import CHUNK_DATA_MAX, Position
 from storage.ibb.file_header import FIELDS_BYTES, FileHeader, header_page
 from storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
-from storage.redo.format import REDO_NAME, Cut, RedoFormatError, RedoRecord, Write
+from storage.redo.format import REDO_NAME, Cut, RedoFormatError, RedoRecord, Unlogged, Write
 from storage.redo.log import RedoLog
 
 log = logging.getLogger(__name__)
 
+_CHUNK = struct.Struct("<BH")  # its header
 _BATCH_PAGES = 64
 _EMPTY_PAGES = 64  # so many in a row behind the end, and nothing follows
 
@@ -171,6 +174,7 @@ class _Applier:
         self._at = PAGE_END
         self._page: bytearray | None = None  # None until a record has begun it
         self._batch: list[tuple[int, bytes]] = []
+        self._unlogged: list[Unlogged] = []  # of this file, and perhaps not durable in it
         if begin is not None:
             self._file_no = begin.file_no
             self._page_no, self._at = divmod(begin.offset, PAGE_SIZE)
@@ -198,6 +202,15 @@ class _Applier:
                     self._fill(data, 0)
                 else:
                     raise self._missing(record, lsn)
+            case Unlogged(parity, page_no, count, _, _, safe):
+                next_page = self._page_no + 1 if self._full else self._page_no
+                follows = page_no == next_page and (self._full or not self._at)
+                if parity != self._file_no & 1 or not follows or page_no + count > self._file_pages:
+                    raise self._missing(record, lsn)
+                self._page_done()
+                self._unlogged = [old for old in self._unlogged if old.page_no + old.pages > safe]
+                self._unlogged.append(record)
+                self._page_no, self._at = page_no + count - 1, PAGE_END
             case Cut(parity, pages):
                 if parity != self._file_no & 1 or pages != self._page_no + 1 or not self._full:
                     raise self._missing(record, lsn)
@@ -257,11 +270,28 @@ class _Applier:
             write_pages(self._file, self._batch)
             self._batch = []
 
+    def _write_unlogged(self, file: File) -> None:
+        """All of them, also those that are there: their sync may have failed before the restart."""
+        self._write_batch()
+        for record in self._unlogged:
+            for number in range(record.pages):
+                page_no = record.page_no + number
+                there = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
+                chunk = _CHUNK.pack(record.then if number else record.first, CHUNK_DATA_MAX)
+                if not (there.startswith(chunk) and len(there) == PAGE_SIZE and is_sound(there)):
+                    there = seal(bytearray(chunk.ljust(PAGE_SIZE, b"\0")))
+                self._batch.append((page_no, there))
+                if len(self._batch) >= _BATCH_PAGES:
+                    self._write_batch()
+        self._write_batch()
+        self._unlogged = []
+
     def _end_file(self) -> None:
         """All of it is written: make it durable."""
         if self._file is not None:
             self._page_done()
             self._write_batch()
+            self._write_unlogged(self._file)
             self._file.fdatasync()
             self._file.close()
             self._file = None
@@ -271,6 +301,7 @@ class _Applier:
         file = self._file
         if file is None:
             return None
+        self._write_unlogged(file)
         self._write_last(file)
         self._resize(file)
         self._write_batch()

@@ -123,6 +123,7 @@ class IbbEngine:
             self.references,
             self._breaks,
             self._options.piece_bytes,
+            lambda end: self._flusher.settle(end),
             None if found is None else found.last_marker,
         )
         self.keeper = FileKeeper(

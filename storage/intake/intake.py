@@ -182,7 +182,7 @@ class Intake:
 
     def _append_large(self, gtid_event: bytes, rest: Iterable[bytes], gtid: Gtid) -> int:
         size = len(gtid_event)
-        writer = self._engine.begin()
+        writer = self._engine.begin(bulk=True)
         try:
             for piece in rest:
                 writer.spill(piece)

@@ -33,6 +33,10 @@ Record: one byte, whose high half is the kind and whose lowest bit is that of th
                   the page anew. Of a header page only the 64 bytes of its fields are logged.
     0x20 CUT      u32 pages: the file ends behind that many
     0x30 FLUSHED  u64 LSN: all before it was durable when this was written
+    0x40 UNLOGGED u32 page, u32 pages, u8 first, u8 then, u32 safe: so many whole pages whose bytes are not logged, of
+                  out-of-band data: each a chunk that fills it, the type byte of the first one and of the others. They
+                  are durable in their file before anything that refers to them is logged; if they are not there,
+                  nothing does. In front of page `safe` of the file they were when this was written.
 All numbers are little-endian.
 """
 
@@ -63,11 +67,13 @@ MTR_HEAD = struct.Struct("<4sIQI")
 WRITE_HEAD = struct.Struct("<BIHH")
 CUT = struct.Struct("<BI")
 FLUSHED = struct.Struct("<BQ")
+UNLOGGED = struct.Struct("<BIIBBI")
 CRC = struct.Struct("<I")
 
 KIND_WRITE = 0x10
 KIND_CUT = 0x20
 KIND_FLUSHED = 0x30
+KIND_UNLOGGED = 0x40
 _KIND = 0xF0
 _PARITY = 0x0F
 
@@ -173,7 +179,18 @@ class Flushed(NamedTuple):
     lsn: int
 
 
-RedoRecord = Write | Cut | Flushed
+class Unlogged(NamedTuple):
+    """`pages` whole ones that are not logged, from `page_no` on: see the module."""
+
+    parity: int
+    page_no: int
+    pages: int
+    first: int
+    then: int
+    safe: int
+
+
+RedoRecord = Write | Cut | Flushed | Unlogged
 
 
 class MiniTransaction(NamedTuple):
@@ -229,6 +246,12 @@ def parse_records(body: bytes) -> Iterator[RedoRecord]:
                 _, lsn = FLUSHED.unpack_from(body, at)
                 yield Flushed(lsn)
                 at += FLUSHED.size
+            elif kind == KIND_UNLOGGED:
+                _, page_no, count, first, then, safe = UNLOGGED.unpack_from(body, at)
+                if not count:
+                    raise RedoFormatError(f"no pages from page {page_no} on")
+                yield Unlogged(parity, page_no, count, first, then, safe)
+                at += UNLOGGED.size
             else:
                 raise RedoFormatError(f"a record of unknown kind 0x{body[at]:02x}")
         except struct.error:

@@ -28,6 +28,9 @@ class BreakableFile:
         self._disk.check()
         self._file.allocate(size)
 
+    def start_writing(self, size: int, offset: int) -> None:
+        self._file.start_writing(size, offset)
+
     def fdatasync(self) -> None:
         self._disk.check()
         self._file.fdatasync()

@@ -86,11 +86,19 @@ def test_c_refuses_places_outside() -> None:
 
 
 @needs_c
-@given(st.binary(min_size=1, max_size=50), st.integers(0, 100), st.integers(0, 4))
-def test_whole_pages_by_c_equal_those_by_python(data: bytes, at: int, count: int) -> None:
+@given(
+    st.binary(min_size=1, max_size=50),
+    st.integers(0, 100),
+    st.integers(0, 4),
+    st.sampled_from((0, KIND_WRITE | 1)),
+)
+def test_whole_pages_by_c_equal_those_by_python(
+    data: bytes, at: int, count: int, kind: int
+) -> None:
     data = data * (5 * CHUNK_DATA_MAX // len(data) + 1)
-    found = module.fill_pages(data, at, count, 0x03, 0x83, KIND_WRITE | 1, 70000)
-    assert found == fill_pages_plainly(data, at, count, 0x03, 0x83, KIND_WRITE | 1, 70000)
+    found = module.fill_pages(data, at, count, 0x03, 0x83, kind, 70000)
+    assert found == fill_pages_plainly(data, at, count, 0x03, 0x83, kind, 70000)
+    assert bool(found[1]) == bool(kind and count)
     assert all(is_sound(page) for page in found[0])
 
 

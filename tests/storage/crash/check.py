@@ -165,7 +165,7 @@ class Checker:
 
     def _open(self, files: Images, *, thorough: bool) -> Found:
         disk = MemoryDisk(files)
-        engine = open_engine(disk)
+        engine = open_engine(disk, self._history.options)
         assert engine.durable_end == engine.written_end, "not all that was recovered is durable"
         found = look(engine)
         found = found._replace(groups=tuple(self._groups.setdefault(g, g) for g in found.groups))
@@ -196,7 +196,7 @@ class Checker:
             engine.close()
         else:
             disk.crash()
-        again = open_engine(disk)
+        again = open_engine(disk, self._history.options)
         assert look(again) == expected, "another start finds something else"
         again.close()
         if thorough:
@@ -225,7 +225,7 @@ class Checker:
     def _crash_in_recovery(self, state: CrashState, expected: Expectation) -> None:
         """The power goes again at each operation of the recovery. What it had recovered may have been seen."""
         disk = RecordingDisk(MemoryDisk(state.files))
-        open_engine(disk)
+        open_engine(disk, self._history.options)
         before = self.tally.states
         found = self._found[state.key]
         limits = replace(self._limits, per_file=INNER_STATES, per_point=INNER_STATES)

@@ -25,6 +25,15 @@ OPTIONS = StoreOptions(
 )
 
 
+# Of one file and a half, each large enough for records of several whole pages.
+BULK_OPTIONS = StoreOptions(
+    max_binlog_size=16 * 16384,
+    innodb_binlog_state_interval=8 * 16384,
+    slave_connections_needed_for_purge=0,
+    innodb_log_file_size=512 << 10,
+)
+
+
 def open_engine(disk: Disk, options: StoreOptions = OPTIONS) -> IbbEngine:
     """As the server opens it, without threads."""
     return IbbEngine(disk, options, facts=StateStore(disk))
@@ -77,13 +86,14 @@ class Expectation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What happened. `expectations[n]` belongs to the first n operations of the trace."""
+    """What happened, to a store of these options. `expectations[n]` belongs to the first n operations of the trace."""
 
     name: str
     steps: Sequence[Step]
     disk: RecordingDisk
     model: Model
     expectations: Sequence[Expectation]
+    options: StoreOptions
 
 
 def record(
@@ -127,7 +137,7 @@ def record(
         engine.close()
         disk.mark("told", model.last)
     disk.before = None
-    return History(name, steps, disk, model, _expectations(disk, model))
+    return History(name, steps, disk, model, _expectations(disk, model), options)
 
 
 def _expectations(disk: RecordingDisk, model: Model) -> list[Expectation]:

@@ -19,6 +19,7 @@ from storage.binlog.flusher import Flusher
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPage, PageStore
 from storage.binlog.purge import PurgePlan
+from storage.binlog.replay import _Applier
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk, File
 from storage.redo import format as redo_format
@@ -141,6 +142,11 @@ def _not_whole(_: object, writer: LogWriter) -> FullPage:
     return writer._pages.sealed_tail()
 
 
+def _written_pages(_: object, pages: PageStore, file_no: int) -> int:
+    written_file, page_no = pages.written_end
+    return page_no if written_file == file_no else 0
+
+
 PLANTS = [
     Plant(
         "names are not synced",
@@ -185,6 +191,21 @@ PLANTS = [
         "a reset removes files before it is noted",
         ("reset",),
         _replaced(IbbEngine, "_start_anew", _removed_first),
+    ),
+    Plant(
+        "a group is committed before its pages that are not logged are synced",
+        ("bulk", "bulk in files"),
+        _replaced(Flusher, "settle", lambda *_: None),
+    ),
+    Plant(
+        "pages that are not logged are not looked at",
+        ("bulk", "bulk by turns"),
+        _replaced(_Applier, "_write_unlogged", lambda *_: None),
+    ),
+    Plant(
+        "pages that are not logged are called safe once they are written",
+        ("bulk", "bulk by turns"),
+        _replaced(PageStore, "synced_pages", _written_pages),
     ),
     Plant(
         "a page that was written is not logged whole again",

@@ -136,6 +136,12 @@ class Player:
             self.open.append((self.engine.begin(), b"", b""))
         return False
 
+    def begin_bulk(self, _: int) -> bool:
+        """Of whole pages that are not logged."""
+        if len(self.open) < OPEN_MAX:
+            self.open.append((self.engine.begin(bulk=True), b"", b""))
+        return False
+
     def spill(self, size: int) -> bool:
         """`size` bytes to one of the open groups, by turns, now and then to its statement list."""
         if self.open:
@@ -176,9 +182,15 @@ class Player:
     # --- XA ---
 
     def prepare(self, size: int) -> bool:
+        return self._prepare(size, bulk=False)
+
+    def prepare_bulk(self, size: int) -> bool:
+        return self._prepare(size, bulk=True)
+
+    def _prepare(self, size: int, *, bulk: bool) -> bool:
         self.count += 1
         xid = Xid(1, b"%d" % self.count, b"b" * (self.count % 3))
-        writer = self.engine.begin()
+        writer = self.engine.begin(bulk=bulk)
         data = events(max(size, 60), str(xid)) if size else b""
         self.model.prepared[xid] = data
         if data:
@@ -261,11 +273,13 @@ STEPS: dict[str, Callable[[Player, int], bool]] = {
     "step": Player.step,
     "checkpoint": Player.checkpoint,
     "begin": Player.begin,
+    "begin bulk": Player.begin_bulk,
     "spill": Player.spill,
     "rewind": Player.rewind,
     "commit open": Player.commit_open,
     "rollback open": Player.rollback_open,
     "prepare": Player.prepare,
+    "prepare bulk": Player.prepare_bulk,
     "commit prepared": Player.commit_prepared,
     "rollback prepared": Player.rollback_prepared,
     "flush": Player.flush,

@@ -89,6 +89,9 @@ class RecordingFile:
         size = max(size, self._file.size())
         self._disk.do(lambda: self._file.allocate(size), Resize(self._inode, size))
 
+    def start_writing(self, size: int, offset: int) -> None:
+        self._file.start_writing(size, offset)
+
     def fdatasync(self) -> None:
         self._disk.do(self._file.fdatasync, SyncFile(self._inode))
 

@@ -87,6 +87,24 @@ SCRIPTS: dict[str, list[Step]] = {
     ),
 }
 
+# Large groups whose whole pages are not logged; they need larger files.
+BULK_SCRIPTS: dict[str, list[Step]] = {
+    "bulk": steps(
+        "begin bulk; spill 60000; append sync 300; step; spill 120000; append 200; step 2; append sync 300",
+        "commit open; append 300; sync; begin bulk; spill 100000; step; append sync 100; rollback open",
+        "append sync 300; step 9",
+    ),
+    "bulk by turns": steps(
+        "begin bulk; begin; begin bulk; spill 70000; spill 70000; append 300; sync; step; spill 70000; rewind 60000",
+        "commit open; step; checkpoint; spill 60000; commit open; append sync 200; commit open; sync; append 50",
+    ),
+    "bulk in files": steps(
+        "append 120000; begin bulk; spill 100000; spill 60000; sync; step; commit open; flush; prepare bulk 70000",
+        "append sync 300; checkpoint; commit prepared; begin bulk; spill 70000; write log; step; append 100",
+        "commit open",
+    ),
+}
+
 WEIGHTS = {
     "append": 8,
     "append sync": 8,

@@ -10,10 +10,11 @@ import random
 
 import pytest
 
+from storage.binlog.options import StoreOptions
 from tests.storage.crash.check import Checker, Tally, Violation
-from tests.storage.crash.history import record
+from tests.storage.crash.history import BULK_OPTIONS, OPTIONS, record
 from tests.storage.crash.player import Step
-from tests.storage.crash.scripts import SCRIPTS, random_steps
+from tests.storage.crash.scripts import BULK_SCRIPTS, SCRIPTS, random_steps
 from tests.storage.crash.variants import Limits
 
 # All together: more than 10,000 in a normal run, more than 100,000 in a slow one.
@@ -24,9 +25,15 @@ RANDOM_SLOW = 30
 PASSES_MAX = 16
 
 
-def explore(name: str, steps: list[Step], rng: random.Random, wanted: int) -> Tally:
+def explore(
+    name: str,
+    steps: list[Step],
+    rng: random.Random,
+    wanted: int,
+    options: StoreOptions = OPTIONS,
+) -> Tally:
     """As many passes over one history as it takes to open so many distinct states, but no more than `PASSES_MAX`."""
-    checker = Checker(record(name, steps), Limits(), rng)
+    checker = Checker(record(name, steps, options=options), Limits(), rng)
     for _ in range(PASSES_MAX):
         checker.run(wanted=wanted)
         if checker.tally.states >= wanted:
@@ -38,6 +45,11 @@ def explore(name: str, steps: list[Step], rng: random.Random, wanted: int) -> Ta
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script(name: str, rng: random.Random) -> None:
     assert explore(name, SCRIPTS[name], rng, STATES).states >= STATES
+
+
+@pytest.mark.parametrize("name", BULK_SCRIPTS)
+def test_bulk(name: str, rng: random.Random) -> None:
+    assert explore(name, BULK_SCRIPTS[name], rng, STATES, BULK_OPTIONS).states >= STATES
 
 
 @pytest.mark.parametrize("number", range(RANDOM))
@@ -56,6 +68,13 @@ def test_random(number: int, rng: random.Random) -> None:
 def test_script_in_full(name: str, rng: random.Random) -> None:
     # Some have no more than a thousand; the random ones make up the number.
     assert explore(name, SCRIPTS[name], rng, STATES_SLOW // 2).states >= STATES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", BULK_SCRIPTS)
+def test_bulk_in_full(name: str, rng: random.Random) -> None:
+    assert explore(name, BULK_SCRIPTS[name], rng, STATES_SLOW, BULK_OPTIONS).states >= STATES_SLOW
 
 
 @pytest.mark.slow

@@ -8,13 +8,19 @@ import pytest
 
 from storage.errors import StorageError
 from tests.storage.crash.check import Checker, Violation, quiet
-from tests.storage.crash.history import record
+from tests.storage.crash.history import BULK_OPTIONS, History, record
 from tests.storage.crash.plants import PLANTS, Plant
-from tests.storage.crash.scripts import SCRIPTS
+from tests.storage.crash.scripts import BULK_SCRIPTS, SCRIPTS
 from tests.storage.crash.variants import Limits
 
 STATES = 600
 PASSES = 3
+
+
+def _recorded(name: str, plant: Plant) -> History:
+    if name in BULK_SCRIPTS:
+        return record(name, BULK_SCRIPTS[name], wrap=plant.wrap, options=BULK_OPTIONS)
+    return record(name, SCRIPTS[name], wrap=plant.wrap)
 
 
 def first_violation(plant: Plant, rng: random.Random) -> str | None:
@@ -22,7 +28,7 @@ def first_violation(plant: Plant, rng: random.Random) -> str | None:
     with plant.planted(), quiet():
         for name in plant.scripts:
             try:
-                history = record(name, SCRIPTS[name], wrap=plant.wrap)
+                history = _recorded(name, plant)
             except (StorageError, AssertionError) as error:
                 return f"while playing: {error}"
             checker = Checker(history, Limits(any_names=True), rng)

@@ -7,7 +7,16 @@ import threading
 from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
 from storage.redo import log as redo_log
-from storage.redo.format import CUT, KIND_CUT, KIND_WRITE, REDO_NAME, RING_AT, WRITE_HEAD
+from storage.redo.format import (
+    CUT,
+    KIND_CUT,
+    KIND_UNLOGGED,
+    KIND_WRITE,
+    REDO_NAME,
+    RING_AT,
+    UNLOGGED,
+    WRITE_HEAD,
+)
 from storage.redo.log import FIRST_LSN, RedoLog
 
 UUID = bytes(range(16))
@@ -60,6 +69,11 @@ def write(page_no: int, offset: int, data: bytes, parity: int = 0) -> bytes:
 def cut(pages: int, parity: int = 0) -> bytes:
     """A CUT record."""
     return CUT.pack(KIND_CUT | parity, pages)
+
+
+def unlogged(page_no: int, pages: int, safe: int = 0, parity: int = 0) -> bytes:
+    """An UNLOGGED record: the middle of something out of band."""
+    return UNLOGGED.pack(KIND_UNLOGGED | parity, page_no, pages, 0x83, 0x83, safe)
 
 
 def body(number: int, size: int = 20) -> bytes:

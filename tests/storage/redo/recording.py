@@ -36,6 +36,9 @@ class _File:
         self._file.pwrite(data, offset)
         self._disk.done.append(Done("write", self._name, pages, bytes(data)))
 
+    def start_writing(self, size: int, offset: int) -> None:
+        self._file.start_writing(size, offset)
+
     def fdatasync(self) -> None:
         self._disk.meet(Done("sync", self._name))
         self._file.fdatasync()

@@ -16,6 +16,7 @@ from storage.redo.format import (
     LogHeader,
     RedoFormatError,
     RedoRecord,
+    Unlogged,
     Write,
     build_mtr,
     frame_mtr,
@@ -109,6 +110,11 @@ RECORDS: dict[str, tuple[str, RedoRecord]] = {
     "cut": ("20 05000000", Cut(0, 5)),
     "cut, odd": ("21 05000000", Cut(1, 5)),
     "flushed": ("30 0807060504030201", Flushed(0x0102030405060708)),
+    "unlogged": (
+        "40 04030201 08070605 03 83 0c0b0a09",
+        Unlogged(0, 0x01020304, 0x05060708, 0x03, 0x83, 0x090A0B0C),
+    ),
+    "unlogged, odd": ("41 02000000 01000000 83 83 00000000", Unlogged(1, 2, 1, 0x83, 0x83, 0)),
 }
 
 
@@ -129,7 +135,8 @@ def test_no_records() -> None:
 
 WRONG = {
     "kind 0": "00",
-    "an unknown kind": "40 00000000",
+    "an unknown kind": "50 00000000",
+    "no unlogged page": "40 02000000 00000000 03 83 00000000",
     "an empty write": "10 01000000 0000 0000",
     "a write behind the page": f"10 01000000 {u(PAGE_SIZE - 1, 2).hex()} 0200 6162",
     "a second record that is cut": "20 05000000 10 0100",

@@ -13,7 +13,7 @@ from storage.binlog.replay import match_first, replay
 from storage.binlog.store import IbbEngine
 from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb import commit
-from storage.ibb.chunk import Position, RecordType
+from storage.ibb.chunk import CHUNK_DATA_MAX, Position, RecordType
 from storage.ibb.file_header import FIELDS_BYTES, FileHeader
 from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound, seal
 from storage.memory_disk import MemoryDisk
@@ -29,7 +29,8 @@ from tests.storage.groups import (
     state_after,
 )
 from tests.storage.plain_pages import chunk
-from tests.storage.redo.logs import UUID, cut, opened, write
+from tests.storage.redo.logs import UUID, cut, opened, unlogged, write
+from tests.storage.redo.recording import Recording
 from tests.storage.sizes import small
 from tests.storage.vectors import file_bytes, write_file
 
@@ -140,6 +141,8 @@ def test_nothing_to_do() -> None:
     assert disk.contents() == before
 
 
+OOB = b"\x83" + CHUNK_DATA_MAX.to_bytes(2, "little")  # with zeros, where nobody needs what it held
+
 # name: (mini-transactions, where the data ends, (file, page) -> what stands on it)
 APPLIED: dict[str, tuple[list[bytes], Position, dict[tuple[int, int], bytes]]] = {
     "more on the page": ([AGAIN], Position(0, PAGE_SIZE + 150), {(0, 1): MORE}),
@@ -172,6 +175,21 @@ APPLIED: dict[str, tuple[list[bytes], Position, dict[tuple[int, int], bytes]]] =
         [whole(1) + whole(2) + whole(3) + NEXT + STATE, write(1, 5, b"data", 1)],
         Position(1, PAGE_SIZE + 9),
         {(1, 0): header(1)[:FULL], (1, 1): b"\x42\x02\0\0\0data"},
+    ),
+    "the next file, behind pages that are not logged": (
+        [whole(1) + unlogged(2, 2) + NEXT + STATE],
+        Position(1, PAGE_SIZE + 5),
+        {(0, 2): OOB, (0, 3): OOB, (1, 1): b"\x42\x02\0\0\0"},
+    ),
+    "pages that are not logged": (
+        [whole(1) + unlogged(2, 1) + write(3, 0, b"end")],
+        Position(0, 3 * PAGE_SIZE + 3),
+        {(0, 2): OOB, (0, 3): b"end"},
+    ),
+    "pages that are not logged, to the end": (
+        [whole(1), unlogged(2, 2)],
+        Position(0, 3 * PAGE_SIZE + FULL),
+        {(0, 2): OOB, (0, 3): OOB},
     ),
     "cut, and the next file": (
         [whole(1) + cut(2) + NEXT + STATE],
@@ -255,6 +273,11 @@ GAPS: dict[str, list[bytes]] = {
     "cut before the page": [whole(1) + whole(2) + cut(2)],
     "cut of the other file": [whole(1) + cut(2, 1)],
     "nothing may follow a cut in this file": [whole(1) + cut(2) + write(2, 0, b"x")],
+    "not logged, this page not full": [AGAIN + unlogged(2, 1)],
+    "not logged, in a page that has begun": [unlogged(1, 1)],
+    "not logged, a page left out": [whole(1) + unlogged(3, 1)],
+    "not logged, more than the file has": [whole(1) + unlogged(2, 3)],
+    "not logged, of the other file": [whole(1) + unlogged(2, 1, parity=1)],
 }
 
 
@@ -399,6 +422,60 @@ def test_an_empty_store_is_emptied() -> None:
     log.write_checkpoint(log.lsn, None)
     assert apply(disk) is None
     assert not [name for name in disk.names() if name.endswith(".ibb")]
+
+
+# --- pages that are not logged ---
+
+
+def with_pages(disk: MemoryDisk, *pages: bytes) -> MemoryDisk:
+    """These are on pages 2 and 3 of file 0."""
+    file = disk.open(file_name(0))
+    for page_no, data in enumerate(pages, 2):
+        file.pwrite(data, page_no * PAGE_SIZE)
+    file.fdatasync()
+    file.close()
+    return disk
+
+
+def page_of(disk: MemoryDisk, page_no: int) -> bytes:
+    return file_bytes(disk, file_name(0))[page_no * PAGE_SIZE :][:PAGE_SIZE]
+
+
+HELD = page(OOB + b"\x44" * CHUNK_DATA_MAX)
+
+
+def test_unlogged_pages_that_are_there_stay_and_are_synced_again() -> None:
+    disk = with_pages(scene(whole(1) + unlogged(2, 2)), HELD, HELD)
+    recording = Recording()
+    recording.disk = disk
+    apply(recording)  # type: ignore[arg-type]
+    written = {page_no for done in recording.done if done.what == "write" for page_no in done.pages}
+    assert {2, 3} <= written
+    assert page_of(disk, 2) == page_of(disk, 3) == HELD
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        bytes(PAGE_SIZE),
+        HELD[:4096] + bytes(PAGE_SIZE - 4096),
+        b"\xaa" * PAGE_SIZE,
+        page(b"\x03" + HELD[1:3] + b"another record" * 9),
+    ],
+    ids=["never written", "torn", "garbage", "of before"],
+)
+def test_unlogged_pages_that_are_lost_are_passed_over(lost: bytes) -> None:
+    disk = with_pages(scene(whole(1) + unlogged(2, 2)), lost, HELD)
+    apply(disk)
+    assert page_of(disk, 2) == page(OOB)
+    assert page_of(disk, 3) == HELD
+
+
+def test_unlogged_pages_that_are_safe_are_not_looked_at() -> None:
+    mtrs = [whole(1) + unlogged(2, 1), unlogged(3, 1, safe=3)]
+    disk = with_pages(scene(*mtrs), b"\xaa" * PAGE_SIZE, HELD)
+    apply(disk)
+    assert page_of(disk, 2) == b"\xaa" * PAGE_SIZE
 
 
 # --- with an engine ---
