@@ -218,6 +218,7 @@ def binlog_server(_made: list[Logged]) -> MakeBinlogServer:
 
     def make(*, start: bool = True, **arguments: Any) -> BinlogServer:
         server = BinlogServer(**arguments)
+        server.forked = True
         _made.append(server)
         return server.start() if start else server
 

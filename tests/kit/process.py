@@ -18,13 +18,16 @@ def _dies_with_us() -> tuple[str, ...]:
 
 
 def spawn(
-    argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` with its output appended to `log`. Its pid is the program's own."""
     with log.open("ab") as out:
         return subprocess.Popen(
             [*_dies_with_us(), *argv],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=out,
             stderr=out,
             env=env,

@@ -17,7 +17,7 @@ from typing import Any, Self
 import pymysql
 import pymysql.cursors
 
-from tests.kit import ports, process, rundir
+from tests.kit import forks, ports, process, rundir
 from tests.kit.faults import Faults
 from tests.kit.mariadb import POLL, Account, Row, Source
 
@@ -33,6 +33,8 @@ class BinlogServer:
 
     host = "127.0.0.1"
     command: Sequence[str] = (sys.executable, "-m", "binlog_server")
+    forked = False
+    """Whether it may be started by `forks`: the same, sooner."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class BinlogServer:
             self.command = faults.command
             self.environment.update(faults.environment)
         self.name = f"binlog-server-{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | forks.Forked | None = None
 
     @property
     def account(self) -> Account:
@@ -91,7 +93,6 @@ class BinlogServer:
         config.write_text(toml(self.options, users=self.users))
         config.chmod(0o600)
         argv = [
-            *self.command,
             "serve",
             f"--directory={self.directory}",
             f"--listen={self.host}:{self.port}",
@@ -102,7 +103,12 @@ class BinlogServer:
         argv += self.arguments
         seen = len(self.log())
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
-        self._process = process.spawn(argv, self.dir / "server.log", env)
+        log = self.dir / "server.log"
+        self._process = None
+        if self.forked and self.command is BinlogServer.command:
+            self._process = forks.start(argv, log, env)
+        if self._process is None:
+            self._process = process.spawn([*self.command, *argv], log, env)
         self._wait_ready(seen, timeout)
         return self
 

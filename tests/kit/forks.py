@@ -1,0 +1,175 @@
+"""Our server without what each start repeats: a process that has imported it forks, again and again.
+
+A start takes a third of its processor time then. What runs is the same, from `python -m binlog_server` on: with the
+arguments, environment, directory and limits of a new process, its output in a log, in a session of its own. A start
+for which Python itself, or an import, has to read another environment is none of this (`start` returns None).
+
+    python -m tests.kit.forks    forks for each request that comes by its standard input, a socket
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import json
+import os
+import resource
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.kit import process, rundir
+
+MODULE: Final = "binlog_server"
+_READ_AT_START: Final = ("PYTHON", "BINLOG_SERVER_", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Forked:
+    """As much of a Popen as a server needs."""
+
+    def __init__(self, nursery: _Nursery, pid: int) -> None:
+        self._nursery = nursery
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, minus the signal that ended it; None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._nursery.ask({"poll": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code. Raises TimeoutExpired."""
+        if self.poll() is None:
+            end = os.pidfd_open(self.pid)
+            try:
+                select.select([end], [], [], timeout)
+            finally:
+                os.close(end)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(MODULE, timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Nursery:
+    """The process that forks."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.read_at_start = _read_at_start(environment)
+        self._lock = threading.Lock()
+        ours, its = socket.socketpair()
+        argv = [sys.executable, "-m", "tests.kit.forks"]
+        log = rundir.new_dir("forks") / "log"
+        with its:
+            self.process = process.spawn(argv, log, environment, stdin=its.fileno())
+        self._stream = ours.makefile("rwb")
+
+    def ask(self, request: Mapping[str, Any]) -> Any:
+        answer = b""
+        with self._lock, contextlib.suppress(ConnectionError):
+            self._stream.write(json.dumps(request).encode() + b"\n")
+            self._stream.flush()
+            answer = self._stream.readline()
+        if not answer:
+            raise RuntimeError(f"{MODULE}: nobody forks any more: {self.process.poll()}")
+        return json.loads(answer)
+
+
+def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Forked | None:
+    """`python -m binlog_server`, its output appended to `log`; None where it cannot be had so."""
+    # It dies with the thread that has started it, and all servers with it.
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    nursery = _nursery()
+    if nursery.read_at_start != _read_at_start(environment):
+        return None
+    pid = nursery.ask(
+        {
+            "arguments": list(arguments),
+            "log": str(log),
+            "environment": dict(environment),
+            "directory": os.getcwd(),
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        }
+    )
+    return Forked(nursery, pid)
+
+
+@functools.cache
+def _nursery() -> _Nursery:
+    return _Nursery({**os.environ, "PYTHONUNBUFFERED": "1"})
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {key: environment[key] for key in environment if key.startswith(_READ_AT_START)}
+
+
+# -- in the process that forks ---------------------------------------------------------------------
+
+
+def main() -> None:
+    """Until the socket is closed."""
+    import binlog_server.cli  # noqa: F401 - what this is about
+
+    gc.freeze()
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+    with socket.socket(fileno=os.dup(0)) as control, control.makefile("rwb") as stream:
+        request = _serve(stream)
+    if request is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:  # else it is gone already
+            _become(request)
+
+
+def _serve(stream: Any) -> dict[str, Any] | None:
+    """Returns in each child, with what it is to be; and at the end."""
+    for line in stream:
+        request: dict[str, Any] = json.loads(line)
+        answer: int | None
+        if "poll" in request:
+            pid, status = os.waitpid(request["poll"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        elif (answer := os.fork()) == 0:
+            return request
+        stream.write(json.dumps(answer).encode() + b"\n")
+        stream.flush()
+    return None
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    os.setsid()
+    os.chdir(request["directory"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["open_files"]))
+    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, number in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, number)
+    os.close(log)
+    os.close(nothing)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = [MODULE, *request["arguments"]]
+    runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Servers that are forked are what `python -m binlog_server` is."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.kit import forks, ports, process
+from tests.kit.fixtures import MakeBinlogServer
+from tests.kit.mariadb import POLL
+from tests.kit.server import READY
+
+ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+def started(
+    log: Path, *arguments: str, environment: Mapping[str, str] = ENVIRONMENT
+) -> forks.Forked:
+    server = forks.start(arguments, log, environment)
+    assert server is not None
+    return server
+
+
+def serve(folder: Path, port: int) -> list[str]:
+    return ["serve", f"--directory={folder}", f"--listen=127.0.0.1:{port}"]
+
+
+def test_its_life(binlog_server: MakeBinlogServer) -> None:
+    server = binlog_server()
+    assert isinstance(server._process, forks.Forked)
+    assert server.q("SELECT 1 AS one") == [{"one": 1}]
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait_exit(POLL)
+    first = server.pid
+    server.restart()
+    server.kill()
+    assert not server.alive()
+    assert server.wait_exit() == -signal.SIGKILL
+    server.start()
+    assert server.pid != first
+    assert server.log().count(READY) == 3
+
+
+def test_options_that_only_a_new_interpreter_reads(binlog_server: MakeBinlogServer) -> None:
+    server = binlog_server(environment={"PYTHONHASHSEED": "7"})
+    assert isinstance(server._process, subprocess.Popen)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert started(log, "--version").wait(20) == 0
+    assert started(log, "nonsense").wait(20) == 2
+    version, *error = log.read_text().splitlines()
+    assert version.startswith("binlog-server ")
+    assert "'nonsense'" in error[-1]
+
+
+def test_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the test at this moment, not those that the forking process began with."""
+    monkeypatch.chdir(tmp_path)
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 10, hard))
+    port = ports.lease()
+    try:
+        log = tmp_path / "log"
+        config = tmp_path / "here.toml"
+        config.write_text("max_binlog_size = 4194304\n")
+        server = started(log, *serve(Path("data"), port), "--config=here.toml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    try:
+        while READY not in process.read_log(log):
+            assert server.poll() is None, process.read_log(log)
+            threading.Event().wait(POLL)
+        assert Path(f"/proc/{server.pid}/cwd").readlink() == tmp_path
+        assert os.getsid(server.pid) == server.pid
+        for number, path in ((0, Path(os.devnull)), (1, log), (2, log)):
+            assert Path(f"/proc/{server.pid}/fd/{number}").readlink() == path
+        limits = Path(f"/proc/{server.pid}/limits").read_text()
+        assert f"Max open files            {soft - 10} " in limits
+        assert (tmp_path / "data").is_dir()
+    finally:
+        server.kill()
+        server.wait()
+        ports.release(port)
+
+
+def test_not_from_a_thread(tmp_path: Path) -> None:
+    found: list[object] = []
+    thread = threading.Thread(
+        target=lambda: found.append(forks.start(["--version"], tmp_path / "log", ENVIRONMENT))
+    )
+    thread.start()
+    thread.join()
+    assert found == [None]
+
+
+def test_ends_with_the_one_that_has_forked_it(tmp_path: Path) -> None:
+    nursery = forks._Nursery(ENVIRONMENT)
+    port = ports.lease()
+    pid = nursery.ask(
+        {
+            "arguments": serve(tmp_path / "data", port),
+            "log": str(tmp_path / "log"),
+            "environment": ENVIRONMENT,
+            "directory": str(tmp_path),
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        }
+    )
+    assert nursery.ask({"poll": pid}) is None
+    end = os.pidfd_open(pid)
+    try:
+        nursery.process.kill()
+        assert select.select([end], [], [], 20)[0]
+    finally:
+        os.close(end)
+        ports.release(port)
+    nursery.process.wait(20)
+    with pytest.raises(RuntimeError, match="nobody forks"):
+        nursery.ask({"poll": pid})
