@@ -57,11 +57,11 @@ def test_wrong_option(clients: str) -> None:
 
 @pytest.mark.replica
 def test_fanout() -> None:
-    done = benchmarks("fanout", "--json", f"--groups={GROUPS}", "--rounds=1")
+    done = benchmarks("fanout", "--json", f"--groups={GROUPS}", "--rounds=1", "--clients=1,3")
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     for key in ("ours_mb_s", "mariadbd_mb_s", "ratio", "of_loopback", "ours_events_s"):
-        assert list(result[key]) == ["1", "16"], key
+        assert list(result[key]) == ["1", "3"], key
         assert all(value > 0 for value in result[key].values()), key
     assert result["history"]["groups"] == GROUPS
 
@@ -89,15 +89,15 @@ def test_idle() -> None:
 @pytest.mark.replica
 @pytest.mark.timeout(180)
 def test_commit() -> None:
-    done = benchmarks("commit", "--json", "--connections=1,2", "--rounds=1", "--seconds=0.2")
+    done = benchmarks("commit", "--json", "--connections=2", "--rounds=1", "--seconds=0.2")
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     for key in ("ratio_sync", "ratio_nosync", "fsyncs_per_commit_by_committers"):
-        assert list(result[key]) == ["1", "2"], key
+        assert list(result[key]) == ["2"], key
     assert all(value > 0 for value in result["ratio_sync"].values())
     assert 0 < result["fsyncs_per_commit"] < 2
     assert result["write_amplification"] > 1
-    assert list(result["in_process"]["append_sync"]) == ["1", "2"]
+    assert list(result["in_process"]["append_sync"]) == ["2"]
 
 
 @pytest.mark.replica

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from protocol.errors import RemoteError
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import RawClient, dump_error
-from tests.kit import rundir
+from tests.kit import forks, rundir
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import Account
 from tests.kit.server import BinlogServer
@@ -115,12 +113,9 @@ def memory_mb(server: BinlogServer) -> float:
 
 def serve(directory: Path, *options: str) -> tuple[int, str]:
     """Exit code and output of a start that is to fail."""
-    argv = [sys.executable, "-m", "binlog_server", "serve", f"--directory={directory}"]
     if not any(option.startswith("--listen") for option in options):
-        argv.append("--listen=127.0.0.1:0")
-    done = subprocess.run(
-        [*argv, *options], capture_output=True, text=True, timeout=20, check=False
-    )
+        options = ("--listen=127.0.0.1:0", *options)
+    done = forks.run("serve", f"--directory={directory}", *options)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 

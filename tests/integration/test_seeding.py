@@ -7,7 +7,6 @@ import gzip
 import random
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to
 from tests.integration.test_upstreams import encryption
-from tests.kit import rundir
+from tests.kit import forks, rundir
 from tests.kit.backends import VERSIONS, Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.local import LocalMariaDB
@@ -52,8 +51,7 @@ def command(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[st
     """`binlog-server NAME ARGUMENTS`, for files that are small: they take their space at once."""
     config = rundir.new_dir("config") / "server.toml"
     config.write_text(f"max_binlog_size = {MAX_BINLOG_SIZE}\ninnodb_log_file_size = 8388608\n")
-    argv = [sys.executable, "-m", "binlog_server", name, f"--config={config}", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
+    return forks.run(name, f"--config={config}", *arguments)
 
 
 def run(name: str, *arguments: str | Path) -> str:

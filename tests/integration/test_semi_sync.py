@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
@@ -31,9 +30,8 @@ def make_master(binlog_server: MakeBinlogServer) -> Any:
         options = {"rpl_semi_sync_master_enabled": True, **options}
         server = binlog_server(start=False, users=users, **options)
         server.directory.mkdir(parents=True)
-        command = [sys.executable, "-m", "binlog_server", "user", "add", USER]
-        command += ["--grant", "BINLOG REPLAY", "--directory", str(server.directory)]
-        subprocess.run(command, input=PASSWORD + "\n", text=True, check=True, timeout=30)
+        what = ("user", "add", USER, "--grant", "BINLOG REPLAY", "--directory", server.directory)
+        forks.run(*what, said=PASSWORD + "\n").check_returncode()
         return server.start()
 
     return make

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +11,7 @@ import pymysql
 import pytest
 
 from protocol.events.collation_names import NUMBERS
+from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
@@ -25,9 +24,8 @@ def master(binlog_server: MakeBinlogServer) -> BinlogServer:
     """Ours, with an account that may commit."""
     server = binlog_server(start=False)
     server.directory.mkdir(parents=True)
-    command = [sys.executable, "-m", "binlog_server", "user", "add", USER]
-    command += ["--grant", "BINLOG REPLAY", "--directory", str(server.directory)]
-    subprocess.run(command, input=PASSWORD + "\n", text=True, check=True, timeout=30)
+    what = ("user", "add", USER, "--grant", "BINLOG REPLAY", "--directory", server.directory)
+    forks.run(*what, said=PASSWORD + "\n").check_returncode()
     return server.start()
 
 
@@ -231,9 +229,8 @@ def test_relay_with_a_domain_of_its_own(
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, server_id=77, start=False)
     server.directory.mkdir(parents=True)
-    command = [sys.executable, "-m", "binlog_server", "user", "add", USER]
-    command += ["--grant", "BINLOG REPLAY", "--directory", str(server.directory)]
-    subprocess.run(command, input=PASSWORD + "\n", text=True, check=True, timeout=30)
+    what = ("user", "add", USER, "--grant", "BINLOG REPLAY", "--directory", server.directory)
+    forks.run(*what, said=PASSWORD + "\n").check_returncode()
     server.start()
     replica = make_replica().follow(server)
     upstream.script(*SCHEMA)

@@ -93,8 +93,36 @@ class _Nursery:
         return json.loads(answer)
 
 
+def run(
+    *arguments: str | Path, said: str = "", timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """`binlog-server ARGUMENTS`, with `said` to its standard input; to its end."""
+    argv = [str(argument) for argument in arguments]
+    folder = rundir.new_dir("run")
+    said_to, out, error = (folder / name for name in ("in", "out", "error"))
+    said_to.write_text(said)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    forked = _start(argv, (said_to, out, error), environment)
+    if forked is None:
+        whole = [sys.executable, "-m", MODULE, *argv]
+        return subprocess.run(
+            whole, input=said, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    try:
+        code = forked.wait(timeout)
+    finally:
+        forked.kill()
+    return subprocess.CompletedProcess(argv, code, out.read_text(), error.read_text())
+
+
 def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Forked | None:
     """`python -m binlog_server`, its output appended to `log`; None where it cannot be had so."""
+    return _start(arguments, (Path(os.devnull), log, log), environment)
+
+
+def _start(
+    arguments: Sequence[str], streams: Sequence[Path], environment: Mapping[str, str]
+) -> Forked | None:
     # It dies with the thread that has started it, and all servers with it.
     if threading.current_thread() is not threading.main_thread():
         return None
@@ -104,7 +132,7 @@ def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -
     pid = nursery.ask(
         {
             "arguments": list(arguments),
-            "log": str(log),
+            "streams": [str(path) for path in streams],
             "environment": dict(environment),
             "directory": os.getcwd(),
             "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
@@ -159,12 +187,11 @@ def _become(request: Mapping[str, Any]) -> None:
     os.setsid()
     os.chdir(request["directory"])
     resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["open_files"]))
-    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, number in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, number)
-    os.close(log)
-    os.close(nothing)
+    for number, path in enumerate(request["streams"]):
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT if number else os.O_RDONLY
+        opened = os.open(path, flags, 0o666)
+        os.dup2(opened, number)
+        os.close(opened)
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [MODULE, *request["arguments"]]

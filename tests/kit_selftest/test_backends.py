@@ -1,5 +1,6 @@
 """What BINLOG_TEST_BACKENDS and its companions mean."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -66,3 +67,16 @@ def test_a_missing_backend(environment: Callable[..., None]) -> None:
     environment(BINLOG_TEST_REQUIRE="local:1.2")
     with pytest.raises(pytest.fail.Exception, match="required, but missing"):
         missing.require()
+
+
+def test_each_version_once() -> None:
+    chosen = [Backend.parse(name) for name in [*ALL, "official:12.3"]]
+    found = Counter(b for n in range(1000) for b in backends.one_kind_each(chosen, f"test_{n}"))
+    for version in ("10.11", "11.8"):
+        counts = [found[Backend(kind, version)] for kind in ("local", "docker")]
+        assert sum(counts) == 1000
+        assert 100 < counts[1] < 300, "a sixth: two of three versions may be in a container"
+    assert found[Backend("official", "12.3")] == 1000
+    docker = chosen[2:4]
+    assert backends.one_kind_each(docker, "any") == tuple(docker)
+    assert backends.one_kind_each([], "any") == ()

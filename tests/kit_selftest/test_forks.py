@@ -63,6 +63,17 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert "'nonsense'" in error[-1]
 
 
+def test_run(tmp_path: Path) -> None:
+    done = forks.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("binlog-server ")
+    add = ("user", "add", "u", "--directory", tmp_path)
+    assert forks.run(*add, said="secret\n").returncode == 0
+    wrong = forks.run("nonsense")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "'nonsense'" in wrong.stderr
+
+
 def test_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the test at this moment, not those that the forking process began with."""
     monkeypatch.chdir(tmp_path)
@@ -109,7 +120,7 @@ def test_ends_with_the_one_that_has_forked_it(tmp_path: Path) -> None:
     pid = nursery.ask(
         {
             "arguments": serve(tmp_path / "data", port),
-            "log": str(tmp_path / "log"),
+            "streams": [os.devnull, str(tmp_path / "log"), str(tmp_path / "log")],
             "environment": ENVIRONMENT,
             "directory": str(tmp_path),
             "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
