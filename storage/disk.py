@@ -15,7 +15,7 @@ import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -30,6 +30,9 @@ class File(Protocol):
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """All of `data` at `offset`, or `DiskError`."""
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        """All of them, one behind the other, as one `pwrite`; no more than 1024."""
 
     def size(self) -> int:
         """Length in bytes."""
@@ -127,6 +130,12 @@ class OsFile:
                 done = os.pwrite(self._fd, view, offset)
                 view = view[done:]
                 offset += done
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        with _mapped("write", self._path):
+            done = os.pwritev(self._fd, parts, offset)
+        if done < sum(map(len, parts)):
+            self.pwrite(memoryview(b"".join(parts))[done:], offset + done)
 
     def size(self) -> int:
         with _mapped("stat", self._path):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from storage.errors import DiskError, DiskFull, StoreInUse
 
@@ -105,6 +105,9 @@ class MemoryFile:
             raise DiskFull("cannot allocate: No space left on device (injected)")
         self._disk.take_room("allocate", size - self.size())
         self._content.change(max(size, self.size()))
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
 
     def start_writing(self, size: int, offset: int) -> None:
         self._check()

@@ -184,6 +184,7 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
     unsigned char first, then, kind;
     unsigned int page_no;
     PyObject *pages = NULL, *redo = NULL, *result = NULL;
+    unsigned char **outs = NULL;
 
     if (!PyArg_ParseTuple(args, "y*nnbbbI:fill_pages", &data, &at, &count, &first, &then, &kind, &page_no))
         return NULL;
@@ -195,13 +196,23 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
     redo = PyBytes_FromStringAndSize(NULL, kind ? count * (WRITE_HEAD + PAGE_END) : 0);
     if (pages == NULL || redo == NULL)
         goto done;
-    int has_instruction = HAS_CRC_INSTRUCTION;
-    unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
+    outs = malloc(count ? count * sizeof *outs : 1);
+    if (outs == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
     for (Py_ssize_t number = 0; number < count; number++) {
         PyObject *page = PyBytes_FromStringAndSize(NULL, PAGE_SIZE);
         if (page == NULL || PyList_SetItem(pages, number, page) < 0)
             goto done;
-        unsigned char *out = (unsigned char *)PyBytes_AsString(page);
+        outs[number] = (unsigned char *)PyBytes_AsString(page);
+    }
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
+    /* Nobody else knows of these pages yet, so other threads may run. */
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t number = 0; number < count; number++) {
+        unsigned char *out = outs[number];
         out[0] = number ? then : first;
         out[1] = CHUNK_DATA_MAX & 0xFF;
         out[2] = CHUNK_DATA_MAX >> 8;
@@ -218,9 +229,11 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
         memcpy(log + WRITE_HEAD, out, PAGE_END);
         log += WRITE_HEAD + PAGE_END;
     }
+    Py_END_ALLOW_THREADS
     result = Py_BuildValue("OO", pages, redo);
 
 done:
+    free(outs);
     Py_XDECREF(pages);
     Py_XDECREF(redo);
     PyBuffer_Release(&data);

@@ -342,5 +342,5 @@ def write_pages(file: File, pages: list[tuple[int, bytes]]) -> None:
         end = at + 1
         while end < len(pages) and pages[end][0] == pages[end - 1][0] + 1:
             end += 1
-        file.pwrite(b"".join(page for _, page in pages[at:end]), pages[at][0] * PAGE_SIZE)
+        file.pwritev([page for _, page in pages[at:end]], pages[at][0] * PAGE_SIZE)
         at = end

@@ -541,3 +541,11 @@ def test_conditions_hold_as_they_would_in_python(text: str, a: int, b: int) -> N
     )
     expected = eval(words.replace("`", "").replace("NOT", "not"), {"a": a, "b": b})
     assert bool(filtered([(a, b)], ["a", "b"], statement.filter)) is expected
+
+
+def test_what_monitoring_repeats_is_parsed_once() -> None:
+    for text in ("SHOW GLOBAL STATUS LIKE 'Innodb%'", " select @@server_id"):
+        assert parse(text) is parse(text)
+    for text in ("SET GLOBAL gtid_slave_pos='0-1-1'", f"SELECT '{'x' * 600}'"):
+        assert parse(text) == parse(text)
+        assert parse(text) is not parse(text)

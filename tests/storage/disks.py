@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from storage.disk import Disk, File
 from storage.errors import DiskError
 
@@ -27,6 +29,9 @@ class BreakableFile:
     def allocate(self, size: int) -> None:
         self._disk.check()
         self._file.allocate(size)
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
 
     def start_writing(self, size: int, offset: int) -> None:
         self._file.start_writing(size, offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.disk import Disk, File
@@ -88,6 +88,9 @@ class RecordingFile:
     def allocate(self, size: int) -> None:
         size = max(size, self._file.size())
         self._disk.do(lambda: self._file.allocate(size), Resize(self._inode, size))
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
 
     def start_writing(self, size: int, offset: int) -> None:
         self._file.start_writing(size, offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.disk import File
@@ -35,6 +35,9 @@ class _File:
         self._disk.meet(Done("write", self._name, pages, bytes(data)))
         self._file.pwrite(data, offset)
         self._disk.done.append(Done("write", self._name, pages, bytes(data)))
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
 
     def start_writing(self, size: int, offset: int) -> None:
         self._file.start_writing(size, offset)
