@@ -50,6 +50,7 @@ def everything(connection: socket.socket) -> bytes:
     return data
 
 
+@pytest.mark.any_version
 def test_on_the_wire(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -173,6 +174,7 @@ def test_at_the_start(
     assert server.log().count("dump starts") == 1
 
 
+@pytest.mark.any_version
 def test_page_with_a_wrong_checksum(
     backend: object,
     make_upstream: MakeMariaDB,

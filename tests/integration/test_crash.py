@@ -52,6 +52,7 @@ def test_kill_of_a_replica(
     assert replica.gtid_binlog_state == upstream.gtid_binlog_state
 
 
+@pytest.mark.any_version
 def test_kill_of_our_server(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -84,6 +85,7 @@ def test_kill_of_our_server(
     assert str(store_files.binlog_state(server.directory)) == upstream.gtid_binlog_state
 
 
+@pytest.mark.any_version
 def test_kill_inside_a_large_group(
     backend: object,
     make_upstream: MakeMariaDB,

@@ -48,6 +48,7 @@ class Monitoring:
 
 
 @pytest.mark.each_version
+@pytest.mark.any_version
 def test_numbers_move(
     backend: object,
     make_upstream: MakeMariaDB,

@@ -72,6 +72,7 @@ def rss_bytes(server: BinlogServer) -> int:
     return int(match[1]) * 1024
 
 
+@pytest.mark.any_version
 def test_a_paused_replica_costs_its_buffer_and_delays_nobody(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
@@ -128,6 +129,7 @@ def follow_limited(server: BinlogServer, replica: MariaDB, limits: str) -> None:
     replica.wait_running()
 
 
+@pytest.mark.any_version
 def test_who_lags_too_far_stops_and_shows_why(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

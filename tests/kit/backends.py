@@ -115,6 +115,11 @@ def one_kind_each(chosen: Sequence[Backend], test: str) -> tuple[Backend, ...]:
     )
 
 
+def one(chosen: Sequence[Backend], test: str) -> tuple[Backend, ...]:
+    """Any of them, always the same for a test."""
+    return (chosen[zlib.crc32(test.encode()) // 77 % len(chosen)],) if chosen else ()
+
+
 @functools.cache
 def required() -> frozenset[Backend]:
     """What must be there: by BINLOG_TEST_REQUIRE, or in CI everything that is wanted."""

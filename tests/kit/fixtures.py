@@ -99,6 +99,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = backends.wanted()
         if metafunc.definition.get_closest_marker("each_version") and not backends.full_matrix():
             chosen = backends.one_kind_each(chosen, metafunc.definition.nodeid)
+            if metafunc.definition.get_closest_marker("any_version"):
+                chosen = backends.one(chosen, metafunc.definition.nodeid)
         metafunc.parametrize("backend", chosen, ids=str, indirect=True)
 
 

@@ -80,3 +80,11 @@ def test_each_version_once() -> None:
     docker = chosen[2:4]
     assert backends.one_kind_each(docker, "any") == tuple(docker)
     assert backends.one_kind_each([], "any") == ()
+
+
+def test_any_version() -> None:
+    chosen = [Backend.parse(name) for name in ALL[:2]]
+    found = Counter(b for n in range(1000) for b in backends.one(chosen, f"test_{n}"))
+    assert found.total() == 1000
+    assert min(found[backend] for backend in chosen) > 300
+    assert backends.one([], "any") == ()
