@@ -14,6 +14,7 @@ import uvloop
 
 from binlog_server import config as configuration
 from binlog_server import logs
+from binlog_server.allocation import keep_freed_memory
 from binlog_server.app import Server
 from binlog_server.archive_intake import take_archive
 from binlog_server.clients.open_files import allow_connections
@@ -74,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in config.ignored_options:
         log.warning("%s has no effect: the binlog is in an engine", name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory()
     allow_connections(config.max_connections)
     return uvloop.run(_serve(config, arguments.archive, arguments.archive_start_position))
 

@@ -1,0 +1,25 @@
+"""How the C library gives memory back."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Final
+
+# Of malloc.h of glibc.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_KEPT_BYTES: Final = 64 << 20
+_MAPPED_FROM_BYTES: Final = 16 << 20
+
+
+def keep_freed_memory() -> None:
+    """Memory that was freed is used again, not given back and fetched anew for each buffer of a large group.
+
+    Fetching it costs a page fault each 4 KiB, 15 to 20 % of the processor time of a large group. Up to 64 MiB stay
+    with the process so. With another C library than glibc nothing happens.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
