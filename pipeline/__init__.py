@@ -12,16 +12,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.schemas.seed_writing import write_seed
     from pipeline.spark.session import register, session
     from pipeline.spark.streams import state
 
-__all__ = ["register", "session", "state"]
-_MODULES = {"register": "session", "session": "session", "state": "streams"}
+__all__ = ["register", "session", "state", "write_seed"]
+_MODULES = {
+    "register": "spark.session",
+    "session": "spark.session",
+    "state": "spark.streams",
+    "write_seed": "schemas.seed_writing",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f"pipeline.spark.{_MODULES[name]}"), name)
+        return getattr(import_module(f"pipeline.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'pipeline' has no attribute {name!r}")

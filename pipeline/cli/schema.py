@@ -2,6 +2,8 @@
 
 The log tells a table's columns with each change of a row, so an ALTER TABLE is seen at the first change behind it.
 Types are those of typed files and views. Names, keys and labels are logged with binlog_row_metadata=FULL only.
+With --seed-from-ddl the statements of the log are read instead: what CREATE TABLE and ALTER TABLE say of columns is
+written to a file for the option schemaSeed. Tables that are not understood are told, and are not in the file.
 """
 
 from __future__ import annotations
@@ -10,15 +12,27 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
 from pipeline.cli.text_table import text_table, time_text
+from pipeline.errors import BadOption
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     add_source(parser)
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="which table")
+    parser.add_argument("--table", metavar="DB.TABLE", help="which table")
+    parser.add_argument(
+        "--seed-from-ddl",
+        type=Path,
+        metavar="FILE",
+        help="write what the log's DDL tells of tables; an option schemaSeed takes it",
+    )
+    parser.add_argument(
+        "--tables", metavar="GLOB,...", help="only these are written, such as shop.* (default: all)"
+    )
     parser.add_argument(
         "--json", action="store_true", help="one array, an object a list of columns"
     )
@@ -27,7 +41,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: 1 if there is no change of the table."""
+    """The command: 1 if there is no change of the table, or no table that is known for a seed."""
+    if arguments.seed_from_ddl is not None:
+        if arguments.table is not None:
+            raise BadOption("--seed-from-ddl writes all tables, or those of --tables, not --table")
+        return _seed(arguments)
+    if arguments.table is None:
+        raise BadOption("--table DB.TABLE is needed, or --seed-from-ddl FILE")
+    if arguments.tables is not None:
+        raise BadOption("--tables belongs to --seed-from-ddl; here it is --table DB.TABLE")
+    return _history(arguments)
+
+
+def _seed(arguments: argparse.Namespace) -> int:
+    from pipeline.jobs.ddl_seed import write_ddl_seed
+
+    done = write_ddl_seed(source_options(arguments), arguments.seed_from_ddl, engine(arguments))
+    if arguments.json:
+        shown = {
+            "known": [asdict(table) for table in done.known],
+            "unknown": [{"name": name, "why": why} for name, why in done.unknown],
+        }
+        print(json.dumps(shown, indent=1))
+    else:
+        for table in done.known:
+            count = "1 layout" if table.layouts == 1 else f"{table.layouts} layouts"
+            text = f"{table.name}: {count}, {table.columns} columns"
+            if table.hidden:
+                text += f"; taken for a newer layout where the log has no names: {table.hidden}"
+            if table.unknown_charsets:
+                text += f"; not known: character set of {', '.join(table.unknown_charsets)}"
+            print(text)
+        for name, why in done.unknown:
+            print(f"{name}: not known: {why}")
+    if not done.known:
+        print("binlog-spark: no table is known by the DDL there", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _history(arguments: argparse.Namespace) -> int:
     from pipeline.jobs.table_history import layout_columns, table_history
     from pipeline.schemas.columns import key_names
 

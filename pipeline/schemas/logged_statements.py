@@ -7,11 +7,11 @@ from typing import Final
 
 from pipeline.schemas.statements import Statement, parse_statement
 from protocol.errors import ProtocolError
-from protocol.events.charsets import UndecodedText, decode_text
+from protocol.events.charsets import UndecodedText, charset_of, decode_text
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags
-from protocol.events.header import LENGTH_OFFSET, TYPE_OFFSET
+from protocol.events.header import FLAG_THREAD_SPECIFIC, LENGTH_OFFSET, TYPE_OFFSET
 from protocol.events.load_data import ExecuteLoadQuery
 from protocol.events.query import QueryEvent
 from protocol.events.status_variables import StatusVariables
@@ -22,7 +22,7 @@ STATEMENT_TYPES: Final = (
     EventType.EXECUTE_LOAD_QUERY,
 )
 _UTF8: Final = 45
-_NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
+NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
 _EVENT_LENGTH: Final = slice(LENGTH_OFFSET, LENGTH_OFFSET + 4)
 _UNFINISHED_ALTER: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
 _ALONE: Final = GtidFlags.DDL | GtidFlags.STANDALONE
@@ -30,11 +30,19 @@ _ALONE: Final = GtidFlags.DDL | GtidFlags.STANDALONE
 
 @dataclass(frozen=True, slots=True)
 class LoggedStatement:
-    """`database` is the one that was in use; `meaning` is what it does to tables."""
+    """`database` is the one that was in use; `meaning` is what it does to tables.
+
+    sql_mode: its bits.
+    server_charset: the character set of @@collation_server; None for one that is unknown here.
+    may_be_temporary: whether its session had temporary tables, which hide others of the same name.
+    """
 
     database: str
     sql: str
     meaning: Statement
+    sql_mode: int = 0
+    server_charset: str | None = None
+    may_be_temporary: bool = False
 
     @classmethod
     def parse(cls, event: bytes) -> LoggedStatement:
@@ -50,8 +58,16 @@ class LoggedStatement:
         text = decode_text(query.text, charset)
         sql = query.text.decode("utf-8", "replace") if isinstance(text, UndecodedText) else text
         database = query.database.decode("utf-8", "surrogateescape")
-        escapes = not (variables.sql_mode or 0) & _NO_BACKSLASH_ESCAPES
-        return cls(database, sql, parse_statement(sql, database, backslash_escapes=escapes))
+        sql_mode = variables.sql_mode or 0
+        escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+        return cls(
+            database,
+            sql,
+            parse_statement(sql, database, backslash_escapes=escapes),
+            sql_mode,
+            None if variables.charset is None else charset_of(variables.charset[2]),
+            bool(query.header_flags & FLAG_THREAD_SPECIFIC),
+        )
 
 
 def may_be_ddl(flags2: int) -> bool:

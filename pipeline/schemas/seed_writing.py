@@ -1,4 +1,4 @@
-"""A file for `schemaSeed`, from information_schema of a running server."""
+"""Files for `schemaSeed`: from information_schema of a running server, and whole again or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pipeline.schemas.subscription import Subscription
 
 _SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
 _COLUMNS: Final = f"""
-    SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME
+    SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME,
+        t.TABLE_TYPE = 'SYSTEM VERSIONED' AND NOT EXISTS (
+            SELECT * FROM information_schema.COLUMNS s
+            WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME
+                AND s.GENERATION_EXPRESSION = 'ROW END')
     FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
     WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {_SYSTEM}
     ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
@@ -23,6 +27,7 @@ _KEYS: Final = f"""
     WHERE CONSTRAINT_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
     ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
+_ROW_TIMES: Final = [{"name": name, "type": "timestamp(6)"} for name in ("row_start", "row_end")]
 
 
 class Connection(Protocol):
@@ -37,19 +42,38 @@ def write_seed(
     """Write what a server says of its tables now; the number of tables. Of `tables` (globs, shop.*), or of all."""
     wanted = Subscription.parse(tables)
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for database, table, name, type_, charset in _rows(connection, _COLUMNS):
+    versioned: set[tuple[str, str]] = set()
+    for database, table, name, type_, charset, is_versioned in _rows(connection, _COLUMNS):
         if wanted.has(database, table):
+            if is_versioned:
+                versioned.add((database, table))
             entry = found.setdefault(
                 (database, table), {"database": database, "table": table, "columns": [], "key": []}
             )
             column = {"name": name, "type": type_}
             entry["columns"].append({**column, "charset": charset} if charset else column)
+    for one in versioned:  # the log has these, information_schema.columns has not
+        found[one]["columns"] += _ROW_TIMES
     for database, table, name in _rows(connection, _KEYS):
         if (database, table) in found:
             found[database, table]["key"].append(name)
-    document = {"version": SEED_VERSION, "tables": [*found.values()]}
-    Path(path).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    write_tables(Path(path), [*found.values()])
     return len(found)
+
+
+def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
+    """Write a file with these tables, in the place of what is there in one step. Raises OSError."""
+    document = {"version": SEED_VERSION, "tables": tables}
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    staged = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with staged.open("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
 
 
 def _rows(connection: Connection, sql: str) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from protocol.events.table_map import Column, Kind
 
 T = ColumnType
 _TYPE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?([^()]*)$", re.DOTALL | re.IGNORECASE)
-_COMMENT: Final = re.compile(r"/\*.*?\*/")
+_COMMENT: Final = re.compile(r"/\*[^*']*\*/\s*$")  # COMPRESSED; a label may look like one
 _LABEL: Final = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)|''", re.DOTALL)
 _ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}

@@ -5,14 +5,15 @@ Only names are looked for. What is not understood is said to be uncertain, so th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from pipeline.schemas.sql_tokens import Token, TokenKind, tokens
+from pipeline.schemas.sql_tokens import tokens
+from pipeline.schemas.token_reader import ALL, NotUnderstood, TableName, TokenReader
 
-ALL: Final = "*"
+__all__ = ["ALL", "Statement", "TableName", "parse_statement"]
+
 _DDL: Final = {
     "CREATE": "create",
     "ALTER": "alter",
@@ -41,18 +42,8 @@ _WITH_TABLES: Final = frozenset((
 ))  # fmt: skip
 _MODIFIERS: Final = frozenset((
     "TEMPORARY", "ONLINE", "OFFLINE", "IGNORE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR",
-    "AGGREGATE", "SQL", "SECURITY", "INVOKER", "UNDEFINED", "MERGE", "TEMPTABLE",
+    "AGGREGATE", "SQL", "UNDEFINED", "MERGE", "TEMPTABLE",
 ))  # fmt: skip
-
-
-class TableName(NamedTuple):
-    """`table` is `*` for all tables of a database."""
-
-    database: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,35 +74,26 @@ def parse_statement(sql: str, database: str, *, backslash_escapes: bool = True) 
         found += rest  # of what writes rows the beginning will do, and it may be long
     try:
         return _Parser(found, database).statement()
-    except _Unknown:
+    except NotUnderstood:
         return Statement(_DDL.get(first, "other"), is_certain=False)
 
 
-class _Unknown(Exception):
-    """Something else stands where a name should."""
-
-
-class _Parser:
+class _Parser(TokenReader):
     """Goes through the tokens of a statement."""
 
-    def __init__(self, found: Sequence[Token], database: str) -> None:
-        self._tokens: Final = found
-        self._database: Final = database
-        self._at = 0
-
     def statement(self) -> Statement:
-        if self._accept("SET", "STATEMENT"):
-            self._skip_to("FOR")
-        while self._sign("("):
+        if self.accept("SET", "STATEMENT"):
+            self.skip_to("FOR")
+        while self.sign("("):
             pass
-        word = self._word()
-        self._at += 1
-        if word in _DML or (word == "BEGIN" and self._word() == "NOT"):
+        word = self.word()
+        self.at += 1
+        if word in _DML or (word == "BEGIN" and self.word() == "NOT"):
             return Statement("dml", writes_rows=True)
-        if word == "ANALYZE" and self._word() not in _OF_ANALYZE:  # ANALYZE FORMAT=JSON DELETE ...
+        if word == "ANALYZE" and self.word() not in _OF_ANALYZE:  # ANALYZE FORMAT=JSON DELETE ...
             return Statement("dml", writes_rows=True)
         if word in _TRANSACTION or word == "BEGIN":
-            takes_back = word == "ROLLBACK" or (word == "XA" and self._word() == "ROLLBACK")
+            takes_back = word == "ROLLBACK" or (word == "XA" and self.word() == "ROLLBACK")
             return Statement("rollback" if takes_back else "other")
         if word in _HARMLESS:
             return Statement("other")
@@ -123,39 +105,39 @@ class _Parser:
             "TRUNCATE": self._truncate,
         }
         if word not in readers:
-            raise _Unknown
+            raise NotUnderstood
         return readers[word]()
 
     def _create(self) -> Statement:
-        replaces = self._accept("OR", "REPLACE")
+        replaces = self.accept("OR", "REPLACE")
         kind, temporary = self._object()
-        self._accept("IF", "NOT", "EXISTS")
+        self.accept("IF", "NOT", "EXISTS")
         match kind:
             case "TABLE":
-                name = self._name()
+                name = self.name()
                 writes = self._selects()
                 if temporary:
                     return Statement("create")
                 return Statement("create", (name,), (name,) if replaces else (), writes_rows=writes)
             case "SEQUENCE":
-                name = self._name()
+                name = self.name()
                 return Statement("create", (name,), (name,) if replaces else ())
             case "INDEX":
-                self._skip_to("ON")
-                return Statement("create", (self._name(),))
+                self.skip_to("ON")
+                return Statement("create", (self.name(),))
             case "DATABASE" | "SCHEMA":
-                name = TableName(self._identifier(), ALL)
+                name = TableName(self.identifier(), ALL)
                 return Statement("create", (name,), (name,) if replaces else ())
         return Statement("create")
 
     def _alter(self) -> Statement:
         kind, _ = self._object()
-        self._accept("IF", "EXISTS")
+        self.accept("IF", "EXISTS")
         match kind:
             case "TABLE":
-                return Statement("alter", (self._name(), *self._other_tables()))
+                return Statement("alter", (self.name(), *self._other_tables()))
             case "SEQUENCE":
-                return Statement("alter", (self._name(),))
+                return Statement("alter", (self.name(),))
             case "DATABASE" | "SCHEMA":
                 return Statement("alter")  # what new tables get, not those that there are
         return Statement("alter")
@@ -163,18 +145,18 @@ class _Parser:
     def _drop(self) -> Statement:
         kind, temporary = self._object()
         if kind == "INDEX":
-            self._skip_to("ON")
-            return Statement("drop", (self._name(),))
-        self._accept("IF", "EXISTS")
+            self.skip_to("ON")
+            return Statement("drop", (self.name(),))
+        self.accept("IF", "EXISTS")
         if temporary:
             return Statement("drop")
         if kind in ("TABLE", "TABLES", "SEQUENCE"):
-            names = [self._name()]
-            while self._sign(","):
-                names.append(self._name())
+            names = [self.name()]
+            while self.sign(","):
+                names.append(self.name())
             return Statement("drop", tuple(names), tuple(names))
         if kind in ("DATABASE", "SCHEMA"):
-            name = TableName(self._identifier(), ALL)
+            name = TableName(self.identifier(), ALL)
             return Statement("drop", (name,), (name,))
         return Statement("drop")
 
@@ -182,119 +164,75 @@ class _Parser:
         kind, _ = self._object()
         if kind not in ("TABLE", "TABLES"):
             return Statement("rename")
-        self._accept("IF", "EXISTS")
+        self.accept("IF", "EXISTS")
         names: list[TableName] = []
         while True:
-            names.append(self._name())
-            self._skip_to("TO")
-            names.append(self._name())
-            if not self._sign(","):
+            names.append(self.name())
+            self.skip_to("TO")
+            names.append(self.name())
+            if not self.sign(","):
                 return Statement("rename", tuple(names))
 
     def _truncate(self) -> Statement:
-        self._accept("TABLE")
-        name = self._name()
+        self.accept("TABLE")
+        name = self.name()
         return Statement("truncate", (name,), (name,))
 
     def _object(self) -> tuple[str, bool]:
         """What kind of thing the statement is about, and whether it is temporary."""
         temporary = False
         while True:
-            word = self._word()
-            self._at += 1
+            word = self.word()
+            self.at += 1
             if word in ("ALGORITHM", "DEFINER"):
                 self._skip_value()
+            elif word == "SECURITY":
+                self.at += 1  # DEFINER, INVOKER
             elif word in _MODIFIERS:
                 temporary = temporary or word == "TEMPORARY"
             elif word in _WITHOUT_TABLES or word in _WITH_TABLES:
                 return word, temporary
             else:
-                raise _Unknown
+                raise NotUnderstood
 
     def _skip_value(self) -> None:
         """= value, = user@host, = CURRENT_USER()"""
-        self._sign("=")
-        self._at += 1
-        if self._sign("@"):
-            self._at += 1
-        if self._sign("("):
-            self._sign(")")
+        self.sign("=")
+        self.at += 1
+        if self.sign("@"):
+            self.at += 1
+        if self.sign("("):
+            self.sign(")")
 
     def _other_tables(self) -> list[TableName]:
         """That an ALTER TABLE names: its new name, partitions that become tables, or come from them."""
         names = []
-        while self._at < len(self._tokens):
-            if self._accept("RENAME"):
-                if self._word() in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
+        while self.at < len(self.tokens):
+            if self.accept("RENAME"):
+                if self.word() in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
                     continue
-                if not (self._accept("TO") or self._accept("AS")):
-                    self._sign("=")
-                names.append(self._name())
+                if not (self.accept("TO") or self.accept("AS")):
+                    self.sign("=")
+                names.append(self.name())
             elif (
-                self._accept("WITH", "TABLE")
-                or self._accept("CONVERT", "TABLE")
-                or self._accept("TO", "TABLE")
+                self.accept("WITH", "TABLE")
+                or self.accept("CONVERT", "TABLE")
+                or self.accept("TO", "TABLE")
             ):
-                names.append(self._name())
+                names.append(self.name())
             else:
-                self._at += 1
+                self.at += 1
         return names
 
     def _selects(self) -> bool:
         """Whether rows of a query go into a table that is made. A server that logs rows leaves the query out."""
-        while self._at < len(self._tokens):
-            if self._word() == "SELECT":
+        while self.at < len(self.tokens):
+            if self.word() == "SELECT":
                 return True
-            if self._accept("AS"):
-                while self._sign("("):
+            if self.accept("AS"):
+                while self.sign("("):
                     pass
-                if self._word() in _DML:
+                if self.word() in _DML:
                     return True
-            self._at += 1
+            self.at += 1
         return False
-
-    def _name(self) -> TableName:
-        first = self._identifier()
-        if self._sign("."):
-            return TableName(first, self._identifier())
-        return TableName(self._database, first)
-
-    def _identifier(self) -> str:
-        token = self._token()
-        if token is None or token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
-            raise _Unknown
-        self._at += 1
-        return token.text
-
-    def _skip_to(self, word: str) -> None:
-        """Behind the next such word."""
-        while self._word() != word:
-            if self._at >= len(self._tokens):
-                raise _Unknown
-            self._at += 1
-        self._at += 1
-
-    def _accept(self, *words: str) -> bool:
-        """Goes over these words, if they are all there."""
-        at = self._at
-        for word in words:
-            if self._word() != word:
-                self._at = at
-                return False
-            self._at += 1
-        return True
-
-    def _sign(self, sign: str) -> bool:
-        token = self._token()
-        if token is None or token.kind is not TokenKind.SIGN or token.text != sign:
-            return False
-        self._at += 1
-        return True
-
-    def _word(self) -> str:
-        """The word that is next, in capitals; empty if it is none."""
-        token = self._token()
-        return token.text.upper() if token is not None and token.kind is TokenKind.WORD else ""
-
-    def _token(self) -> Token | None:
-        return self._tokens[self._at] if self._at < len(self._tokens) else None

@@ -28,6 +28,7 @@ AFFECTED = [
     ("CREATE DEFINER=`table`@`%` VIEW v AS SELECT * FROM d.t", "create", "", ""),
     ("CREATE DEFINER=user@host TRIGGER tr BEFORE INSERT ON d.t FOR EACH ROW SET @a = 1", "create", "", ""),
     ("CREATE ALGORITHM = MERGE SQL SECURITY INVOKER VIEW v AS SELECT 1", "create", "", ""),
+    ("CREATE ALGORITHM=UNDEFINED DEFINER=`r`@`h` SQL SECURITY DEFINER VIEW `v` AS SELECT 1", "create", "", ""),
     ("CREATE USER 'it''s'@'%' IDENTIFIED BY 'x'", "create", "", ""),
     ("ALTER TABLE t ADD COLUMN b INT COMMENT 'RENAME TO x'", "alter", "use.t", ""),
     ("ALTER ONLINE IGNORE TABLE IF EXISTS d.t WAIT 5 DROP a", "alter", "d.t", ""),
