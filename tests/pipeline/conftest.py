@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,10 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+# Of all JVMs that tests start. Each lives for seconds only: the second compiler, and a collector with threads of its own,
+# take half of the processor time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SPARK_TIMEOUT_S = 180
 """The first test of a worker waits for the session, too; on a busy machine that is most of a minute."""

@@ -39,6 +39,7 @@ def blocks(page: str) -> list[Block]:
 
 @pytest.mark.spark
 @pytest.mark.each_version
+@pytest.mark.any_version
 @pytest.mark.timeout(240)
 def test_what_it_shows_is_what_comes_out(
     backend: object,

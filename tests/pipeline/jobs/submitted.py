@@ -14,6 +14,7 @@ from pipeline.options import SourceOptions
 def main(store: str, folder: str) -> None:
     spark = SparkSession.builder.getOrCreate()
     pipeline.register(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     options = {"view": "raw", "partitionBytes": "16m"}
     groups = spark.read.format("binlog").options(**options).load(store)
     stream = spark.readStream.format("binlog").options(**options).load(store)
