@@ -5,14 +5,14 @@
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
-# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers (half of them wait for servers),
+# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS of those of Spark and slow ones,
 # ARGS="-k dump -x" is handed to pytest.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
 JOBS  ?= 3
-SPARK_JOBS ?= 2
+HEAVY_JOBS ?= 2
 ARGS  ?=
 BENCH ?=
 PYSPARK ?= 4.2.1
@@ -41,10 +41,10 @@ setup:
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
-	@$(BIN)/python -m pytest -m "spark and not slow" -n $(SPARK_JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup
-	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(JOBS) --dist worksteal --timeout 3600 $(ARGS)
+	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 # In an environment of its own: the oldest version that is supported, unless another one is named.
 test-spark: setup

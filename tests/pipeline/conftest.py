@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Of all JVMs that tests start. Each lives for seconds only: the second compiler, and a collector with threads of its own,
-# take half of the processor time.
+# Of all JVMs that tests start. Each lives for seconds only: the second compiler, and a collector with threads of its
+# own, take half of the processor time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SPARK_TIMEOUT_S = 180
