@@ -5,8 +5,8 @@
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
-# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS of those of Spark and slow ones,
-# ARGS="-k dump -x" is handed to pytest.
+# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS=3 of those for
+# slow tests and Spark, ARGS="-k dump -x" is handed to pytest.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
