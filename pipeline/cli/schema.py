@@ -66,7 +66,8 @@ def _seed(arguments: argparse.Namespace) -> int:
     else:
         for table in done.known:
             count = "1 layout" if table.layouts == 1 else f"{table.layouts} layouts"
-            text = f"{table.name}: {count}, {table.columns} columns"
+            columns = "1 column" if table.columns == 1 else f"{table.columns} columns"
+            text = f"{table.name}: {count}, {columns}"
             if table.hidden:
                 text += f"; taken for a newer layout where the log has no names: {table.hidden}"
             if table.unknown_charsets:

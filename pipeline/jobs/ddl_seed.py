@@ -99,8 +99,13 @@ def write_ddl_seed(options: SourceOptions, path: Path, engine: Engine | None = N
             known.append(_known(str(name), [since.layout for since in past]))
     if entries:
         write_tables(path, entries)
-    unknown_tables = sorted((str(n), why) for n, why in catalog.unknown.items() if wanted.has(*n))
-    return DdlSeed(tuple(known), tuple(unknown_tables))
+    unknown = [(str(name), why) for name, why in catalog.unknown.items() if wanted.has(*name)]
+    told = [*(name for name, _ in catalog.known()), *catalog.unknown]
+    for pattern in options.tables:
+        one = Subscription.parse([pattern])
+        if not any(one.has(*name) for name in told):
+            unknown.append((pattern, "no statement is about it"))
+    return DdlSeed(tuple(known), tuple(sorted(unknown)))
 
 
 def _known(name: str, layouts: list[Layout]) -> KnownTable:

@@ -115,6 +115,7 @@ class _Statement:
         name = reader.name()
         in_brackets = reader.sign("(")
         if reader.accept("LIKE"):
+            self._refuse_temporary()
             layout = catalog.layout(reader.name())
             if in_brackets:
                 reader.expect(")")
@@ -174,8 +175,7 @@ class _Statement:
         reader.accept("IF", "EXISTS")
         name = reader.name()
         layout = catalog.layout(name)
-        if self._said.may_be_temporary:
-            raise NotUnderstood("ALTER TABLE of a session that has temporary tables")
+        self._refuse_temporary()
         self._refuse_other_types()
         wanted = reader.alteration()
         behind = wanted.applied(layout, catalog.charsets.get(name.database))
@@ -190,6 +190,7 @@ class _Statement:
             reader.skip_to("ON")
             name = reader.name()
             layout = catalog.layout(name)
+            self._refuse_temporary()
             if index.upper() == "PRIMARY":
                 catalog.is_now(name, layout.without_key(), self._gtid)
             return
@@ -201,6 +202,7 @@ class _Statement:
         if not (reader.accept("TABLE") or reader.accept("TABLES")):
             return
         reader.accept("IF", "EXISTS")
+        self._refuse_temporary()
         moves: list[tuple[TableName, TableName]] = []
         while True:
             old = reader.name()
@@ -210,6 +212,10 @@ class _Statement:
                 break
         for old, new in moves:
             self._catalog.moved(old, new, self._gtid)
+
+    def _refuse_temporary(self) -> None:
+        if self._said.may_be_temporary:
+            raise NotUnderstood("a session that has temporary tables")
 
     def _refuse_other_types(self) -> None:
         for bit, name in _OTHER_TYPES.items():

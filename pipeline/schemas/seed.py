@@ -10,7 +10,8 @@
 `type` is COLUMN_TYPE of information_schema.columns, `charset` CHARACTER_SET_NAME, `key` the primary key in its order;
 charset and key may be left out. Where the log has names, columns are found by them, and not all need be in the file.
 A table may be there several times, for layouts that it had: the first that fits the log is taken. What the log says
-itself stands. `seed_writing.py` makes such a file of a server.
+itself stands. `seed_writing.py` makes such a file of a server, `pipeline/jobs/ddl_seed.py` of the log's own DDL: with
+`since`, the GTID of the statement behind each layout, for its reader only.
 """
 
 from __future__ import annotations

@@ -177,10 +177,21 @@ def test_modes_in_which_types_are_others(sql: str, mode: str) -> None:
     assert mode in after(TABLE, logged(sql, MODES[mode])).unknown[T]
 
 
-def test_a_temporary_table_may_be_meant() -> None:
-    assert (
-        "temporary" in after(TABLE, logged("ALTER TABLE t ADD c INT", is_temporary=True)).unknown[T]
-    )
+@pytest.mark.parametrize(
+    ("sql", "unknown"),
+    [
+        ("ALTER TABLE t ADD c INT", "t"),
+        ("CREATE TABLE u LIKE t", "u"),
+        ("RENAME TABLE t TO u", "u"),
+        ("DROP INDEX `PRIMARY` ON t", "t"),
+    ],
+)
+def test_a_temporary_table_may_be_meant(sql: str, unknown: str) -> None:
+    catalog = after(TABLE, logged(sql, is_temporary=True))
+    assert "temporary" in catalog.unknown[TableName("d", unknown)]
+
+
+def test_temporary_tables_are_no_tables() -> None:
     catalog = after(TABLE, "CREATE TEMPORARY TABLE t (x INT)", "DROP TEMPORARY TABLE t")
     assert told(catalog) == ["id int(11), a varchar(5), b uuid (id)"]
 
