@@ -179,12 +179,12 @@ class EventGroupAssembler:
         self._count += count
         self._count_bytes(len(events))
 
-    def spill(self) -> bytes:
+    def spill(self) -> bytes | bytearray:
         """Take the events of the unfinished group behind its GTID event out of memory.
 
         They are not in the payload of the group then, when it is whole: only what comes after them.
         """
-        spilled = b"".join(self._events[1:])
+        spilled = self._events[1] if len(self._events) == 2 else b"".join(self._events[1:])
         del self._events[1:]
         self._bytes -= len(spilled)
         self._spilled += len(spilled)

@@ -30,7 +30,7 @@ class LargeGroup:
         """Bytes that were spilled."""
         self._requested = 0  # of these: to be made durable
 
-    async def spill(self, events: bytes) -> None:
+    async def spill(self, events: bytes | bytearray) -> None:
         """Take the next events; waits for the ones before, and for room. Raises `StorageError`."""
         await self._stored()
         if not self._room.engine.has_room_to_spill:

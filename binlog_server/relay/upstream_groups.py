@@ -132,7 +132,7 @@ async def _read(
                 if isinstance(whole, EventGroup):
                     events = whole.payload
                 elif assembler.buffered > PIECE_BYTES:
-                    events = assembler.spill()
+                    events = bytes(assembler.spill())
                 else:
                     continue
                 if wanted is not None and gtid != wanted:

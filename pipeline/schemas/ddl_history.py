@@ -65,6 +65,9 @@ class _Statement:
         """Raises `NotUnderstood`."""
         if _NO_CHARACTER in self._said.sql:
             raise NotUnderstood("text that is not valid in its character set")
+        if self._said.has_failed:
+            self._apply_failed()
+            return
         reader = self._reader
         if reader.accept("SET", "STATEMENT"):
             reader.skip_to("FOR")
@@ -78,6 +81,13 @@ class _Statement:
                 self._drop()
             case _:
                 self._rename()
+
+    def _apply_failed(self) -> None:
+        """Of CREATE OR REPLACE and DROP the old tables are gone; those that were not dropped are not there."""
+        if self._said.meaning.kind not in ("create", "drop"):
+            raise NotUnderstood("a statement that failed")
+        for name in self._said.meaning.emptied:
+            self._catalog.is_gone(name)
 
     def _create(self) -> None:
         reader = self._reader

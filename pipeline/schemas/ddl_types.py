@@ -50,6 +50,7 @@ _BYTES_A_CHARACTER: Final = {
     "utf8mb3": 3, "utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "ujis": 3, "eucjpms": 3, "ucs2": 2, "big5": 2,
     "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
 }  # fmt: skip
+_NOT_ASCII: Final = frozenset(("ucs2", "utf16", "utf16le", "utf32"))
 _MOST_BYTES: Final = 4  # of a character of any set
 _NATIONAL: Final = "utf8mb3"
 COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
@@ -126,7 +127,8 @@ class DdlType:
     def converted(self, old: str, new: str) -> DdlType:
         """By ALTER TABLE ... CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
         before, behind = bytes_a_character(old), bytes_a_character(new)
-        if self.labels is not None and not all(map(str.isascii, self.labels)):
+        plain = not {old, new} & _NOT_ASCII and all(map(str.isascii, self.labels or ()))
+        if self.labels is not None and not plain:  # servers take their bytes as they are
             raise NotUnderstood("labels converted to another character set")
         if BINARY in (old, new) and old != new and (before > 1 or self.labels is not None):
             raise NotUnderstood(f"{self} of {old} converted to {new}")

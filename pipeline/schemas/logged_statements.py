@@ -35,6 +35,7 @@ class LoggedStatement:
     sql_mode: its bits.
     server_charset: the character set of @@collation_server; None for one that is unknown here.
     may_be_temporary: whether its session had temporary tables, which hide others of the same name.
+    has_failed: it is logged for the part that was done: CREATE OR REPLACE TABLE has dropped the old one.
     """
 
     database: str
@@ -43,6 +44,7 @@ class LoggedStatement:
     sql_mode: int = 0
     server_charset: str | None = None
     may_be_temporary: bool = False
+    has_failed: bool = False
 
     @classmethod
     def parse(cls, event: bytes) -> LoggedStatement:
@@ -67,6 +69,7 @@ class LoggedStatement:
             sql_mode,
             None if variables.charset is None else charset_of(variables.charset[2]),
             bool(query.header_flags & FLAG_THREAD_SPECIFIC),
+            query.error_code != 0,
         )
 
 

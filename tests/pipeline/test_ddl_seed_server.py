@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from pipeline.schemas.seed_writing import write_seed
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.pipeline.any_ddl import BETWEEN, AnyDdl
 from tests.pipeline.ddl_corpus import DATABASES, EXECUTED, OF_11_8, UNKNOWN
 from tests.pipeline.stores import store_of_upstream
 from tests.pipeline.views import FULL, rows_of
@@ -48,6 +52,42 @@ def newest(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
+Name = tuple[str, str]
+Columns = list[tuple[str, str, str | None]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a server says: names, types and character sets of columns, and the primary keys."""
+
+    columns: dict[Name, Columns]
+    keys: dict[Name, list[str]]
+
+    @classmethod
+    def of(cls, upstream: MariaDB) -> Asked:
+        keys: dict[Name, list[str]] = {}
+        for row in upstream.q(_KEYS):
+            keys.setdefault((row["d"], row["t"]), []).append(row["c"])
+        return cls(columns_of(upstream.q(_COLUMNS)), keys)
+
+    def check(self, name: Name, told: dict[str, Any]) -> None:
+        assert shown(told) == self.columns[name], name
+        assert told["key"] == self.keys.get(name, []), name
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[Name, Columns]:
+    columns: dict[Name, Columns] = {}
+    for row in rows:
+        columns.setdefault((row["d"], row["t"]), []).append((row["c"], row["ty"], row["cs"]))
+    return columns
+
+
+def shown(told: dict[str, Any]) -> Columns:
+    """Columns of a file as a server shows them: without those of system versioning that nobody defined."""
+    said = [(c["name"], c["type"], c.get("charset")) for c in told["columns"]]
+    return said[:-2] if said[-2:] == ROW_TIMES else said
+
+
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -72,12 +112,8 @@ def test_a_seed_says_what_the_server_says(
     upstream = make_upstream(metadata, server_id=1)
     newer = OF_11_8 if backend.version == "11.8" else ()
     run(upstream, *DATABASES, *EXECUTED, *newer, *UNKNOWN.values())
-    there: dict[tuple[str, str], list[tuple[str, str, str | None]]] = {}
-    for row in upstream.q(_COLUMNS):
-        there.setdefault((row["d"], row["t"]), []).append((row["c"], row["ty"], row["cs"]))
-    keys: dict[tuple[str, str], list[str]] = {}
-    for row in upstream.q(_KEYS):
-        keys.setdefault((row["d"], row["t"]), []).append(row["c"])
+    asked = Asked.of(upstream)
+    there = asked.columns
     # A row of each, so that the log describes it.
     empty = [
         f"INSERT IGNORE INTO {quoted(d)}.{quoted(t)} () VALUES ()"
@@ -101,20 +137,62 @@ def test_a_seed_says_what_the_server_says(
     names = {name for name in there if name[1] not in UNKNOWN}
     assert known.keys() >= names
     for name in names:
-        said = [(c["name"], c["type"], c.get("charset")) for c in known[name]["columns"]]
-        if (
-            said[-2:] == ROW_TIMES and there[name][-2:] != ROW_TIMES
-        ):  # the server does not show them
-            del said[-2:]
-        assert said == there[name], name
-        assert known[name]["key"] == keys.get(name, []), name
+        asked.check(name, known[name])
     for name in names:
         database, table = name
         rows = rows_of(store, table=f"{database}.{table}", schemaSeed=str(seed))
         assert [*rows[-1]["after"]] == [c["name"] for c in known[database, table]["columns"]]
         key = [*(rows[-1].get("_key") or ())]
         # FULL logs the first UNIQUE key of a table without a primary key in its place.
-        assert key == known[database, table]["key"] or (metadata == FULL and name not in keys)
+        assert key == known[database, table]["key"] or (metadata == FULL and name not in asked.keys)
+
+
+STATEMENTS = 600
+"""Of which a server takes about half."""
+
+
+@pytest.mark.each_version
+def test_any_statements_that_a_server_takes(
+    backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
+) -> None:
+    upstream = make_upstream(NO_LOG)
+    run(
+        upstream,
+        "CREATE DATABASE d CHARACTER SET utf8mb4",
+        "CREATE DATABASE e CHARACTER SET latin1",
+    )
+    made = AnyDdl(rng)
+    taken = 0
+    past: dict[Name, list[Columns]] = {}
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET system_versioning_alter_history = KEEP")
+        while made.count < STATEMENTS:
+            cursor.execute(_COLUMNS)
+            there = columns_of(cursor.fetchall())
+            for name, columns in there.items():
+                past.setdefault(name, []).append(columns)
+            names = {name: [column[0] for column in columns] for name, columns in there.items()}
+            try:
+                cursor.execute(made.statement(names))
+            except pymysql.MySQLError:
+                continue
+            taken += 1
+    assert taken > STATEMENTS // 3
+    seed = tmp_path / "seed.json"
+    done = made_of(store_of_upstream(tmp_path / "store", upstream), seed)
+    asked, known = Asked.of(upstream), newest(seed)
+    unknown = {name for name, _ in done.unknown}
+    for name in asked.columns:
+        if ".".join(name) not in unknown:
+            asked.check(name, known[name])
+    layouts = [
+        layout for layout in json.loads(seed.read_text())["tables"] if layout["table"] != BETWEEN
+    ]
+    for layout in layouts:
+        name = layout["database"], layout["table"]
+        said = shown(layout)
+        assert said in past.get(name, []) or said == asked.columns.get(name), layout
+    assert len(layouts) > 20
 
 
 @pytest.mark.each_version

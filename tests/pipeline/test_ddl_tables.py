@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,6 +191,17 @@ def test_modes_in_which_types_are_others(sql: str, mode: str) -> None:
 def test_a_temporary_table_may_be_meant(sql: str, unknown: str) -> None:
     catalog = after(TABLE, logged(sql, is_temporary=True))
     assert "temporary" in catalog.unknown[TableName("d", unknown)]
+
+
+def test_statements_that_failed() -> None:
+    def failed(sql: str) -> LoggedStatement:
+        return replace(logged(sql), has_failed=True)
+
+    catalog = after(TABLE, failed("CREATE OR REPLACE TABLE t (x INT)"), "CREATE TABLE t (y INT)")
+    assert told(catalog) == ["y int(11) ()", "id int(11), a varchar(5), b uuid (id)"]
+    catalog = after(TABLE, failed("DROP TABLE t, u"), "ALTER TABLE t ADD c INT")
+    assert "CREATE TABLE is not there" in catalog.unknown[T]
+    assert "failed" in after(TABLE, failed("ALTER TABLE t ADD c INT")).unknown[T]
 
 
 def test_temporary_tables_are_no_tables() -> None:

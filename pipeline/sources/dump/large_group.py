@@ -32,7 +32,7 @@ class SpilledGroup:
         self._close = weakref.finalize(self, os.close, self._fd)
         self._size = 0
 
-    def add(self, events: bytes) -> None:
+    def add(self, events: bytes | bytearray) -> None:
         view = memoryview(events)
         while view:
             written = os.write(self._fd, view)
@@ -69,7 +69,7 @@ class LargeGroups:
         """Whether some of the group that is coming was taken out of memory."""
         return self._is_large
 
-    def add(self, events: bytes) -> None:
+    def add(self, events: bytes | bytearray) -> None:
         """Of the group that is coming, behind its GTID event."""
         self._is_large = True
         if self._again is not None:
