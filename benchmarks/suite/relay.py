@@ -132,7 +132,8 @@ def take_in_by_mariadbd(
             def is_there() -> bool:
                 cursor.execute("SHOW SLAVE STATUS")
                 row = cursor.fetchone()
-                return (row["Master_Log_File"], row["Read_Master_Log_Pos"]) == wanted
+                # More if the server has noted a checkpoint of its binlog meanwhile, which is an event.
+                return (row["Master_Log_File"], row["Read_Master_Log_Pos"]) >= wanted
 
             before = Usage.of(replica.pid).cpu_s
             begin = time.monotonic()
