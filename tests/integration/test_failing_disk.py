@@ -33,7 +33,7 @@ CALLS = [
     ("fdatasync", ".redo"),
     ("pwrite", ".redo"),
     ("fdatasync", ".ibb"),
-    ("pwrite", ".ibb"),
+    ("pwritev", ".ibb"),
 ]
 
 

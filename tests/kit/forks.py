@@ -53,7 +53,10 @@ class Forked:
         if self.poll() is None:
             end = os.pidfd_open(self.pid)
             try:
-                select.select([end], [], [], timeout)
+                # Not select(): a test process may have had a thousand files open.
+                poll = select.poll()
+                poll.register(end, select.POLLIN)
+                poll.poll(None if timeout is None else timeout * 1000)
             finally:
                 os.close(end)
         code = self.poll()

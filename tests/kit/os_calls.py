@@ -30,9 +30,10 @@ class Call:
 
     def tear(self) -> None:
         """Makes the first half of a write, as a crash in the middle of it would have."""
-        if self.name == "pwrite":
+        if self.name in ("pwrite", "pwritev"):
             fd, data, offset = self.arguments
-            os_pwrite(fd, bytes(data)[: len(data) // 2], offset)
+            whole = bytes(data) if self.name == "pwrite" else b"".join(data)
+            os_pwrite(fd, whole[: len(whole) // 2], offset)
 
 
 os_pwrite = os.pwrite

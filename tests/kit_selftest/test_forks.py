@@ -63,6 +63,18 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert "'nonsense'" in error[-1]
 
 
+def test_from_a_process_with_many_files(binlog_server: MakeBinlogServer) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        binlog_server().stop()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_run(tmp_path: Path) -> None:
     done = forks.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
