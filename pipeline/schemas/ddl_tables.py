@@ -188,6 +188,10 @@ class _Columns:
             dropped | renamed.keys()
         ):
             raise NotUnderstood("a column is changed twice")
+        # CONVERT TO reaches them, too: what then becomes of their own character set is for servers to know.
+        charsets = {c.definition.charset for c in changes if c.definition.type.is_character}
+        if wanted.converts and not charsets <= {None, self._charset}:
+            raise NotUnderstood("CONVERT TO CHARACTER SET beside a column of another one")
         new: dict[int, DdlColumn] = {id(c): c.definition.column(self._charset) for c in changes}
         found: list[DdlColumn] = []
         for column in self._layout.columns:

@@ -155,6 +155,7 @@ NOT_UNDERSTOOD = [
     ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", "CONVERT"),
     ("ALTER TABLE t CONVERT TO CHARACTER SET latin1", "unknown one"),
     ("ALTER TABLE t CONVERT TO CHARACTER SET latin1, CHARACTER SET utf8mb4", "another character set"),
+    ("ALTER TABLE t ADD j JSON, CONVERT TO CHARACTER SET latin1", "beside a column of another one"),
     ("CREATE UNIQUE INDEX u ON t (a) USING HASH", "hidden column"),
 ]  # fmt: skip
 
