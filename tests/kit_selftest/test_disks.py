@@ -126,6 +126,24 @@ def test_thin_disk(thin_disk: MakeThinDisk) -> None:
     assert data.count(b"x") < 4 * MB
 
 
+def test_thin_disk_keeps_what_a_sync_has_promised(thin_disk: MakeThinDisk) -> None:
+    """Also of a write that has room in part."""
+    disk = thin_disk()
+    path, size, safe = disk.path / "log", 304 << 10, 0
+    with opened(path) as fd:
+        os.posix_fallocate(fd, 0, 4 * MB)
+        os.fsync(fd)
+        disk.fail(leave=MB)
+        while True:
+            os.pwrite(fd, b"x" * size, safe)
+            if error_of(os.fdatasync, fd) is not None:
+                break
+            safe += size
+    disk.restart()
+    assert path.read_bytes()[:safe] == b"x" * safe
+    assert safe
+
+
 def test_failing_disk(failing_disk: MakeFailingDisk) -> None:
     disk = failing_disk()
     path = disk.path / "log"
