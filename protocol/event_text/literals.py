@@ -61,6 +61,8 @@ def sql_literal(value: Value, column: Column) -> str:
         return hex_literal(value) if text is None else quoted(text)
     if isinstance(value, UndecodedText):
         return hex_literal(value.raw)
+    if isinstance(value, Geometry) and not value.wkb:
+        return "''"
     if isinstance(value, Geometry):
         return f"ST_GeomFromWKB({hex_literal(value.wkb)}, {value.srid})"
     plain = _plain(value, column)

@@ -22,14 +22,14 @@ def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.A
 
 
 def binary(field: Field, skip: int = 0) -> pa.Array:
-    """The bytes of each value, without the first `skip`; none is shorter than that."""
+    """The bytes of each value, without the first `skip`; none is shorter than that, but for empty ones."""
     assert field.lengths is not None
     lengths: Integers = field.lengths
+    begins = field.at
     if skip:
-        lengths = (
-            lengths - skip if field.nulls is None else np.where(field.nulls, 0, lengths - skip)
-        )
-    begins = field.at + skip if skip else field.at
+        is_empty = lengths == 0  # NULL, too
+        begins = np.where(is_empty, begins, begins + skip)
+        lengths = np.where(is_empty, 0, lengths - skip)
     return with_nulls(ranges(field.data, begins, begins + lengths), field.nulls)
 
 

@@ -119,10 +119,12 @@ def decompressed(values: pa.Array) -> pa.Array:
 
 
 def geometries(field: Field) -> pa.Array:
-    """SRID and WKB."""
+    """SRID and WKB. What is empty, as INSERT IGNORE makes of a value that is missing, has neither: 0 and no bytes."""
     assert field.lengths is not None
-    field.refuse(field.lengths < _SRID_SIZE)
+    is_empty = field.lengths == 0
+    field.refuse((field.lengths < _SRID_SIZE) & ~is_empty)
     srid = field.data.unsigned(field.at, _SRID_SIZE).astype(np.uint32).view(np.int32)
+    srid = np.where(is_empty, np.int32(0), srid)
     children = [arrays.array(pa.int32(), srid, field.nulls), arrays.binary(field, _SRID_SIZE)]
     mask = None if field.nulls is None else pa.array(field.nulls)
     return pa.StructArray.from_arrays(children, fields=list(GEOMETRY), mask=mask)

@@ -58,7 +58,7 @@ class SetBits:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A geometry; SRID 0 is none."""
+    """A geometry; SRID 0 is none. Without any WKB: what INSERT IGNORE makes of a value that is missing."""
 
     srid: int
     wkb: bytes
@@ -99,7 +99,7 @@ def set_(cursor: Cursor, size: int, labels: tuple[str, ...] | None) -> str | Set
 
 
 def geometry(raw: bytes) -> Geometry:
-    if len(raw) < _SRID_SIZE:
+    if 0 < len(raw) < _SRID_SIZE:
         raise ProtocolError(f"row event: a geometry of {len(raw)} bytes")
     return Geometry(int.from_bytes(raw[:_SRID_SIZE], "little"), raw[_SRID_SIZE:])
 

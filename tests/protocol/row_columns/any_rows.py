@@ -177,12 +177,14 @@ class AnyRows:
         size = self.rng.randint(1, 4)
         collation = self.rng.choice(COLLATIONS)
         if self.rng.random() < 0.3:
-            return self._of(
-                T.GEOMETRY, lambda: _prefixed(self.fixed(4) + self.text(BINARY), 4), size=4
-            )
+            return self._of(T.GEOMETRY, self._geometry, size=4)
         return self._of(
             T.BLOB, lambda: _prefixed(self.text(collation), size), size=size, collation=collation
         )
+
+    def _geometry(self) -> bytes:
+        is_empty = self.rng.random() < 0.1
+        return _prefixed(b"" if is_empty else self.fixed(4) + self.text(BINARY), 4)
 
     def _compressed(self) -> AnyColumn:
         type_, size = self.rng.choice(((T.VARCHAR_COMPRESSED, 250), (T.BLOB_COMPRESSED, 1)))

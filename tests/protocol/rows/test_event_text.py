@@ -99,6 +99,7 @@ LITERALS: list[tuple[Column, Value, str, JsonValue]] = [
     (column(T.ENUM, 1), EnumIndex(2), "2", 2),
     (column(T.SET, 1), SetBits(5), "5", 5),
     (column(T.GEOMETRY, 4), Geometry(3, b"\1"), "ST_GeomFromWKB(X'01', 3)", {"srid": 3, "wkb": "01"}),
+    (column(T.GEOMETRY, 4), Geometry(0, b""), "''", {"srid": 0, "wkb": ""}),
 ]  # fmt: skip
 
 

@@ -151,6 +151,7 @@ STRINGS = [
     (column(T.SET, 8, labels=("a", "b", "c")), b"\5" + bytes(7), "a,c"),
     (column(T.SET, 1, labels=("a", "b", "c")), b"\0", ""),
     (column(T.GEOMETRY, 4), prefixed(b"\xe6\x10\0\0" + b"wkb", 4), Geometry(4326, b"wkb")),
+    (column(T.GEOMETRY, 4), prefixed(b"", 4), Geometry(0, b"")),
     (column(T.STRING, 16, collation=BINARY, kind=Kind.UUID), prefixed(b"\1" * 15), uuid.UUID(bytes=b"\1" * 15 + b"\0")),
     (column(T.STRING, 4, kind=Kind.INET4), prefixed(b"\x0a"), ipaddress.IPv4Address("10.0.0.0")),
     (column(T.STRING, 16, kind=Kind.INET6), prefixed(b""), ipaddress.IPv6Address("::")),
