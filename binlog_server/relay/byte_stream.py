@@ -9,7 +9,8 @@ import asyncio
 import ssl
 from typing import Any, Self
 
-BUFFER_BYTES = 1 << 19
+# Larger than a packet usually is: what holds packets until they are whole has less to put together.
+BUFFER_BYTES = 1 << 21
 
 
 class ByteStream(asyncio.BufferedProtocol):

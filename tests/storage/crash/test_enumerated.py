@@ -74,7 +74,8 @@ def test_script_in_full(name: str, rng: random.Random) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", BULK_SCRIPTS)
 def test_bulk_in_full(name: str, rng: random.Random) -> None:
-    assert explore(name, BULK_SCRIPTS[name], rng, STATES_SLOW, BULK_OPTIONS).states >= STATES_SLOW
+    wanted = STATES_SLOW // 2
+    assert explore(name, BULK_SCRIPTS[name], rng, wanted, BULK_OPTIONS).states >= wanted
 
 
 @pytest.mark.slow
