@@ -10,8 +10,8 @@ from protocol.event_group import split_events
 from protocol.gtid import Gtid
 
 PIECE_BYTES = 1 << 20  # events handed to the store at a time
-# Nobody waits for them to be durable before the group is whole; but then little should be left to be done, and the pages
-# are to be on their way to the disk meanwhile.
+# Nobody waits for them to be durable before the group is whole; but then little should be left to be done, and pages
+# should be on their way to the disk meanwhile.
 SYNC_BYTES = 4 << 20
 
 
