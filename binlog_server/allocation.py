@@ -9,14 +9,14 @@ from typing import Final
 # Of malloc.h of glibc.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_KEPT_BYTES: Final = 64 << 20
+_KEPT_BYTES: Final = 16 << 20
 _MAPPED_FROM_BYTES: Final = 16 << 20
 
 
 def keep_freed_memory() -> None:
     """Memory that was freed is used again, not given back and fetched anew for each buffer of a large group.
 
-    Fetching it costs a page fault each 4 KiB, 15 to 20 % of the processor time of a large group. Up to 64 MiB stay
+    Fetching it costs a page fault each 4 KiB, 15 to 20 % of the processor time of a large group. Up to 16 MiB stay
     with the process so. With another C library than glibc nothing happens.
     """
     with contextlib.suppress(OSError, AttributeError):
