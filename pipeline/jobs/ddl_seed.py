@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pipeline.errors import SourceError
-from pipeline.groups import Groups
 from pipeline.jobs.cutting import cut
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.workers import Engine, open_workers
@@ -17,15 +13,12 @@ from pipeline.options import SourceOptions
 from pipeline.schemas.ddl_catalog import DdlCatalog
 from pipeline.schemas.ddl_history import apply
 from pipeline.schemas.ddl_tables import Layout
-from pipeline.schemas.logged_statements import LoggedStatement, ddl_of
+from pipeline.schemas.logged_statements import LoggedStatement, ddl_in
 from pipeline.schemas.seed_writing import write_tables
 from pipeline.schemas.subscription import Subscription
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice
-from protocol.errors import ProtocolError
-from protocol.events.gtid import GtidFlags
 from protocol.gtid import Gtid
-from protocol.row_columns import event_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +49,9 @@ class FindStatements:
     """The task: DDL of a slice, in the order of the log."""
 
     def __call__(self, part: Slice) -> list[tuple[Gtid, LoggedStatement]]:
-        found: list[tuple[Gtid, LoggedStatement]] = []
-        for groups in part.read():
-            for i in np.flatnonzero(groups.flags2 & int(GtidFlags.DDL)).tolist():
-                statement = _statement(groups, i)
-                if statement is not None:
-                    found.append((groups.gtid(i), statement))
-        return found
+        return [
+            (groups.gtid(i), statement) for groups in part.read() for i, statement in ddl_in(groups)
+        ]
 
 
 def ddl_catalog(options: SourceOptions, engine: Engine | None = None) -> DdlCatalog:
@@ -116,13 +105,3 @@ def _known(name: str, layouts: list[Layout]) -> KnownTable:
     newest = layouts[0]
     unknown = tuple(newest.unknown_charsets)
     return KnownTable(name, len(layouts), hidden, len(newest.logged_columns), unknown)
-
-
-def _statement(groups: Groups, i: int) -> LoggedStatement | None:
-    try:
-        # Of a large group (CREATE TABLE ... SELECT) the first events will do.
-        return ddl_of(
-            groups.payloads[i] if groups.large is None else next(event_runs(groups.pieces(i)))
-        )
-    except ProtocolError as error:
-        raise SourceError(f"group {groups.gtid(i)}: {error}; the log is damaged there") from None

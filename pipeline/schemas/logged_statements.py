@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from pipeline.errors import SourceError
+from pipeline.groups import Groups
 from pipeline.schemas.statements import Statement, parse_statement
 from protocol.errors import ProtocolError
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
@@ -15,6 +20,7 @@ from protocol.events.header import FLAG_THREAD_SPECIFIC, LENGTH_OFFSET, TYPE_OFF
 from protocol.events.load_data import ExecuteLoadQuery
 from protocol.events.query import QueryEvent
 from protocol.events.status_variables import StatusVariables
+from protocol.row_columns import event_runs
 
 STATEMENT_TYPES: Final = (
     EventType.QUERY,
@@ -94,3 +100,19 @@ def ddl_of(group: bytes) -> LoggedStatement | None:
     if event[TYPE_OFFSET] not in (EventType.QUERY, EventType.QUERY_COMPRESSED):
         return None
     return LoggedStatement.parse(event)
+
+
+def ddl_in(groups: Groups) -> Iterator[tuple[int, LoggedStatement]]:
+    """The number of each group that is DDL, and its statement. Raises `SourceError`."""
+    for i in np.flatnonzero(groups.flags2 & int(GtidFlags.DDL)).tolist():
+        try:
+            # Of a large group (CREATE TABLE ... SELECT) the first events will do.
+            statement = ddl_of(
+                groups.payloads[i] if groups.large is None else next(event_runs(groups.pieces(i)))
+            )
+        except ProtocolError as error:
+            raise SourceError(
+                f"group {groups.gtid(i)}: {error}; the log is damaged there"
+            ) from None
+        if statement is not None:
+            yield i, statement

@@ -19,13 +19,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.errors import SourceError
 from pipeline.groups import Groups
-from pipeline.schemas.logged_statements import LoggedStatement, ddl_of
+from pipeline.schemas.logged_statements import LoggedStatement, ddl_in
 from pipeline.views.view import PLACE, place_arrays
-from protocol.errors import ProtocolError
-from protocol.events.gtid import GtidFlags
-from protocol.row_columns import event_runs
 
 DDL_SCHEMA: Final = pa.schema(
     [
@@ -52,25 +48,8 @@ class DdlView:
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some in groups:
-            which: list[int] = []
-            found: list[LoggedStatement] = []
-            for i in np.flatnonzero(some.flags2 & int(GtidFlags.DDL)).tolist():
-                statement = _statement(some, i)
-                if statement is not None:
-                    which.append(i)
-                    found.append(statement)
-            if found:
-                yield _batch(some, which, found)
-
-
-def _statement(groups: Groups, i: int) -> LoggedStatement | None:
-    try:
-        # Of a large group (CREATE TABLE ... SELECT) the first events will do.
-        return ddl_of(
-            groups.payloads[i] if groups.large is None else next(event_runs(groups.pieces(i)))
-        )
-    except ProtocolError as error:
-        raise SourceError(f"group {groups.gtid(i)}: {error}; the log is damaged there") from None
+            if found := [*ddl_in(some)]:
+                yield _batch(some, [i for i, _ in found], [statement for _, statement in found])
 
 
 def _batch(groups: Groups, which: list[int], found: list[LoggedStatement]) -> pa.RecordBatch:
