@@ -30,7 +30,7 @@ from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPage, PageKey, PageStore
 from storage.binlog.publication import Publication
 from storage.binlog.recovery import UNSYNCED_PAGES_MAX
-from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
+from storage.binlog.room import QUIET_FACTOR, UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
@@ -38,7 +38,7 @@ from storage.ibb.chunk import Position
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it. While nobody commits it may
 # have more.
-_UNSYNCED_PAGES_MAX = 64
+_UNSYNCED_PAGES_MAX = UNSYNCED_PAGES_MAX // QUIET_FACTOR
 _PUBLISH_S = 0.05
 
 
@@ -227,7 +227,7 @@ class Flusher:
             # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
             self._room.freed()
-        limit = _UNSYNCED_PAGES_MAX if factor == 1 else UNSYNCED_PAGES_MAX
+        limit = _UNSYNCED_PAGES_MAX * factor
         some = min(_BATCH_PAGES, max(limit - self._unsynced, 1))
         batch = self._pages.ready(self._redo.durable_lsn, some)
         if not batch and len(self._pages.fifo) >= _BATCH_PAGES:
@@ -236,7 +236,7 @@ class Flusher:
             batch = self._pages.ready(self._redo.durable_lsn, some)
         if not batch:
             return False
-        self._write(batch, hurry=limit > _UNSYNCED_PAGES_MAX)
+        self._write(batch, hurry=factor > 1)
         if self._unsynced >= limit:
             self._sync_files()
         return True

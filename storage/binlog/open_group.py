@@ -58,9 +58,8 @@ class OpenGroup:
     def __init__(self, context: GroupContext, *, bulk: bool = False) -> None:
         self._context = context
         self._bulk = bulk
-        self._unlogged_end: PageKey | None = (
-            None  # behind the last of its pages that the redo does not have
-        )
+        # Behind the last of its pages that the redo does not have.
+        self._unlogged_end: PageKey | None = None
         self._transactional = oob.Forest()
         self._statement = oob.Forest()
         self._hold: Hold | None = None
