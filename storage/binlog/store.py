@@ -97,9 +97,13 @@ class IbbEngine:
         self._pages = PageStore(disk, cache_pages, wait=wait_for_room)
         prepared = PreparedTransactions(self.references)
         self._shapes: dict[int, FileShape] = {}
-        self._redo, found = open_log(
-            disk, self._pages, prepared, facts, self._options, self._append_lock
-        )
+        try:
+            self._redo, found = open_log(
+                disk, self._pages, prepared, facts, self._options, self._append_lock
+            )
+        except BaseException:
+            self._pages.close()
+            raise
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
         mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
         self._durability = Durability(self._redo, mark, lambda: self._writer.end)

@@ -10,6 +10,7 @@ and whole in the file that the report names.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -65,6 +66,7 @@ MakeThinDisk = Callable[..., ThinDisk]
 MakeFailingDisk = Callable[..., FailingDisk]
 
 _MADE = pytest.StashKey[list[Logged]]()
+_FAILED = pytest.StashKey[bool]()
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -119,6 +121,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
     if report.failed and call.when != "teardown":
         for made in item.stash.get(_MADE, []):
             path = _keep_log(item.nodeid, made)
@@ -134,6 +138,40 @@ def _keep_log(nodeid: str, made: Logged) -> Path:
     path = folder / f"{made.name}.log"
     path.write_text(made.log())
     return path
+
+
+# -- open files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that passes fails if this process has files of its `tmp_path` still open.
+
+    What is not closed here is not closed in a server either, and thousands of them break select() in other tests.
+    """
+    yield
+    tmp_path = request.node.funcargs.get("tmp_path")
+    if tmp_path is None or not _open_below(tmp_path) or request.node.stash.get(_FAILED, False):
+        return
+    gc.collect()  # files of exceptions that hold their frames
+    if left := _open_below(tmp_path):
+        names = sorted({Path(path).name for path in left})
+        pytest.fail(f"{len(left)} files left open: {', '.join(names)}", pytrace=False)
+
+
+def _open_below(folder: Path) -> list[str]:
+    start = f"{folder}{os.sep}"
+    return [path for path in map(_open_path, os.listdir("/proc/self/fd")) if path.startswith(start)]
+
+
+def _open_path(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""
+
+
+# -- disks -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -137,8 +138,8 @@ def test_a_purged_range(store: Path) -> None:
     )
     with pytest.raises(DataLost, match=says):
         source.slices(wanted, 1 << 20)
-    with pytest.raises(DataLost, match=says):
-        list(source.feed().after(position(5), 0))
+    with closing(source.feed()) as feed, pytest.raises(DataLost, match=says):
+        list(feed.after(position(5), 0))
     assert source.slices(Wanted(GtidRange(start=position(last.seq_no))), 1 << 20)
 
 
@@ -198,6 +199,7 @@ def test_a_feed_whose_files_go(store: Path) -> None:
             with pytest.warns(UserWarning, match="were purged: behind 0-1-"):
                 found = [p for groups in feed.after(at, 0) for p in groups.payloads]
             assert found == behind(last)
+        feed.close()
 
 
 def damage(store: Path, file_no: int, page_no: int) -> None:
@@ -217,8 +219,8 @@ def test_a_corrupt_page(store: Path, fails: bool) -> None:
     assert found == payloads(LOG[: len(found)])
     with pytest.raises(SourceError, match=says):
         list(parts[2].read())
-    with pytest.raises(SourceError, match=says):
-        list(source.feed().after(SlavePosition(), 0))
+    with closing(source.feed()) as feed, pytest.raises(SourceError, match=says):
+        list(feed.after(SlavePosition(), 0))
 
 
 def test_a_corrupt_piece_of_a_large_group(tmp_path: Path) -> None:
@@ -236,8 +238,11 @@ def test_a_missing_file(store: Path, fails: bool) -> None:
     source = DirectorySource(str(store), fails)
     with pytest.raises(SourceError, match=rf"{store}: .*binlog-000002\.ibb.* missing"):
         source.slices(Wanted(), 1 << 30)
-    with pytest.raises(SourceError, match=rf"{store}: .*binlog-000002\.ibb.* missing"):
-        list(source.feed().after(SlavePosition(), 0))
+    with (
+        closing(source.feed()) as feed,
+        pytest.raises(SourceError, match=rf"{store}: .*binlog-000002\.ibb.* missing"),
+    ):
+        list(feed.after(SlavePosition(), 0))
 
 
 def test_the_last_file_is_missing(store: Path) -> None:

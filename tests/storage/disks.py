@@ -1,11 +1,30 @@
-"""A disk that breaks when told to, around any other."""
+"""Disks that tests put under a store: one that breaks when told to, and one whose process dies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from storage.disk import Disk, File
+from storage.disk import Disk, File, OsDisk, OsFile
 from storage.errors import DiskError
+
+
+class MortalDisk(OsDisk):
+    """The process that uses it may `die`: the kernel closes its files, and nothing else happens."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._opened: list[OsFile] = []
+
+    def open(self, name: str, *, create: bool = False) -> OsFile:
+        file = super().open(name, create=create)
+        self._opened.append(file)
+        return file
+
+    def die(self) -> None:
+        for file in self._opened:
+            file.close()
+        self.close()
 
 
 class BreakableFile:

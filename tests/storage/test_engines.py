@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from storage.binlog.store import IbbEngine
-from storage.disk import Disk, OsDisk
+from storage.disk import Disk
 from storage.engine import BinlogEngine
 from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk
 from storage.memory_engine import MemoryEngine, MemoryHistory
 from storage.state import StateStore
 from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
-from tests.storage.disks import BreakableDisk
+from tests.storage.disks import BreakableDisk, MortalDisk
 from tests.storage.sizes import small
 
 SMALL = small(FILE_BYTES // PAGE_SIZE)
@@ -71,9 +71,20 @@ class TestIbbOnMemoryDisk(EngineContract):
 
 class TestIbbOnOsDisk(EngineContract):
     @pytest.fixture
-    def bench(self, tmp_path: Path) -> Bench:
-        # A process that dies leaves the kernel's pages: on this disk a crash is to do nothing.
-        return IbbBench(lambda: OsDisk(tmp_path), lambda: None)
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        # A process that dies leaves the kernel's pages: on this disk a crash is to close the files.
+        disks: list[MortalDisk] = []
+
+        def new_disk() -> Disk:
+            disks.append(MortalDisk(tmp_path))
+            return disks[-1]
+
+        def crash() -> None:
+            for disk in disks:
+                disk.die()
+
+        yield IbbBench(new_disk, crash)
+        crash()
 
 
 class TestMemoryEngine(EngineContract):

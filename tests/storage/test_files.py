@@ -18,6 +18,7 @@ from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
 from storage.redo.format import REDO_NAME
+from tests.storage.disks import MortalDisk
 from tests.storage.groups import (
     append_all,
     events,
@@ -368,12 +369,13 @@ def test_start_up_does_not_grow_with_the_store(tmp_path: Path) -> None:
 def test_start_up_does_not_grow_with_the_file(tmp_path: Path, pages: int) -> None:
     """A file that is nearly full: the pages around its end, and those since the last state record."""
     options = small(pages, 8)
-    engine = IbbEngine(OsDisk(tmp_path), options)
+    first = MortalDisk(tmp_path)
+    engine = IbbEngine(first, options)
     size = 16_000
     count = pages - 8
     append_all(engine, simple(count, size=size))
     engine.sync()
-    engine._pages.close()
+    first.die()
     disk = Counting(tmp_path)
     engine = IbbEngine(disk, options)  # type: ignore[arg-type]
     assert str(engine.binlog_state()) == f"0-1-{count}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,10 @@ DATA = bytes(range(256)) * 40
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> OsFile:
-    return OsDisk(tmp_path).open("a", create=True)
+def file(tmp_path: Path) -> Iterator[OsFile]:
+    made = OsDisk(tmp_path).open("a", create=True)
+    yield made
+    made.close()
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, name: str, new: Callable[..., object]) -> list[int]:

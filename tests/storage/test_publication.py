@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -185,11 +186,11 @@ def test_readers_of_another_process_beside_a_writer(tmp_path: Path) -> None:
                 continue
             last = int(there.state.rpartition("-")[2] or 0)
             try:
-                pages = OfflinePages(disk)
-                reader = RecordReader(pages, Position(pages.numbers[0], 16384), there.end)
-                count = 0
-                while (record := reader.next()) is not None:
-                    count += record.type == RecordType.COMMIT
+                with closing(OfflinePages(disk)) as pages:
+                    reader = RecordReader(pages, Position(pages.numbers[0], 16384), there.end)
+                    count = 0
+                    while (record := reader.next()) is not None:
+                        count += record.type == RecordType.COMMIT
             except Exception as error:  # noqa: BLE001 - told by the test
                 if "checksum" not in str(
                     error

@@ -24,6 +24,7 @@ from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
+from tests.storage.disks import MortalDisk
 from tests.storage.groups import append_all, group, pick_size, simple
 from tests.storage.plain_pages import chunk
 from tests.storage.sizes import small
@@ -285,13 +286,14 @@ def test_pages_read_by_a_search(tmp_path: Path, rng: random.Random) -> None:
     last = (FILES - 1) * 32 * 1000 + 1000  # the newest file has its first state only
     worst = 0
     for seq_no in [0, 1, 999, 1000, last // 2, *(rng.randrange(last) for _ in range(12))]:
-        engine = IbbEngine(OsDisk(tmp_path), StoreOptions(LARGE_PAGES * PAGE_SIZE), facts=facts)
+        disk = MortalDisk(tmp_path)
+        engine = IbbEngine(disk, StoreOptions(LARGE_PAGES * PAGE_SIZE), facts=facts)
         before = engine._pages.pages_read
         start = engine.find_start(SlavePosition([Gtid(0, 1, seq_no)] if seq_no else []))
         worst = max(worst, engine._pages.pages_read - before)
         found = start.state.get(0, 1) or 0
         assert found <= seq_no < found + 1000, "more than one interval would be scanned"
-        engine._pages.close()
+        disk.die()
     assert worst <= 40
     assert worst > 5, "that cannot be all"
 

@@ -331,14 +331,16 @@ def test_the_tail_of_another_store(engine: BinlogEngine, tmp_path: Path) -> None
     for group in groups[10:]:
         other.append(*group)
     other.sync()
-    source = IbbFiles(copy_to(disk, tmp_path))
-    taken = Intake(engine, source).run()
+    with contextlib.closing(IbbFiles(copy_to(disk, tmp_path))) as source:
+        taken = Intake(engine, source).run()
     assert stored(engine) == gtids(groups[:10])
     assert any("start and stop the server that it belongs to" in note for note in taken.notes)
 
 
 def test_damaged_ibb_files(engine: BinlogEngine, tmp_path: Path) -> None:
     entry = next(v for v in vectors.corrupt_sets() if v["name"] == "corrupt_flip_data")
-    source = IbbFiles(copy_to(vectors.unpack(entry), tmp_path))
-    with pytest.raises(CorruptBinlog, match=r"binlog-000000.ibb, offset 32768"):
+    with (
+        contextlib.closing(IbbFiles(copy_to(vectors.unpack(entry), tmp_path))) as source,
+        pytest.raises(CorruptBinlog, match=r"binlog-000000.ibb, offset 32768"),
+    ):
         Intake(engine, source).run()
