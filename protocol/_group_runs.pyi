@@ -1,8 +1,14 @@
 def take_part(
-    buffer: bytearray, at: int, stop: int, seq: int, checksums: int, roles: bytes, semi_sync: bool
+    buffer: bytearray | memoryview,
+    at: int,
+    stop: int,
+    seq: int,
+    checksums: int,
+    roles: bytes,
+    semi_sync: bool,
 ) -> tuple[int, int, bytearray, int, int, int, int] | None: ...
 def take_run(
-    buffer: bytearray,
+    buffer: bytearray | memoryview,
     at: int,
     stop: int,
     seq: int,

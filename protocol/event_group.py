@@ -179,15 +179,20 @@ class EventGroupAssembler:
         self._count += count
         self._count_bytes(len(events))
 
-    def spill(self) -> bytes | bytearray:
+    def spill(self) -> bytes:
         """Take the events of the unfinished group behind its GTID event out of memory.
 
         They are not in the payload of the group then, when it is whole: only what comes after them.
         """
-        spilled = self._events[1] if len(self._events) == 2 else b"".join(self._events[1:])
+        return b"".join(self.spill_parts())
+
+    def spill_parts(self) -> list[bytes | bytearray]:
+        """As `spill`, as they came: by events, and by what was added at once."""
+        spilled = self._events[1:]
         del self._events[1:]
-        self._bytes -= len(spilled)
-        self._spilled += len(spilled)
+        size = sum(map(len, spilled))
+        self._bytes -= size
+        self._spilled += size
         return spilled
 
     def feed(self, event: bytes) -> EventGroup | StartMarker | None:

@@ -40,6 +40,9 @@ assert array(_CODE).itemsize == 8
 assert array(_POSITION_CODE).itemsize == 4
 
 
+Buffer = bytearray | memoryview
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRun:
     """Groups one behind the other. At least one.
@@ -116,7 +119,7 @@ class TakenPart(NamedTuple):
 
 
 def take_no_run(
-    buffer: bytearray,
+    buffer: Buffer,
     at: int,
     stop: int,
     seq: int,
@@ -131,7 +134,7 @@ def take_no_run(
 
 
 def take_no_part(
-    buffer: bytearray,
+    buffer: Buffer,
     at: int,
     stop: int,
     seq: int,
@@ -142,16 +145,14 @@ def take_no_part(
     return None
 
 
-def take_no_bare_run(
-    buffer: bytearray, at: int, stop: int, checksum_algorithm: int
-) -> Taken | None:
+def take_no_bare_run(buffer: Buffer, at: int, stop: int, checksum_algorithm: int) -> Taken | None:
     """The run in `buffer[at:stop]`, where events lie as in a binlog file, without packets. None if there is none."""
     return None
 
 
-take_run: Callable[[bytearray, int, int, int, int, bool], Taken | None] = take_no_run
-take_part: Callable[[bytearray, int, int, int, int, bool], TakenPart | None] = take_no_part
-take_bare_run: Callable[[bytearray, int, int, int], Taken | None] = take_no_bare_run
+take_run: Callable[[Buffer, int, int, int, int, bool], Taken | None] = take_no_run
+take_part: Callable[[Buffer, int, int, int, int, bool], TakenPart | None] = take_no_part
+take_bare_run: Callable[[Buffer, int, int, int], Taken | None] = take_no_bare_run
 
 try:
     from protocol import _group_runs
@@ -160,7 +161,7 @@ except ImportError:
 else:
 
     def take_run_by_c(
-        buffer: bytearray,
+        buffer: Buffer,
         at: int,
         stop: int,
         seq: int,
@@ -173,7 +174,7 @@ else:
         )
 
     def take_bare_run_by_c(
-        buffer: bytearray, at: int, stop: int, checksum_algorithm: int
+        buffer: Buffer, at: int, stop: int, checksum_algorithm: int
     ) -> Taken | None:
         """As `take_no_bare_run` says."""
         return _taken(
@@ -199,7 +200,7 @@ else:
         return Taken(at, seq, run)
 
     def take_part_by_c(
-        buffer: bytearray,
+        buffer: Buffer,
         at: int,
         stop: int,
         seq: int,

@@ -9,20 +9,22 @@ import asyncio
 import ssl
 from typing import Any, Self
 
-# Larger than a packet usually is: what holds packets until they are whole has less to put together.
 BUFFER_BYTES = 1 << 21
+HEADROOM_BYTES = 1 << 20
 
 
 class ByteStream(asyncio.BufferedProtocol):
     """One connection, and one reader of it. Made by `connect`.
 
-    What the peer sends waits in one buffer; while that is full nothing is read from the socket.
+    What the peer sends waits in one buffer while the reader looks at another; while it is full nothing is read from the
+    socket.
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
+        self._view, self._other = (
+            memoryview(bytearray(HEADROOM_BYTES + BUFFER_BYTES)) for _ in range(2)
+        )
+        self._filled = 0  # behind the headroom
         self._paused = False
         self._ended = False
         self._error: Exception | None = None
@@ -47,10 +49,13 @@ class ByteStream(asyncio.BufferedProtocol):
             raise ConnectionError("closed during the TLS handshake")
         self._transport = transport
 
-    async def read(self) -> memoryview:
-        """What has come since the last call; waits for the first byte. Empty at the end.
+    async def read(self, before: bytes | memoryview = b"") -> memoryview:
+        """What has come since the last call, behind a copy of `before`; waits for the first byte. At the end nothing.
 
-        To be used before anything is waited for: the place is used again. Raises `OSError` for a broken connection.
+        It stays as it is until the next call. Raises `OSError` for a broken connection.
+
+        Args:
+            before: at most `HEADROOM_BYTES`; may lie in what the call before has returned.
         """
         if not self._filled and not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -60,11 +65,14 @@ class ByteStream(asyncio.BufferedProtocol):
                 self._waiter = None
         if not self._filled and self._error is not None:
             raise self._error
-        data, self._filled = self._view[: self._filled], 0
+        size, self._filled = self._filled, 0
+        view, self._view, self._other = self._view, self._other, self._view
+        begin = HEADROOM_BYTES - len(before)
+        view[begin:HEADROOM_BYTES] = before
         if self._paused and not self._ended:
             self._paused = False
             self._transport.resume_reading()
-        return data
+        return view[begin : HEADROOM_BYTES + size]
 
     def write(self, data: bytes) -> None:
         """Never waits."""
@@ -90,7 +98,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
-        return self._view[self._filled :]
+        return self._view[HEADROOM_BYTES + self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import Self, cast
 
-from binlog_server.relay.byte_stream import ByteStream
+from binlog_server.relay.byte_stream import HEADROOM_BYTES, ByteStream
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 from protocol.connection.client import (
     AuthSwitchReceived,
@@ -136,19 +136,27 @@ class ClientLink:
 
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
-        async with asyncio.timeout(self.timeout_s):
-            data = await self._stream.read()
-        if not data:
-            raise ConnectionError("the server has closed the connection")
         if self._packed is None:
-            self.machine.receive_data(data)
+            with self.machine.untaken as untaken:
+                if len(untaken) <= HEADROOM_BYTES:
+                    data = await self._read(untaken)
+                    self.machine.lend_data(data)
+                    return
+            self.machine.receive_data(await self._read())  # a part of a large packet
             return
-        self._packed.feed(data)
+        self._packed.feed(await self._read())
         while (part := self._packed.next_part()) is not None:
             if part.size < LARGE_BYTES:
                 self.machine.receive_data(part.payload())
             else:
                 self.machine.receive_data(await asyncio.to_thread(part.payload))
+
+    async def _read(self, before: bytes | memoryview = b"") -> memoryview:
+        async with asyncio.timeout(self.timeout_s):
+            data = await self._stream.read(before)
+        if len(data) == len(before):
+            raise ConnectionError("the server has closed the connection")
+        return data
 
     def _send(self, request: bytes) -> None:
         if self._stream.is_closing:  # while nobody read; writing would be a RuntimeError

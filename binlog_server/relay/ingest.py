@@ -11,7 +11,7 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
-from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
+from binlog_server.relay.large_group import PIECE_BYTES, SPILL_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
@@ -184,9 +184,9 @@ class Ingest:
 
     async def _spill(self) -> None:
         """In the middle of a group: what there is of it goes to the store, if that is much."""
-        if self._assembler.buffered < PIECE_BYTES:
+        if self._assembler.buffered < SPILL_BYTES:
             return
-        events = self._assembler.spill()
+        events = self._assembler.spill_parts()
         gtid = self._assembler.unfinished
         assert gtid is not None
         if not self._gate.wants(gtid):

@@ -132,7 +132,7 @@ async def _read(
                 if isinstance(whole, EventGroup):
                     events = whole.payload
                 elif assembler.buffered > PIECE_BYTES:
-                    events = bytes(assembler.spill())
+                    events = assembler.spill()
                 else:
                     continue
                 if wanted is not None and gtid != wanted:

@@ -184,6 +184,21 @@ class ClientConnection:
             self._fail()
             raise
 
+    @property
+    def untaken(self) -> memoryview:
+        """Of the bytes received: what no event has told of. See `lend_data`."""
+        return self._reader.untaken
+
+    def lend_data(self, data: memoryview) -> None:
+        """As `receive_data`, without a copy: `data` begins with what is `untaken`, and stays until there is more."""
+        if self.is_closed:
+            return
+        try:
+            self._reader.lend(data)
+        except ProtocolError:
+            self._fail()
+            raise
+
     def next_event(self) -> ClientEvent | None:
         """The next event, or None (`NEED_DATA`); raises `ProtocolError` and closes."""
         if self.is_closed:

@@ -41,14 +41,17 @@ class Packet(NamedTuple):
 
 
 class PacketReader:
-    """Cuts a byte stream into packets. Bounded: see `feed`."""
+    """Cuts a byte stream into packets. Bounded: see `feed`.
+
+    Bytes are either collected here (`feed`) or looked at where they came in (`lend`).
+    """
 
     __slots__ = ("_buffer", "_offset", "_parts", "_parts_bytes", "_seq", "payload_bytes_max")
 
     def __init__(self, payload_bytes_max: int) -> None:
         """`payload_bytes_max`: bytes of one payload, continuations together. May be changed."""
         self.payload_bytes_max = payload_bytes_max
-        self._buffer = bytearray()
+        self._buffer: bytearray | memoryview = bytearray()
         self._offset = 0
         self._parts: list[bytes] = []
         self._parts_bytes = 0
@@ -67,10 +70,31 @@ class PacketReader:
         of the answers is read no further. So what is held is at most one payload of the largest
         size with the headers of its frames, and one `data`.
         """
+        self._require_taken()
+        if isinstance(self._buffer, memoryview):  # the place it is in will be used again
+            self._buffer, self._offset = bytearray(self.untaken), 0
+        self._buffer += data
+        self._look_ahead()
+
+    @property
+    def untaken(self) -> memoryview:
+        """What was not cut yet. To be let go of before anything else is done here."""
+        return memoryview(self._buffer)[self._offset :]
+
+    def lend(self, data: memoryview) -> None:
+        """As `feed`, of bytes that begin with a copy of what is `untaken`. They stay as they are until more are lent or
+        fed. Raises as `feed`.
+        """
+        self._require_taken()
+        self._buffer, self._offset = data, 0
+        self._look_ahead()
+
+    def _require_taken(self) -> None:
         frames_max = self.payload_bytes_max // PACKET_PAYLOAD_MAX + 1
         if self.buffered > self.payload_bytes_max + frames_max * PACKET_HEADER_SIZE:
             raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
-        self._buffer += data
+
+    def _look_ahead(self) -> None:
         if len(self._buffer) - self._offset >= PACKET_HEADER_SIZE:
             self._payload_length()
 
@@ -104,7 +128,7 @@ class PacketReader:
             self._parts.append(payload)
             self._parts_bytes += length
 
-    def window(self) -> tuple[bytearray, int] | None:
+    def window(self) -> tuple[bytearray | memoryview, int] | None:
         """The buffer, and where the next packet begins in it, for who takes packets out by itself and tells `take_to`.
 
         None in the middle of a payload that is continued.
@@ -125,7 +149,7 @@ class PacketReader:
 
     def discard(self) -> None:
         """Forget what is buffered."""
-        self._buffer.clear()
+        self._buffer = bytearray()
         self._offset = 0
         self._parts.clear()
         self._parts_bytes = 0
@@ -154,6 +178,8 @@ class PacketReader:
         return packet
 
     def _compact(self) -> None:
+        if isinstance(self._buffer, memoryview):
+            return
         if self._offset == len(self._buffer):
             self._buffer.clear()
             self._offset = 0

@@ -174,7 +174,7 @@ store_u32(unsigned char *at, uint32_t value)
 
 PyDoc_STRVAR(fill_pages_doc,
 "fill_pages(data, at, count, first, then, kind, page_no)\n--\n\n"
-"See `fill_page.fill_pages_plainly`. IndexError unless there are as many data.");
+"See `fill_page.fill_pages_plainly`. IndexError unless there are as many data, and pages.");
 
 static PyObject *
 fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
@@ -183,36 +183,28 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
     Py_ssize_t at, count;
     unsigned char first, then, kind;
     unsigned int page_no;
-    PyObject *pages = NULL, *redo = NULL, *result = NULL;
-    unsigned char **outs = NULL;
+    PyObject *pages = NULL, *last = NULL, *redo = NULL, *result = NULL;
 
     if (!PyArg_ParseTuple(args, "y*nnbbbI:fill_pages", &data, &at, &count, &first, &then, &kind, &page_no))
         return NULL;
-    if (at < 0 || count < 0 || at > data.len || count > (data.len - at) / CHUNK_DATA_MAX) {
+    if (at < 0 || count < 1 || at > data.len || count > (data.len - at) / CHUNK_DATA_MAX) {
         PyErr_SetString(PyExc_IndexError, "fewer data than the pages take");
         goto done;
     }
-    pages = PyList_New(count);
+    pages = PyBytes_FromStringAndSize(NULL, (count - 1) * PAGE_SIZE);
+    last = PyByteArray_FromStringAndSize(NULL, PAGE_SIZE);
     redo = PyBytes_FromStringAndSize(NULL, kind ? count * (WRITE_HEAD + PAGE_END) : 0);
-    if (pages == NULL || redo == NULL)
+    if (pages == NULL || last == NULL || redo == NULL)
         goto done;
-    outs = malloc(count ? count * sizeof *outs : 1);
-    if (outs == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    for (Py_ssize_t number = 0; number < count; number++) {
-        PyObject *page = PyBytes_FromStringAndSize(NULL, PAGE_SIZE);
-        if (page == NULL || PyList_SetItem(pages, number, page) < 0)
-            goto done;
-        outs[number] = (unsigned char *)PyBytes_AsString(page);
-    }
+    unsigned char *out = (unsigned char *)PyBytes_AsString(pages);
+    unsigned char *last_out = (unsigned char *)PyByteArray_AsString(last);
     int has_instruction = HAS_CRC_INSTRUCTION;
     unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
     /* Nobody else knows of these pages yet, so other threads may run. */
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t number = 0; number < count; number++) {
-        unsigned char *out = outs[number];
+    for (Py_ssize_t number = 0; number < count; number++, out += PAGE_SIZE) {
+        if (number == count - 1)
+            out = last_out;
         out[0] = number ? then : first;
         out[1] = CHUNK_DATA_MAX & 0xFF;
         out[2] = CHUNK_DATA_MAX >> 8;
@@ -230,11 +222,11 @@ fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
         log += WRITE_HEAD + PAGE_END;
     }
     Py_END_ALLOW_THREADS
-    result = Py_BuildValue("OO", pages, redo);
+    result = Py_BuildValue("OOO", pages, last, redo);
 
 done:
-    free(outs);
     Py_XDECREF(pages);
+    Py_XDECREF(last);
     Py_XDECREF(redo);
     PyBuffer_Release(&data);
     return result;

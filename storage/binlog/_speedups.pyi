@@ -4,6 +4,12 @@ def fill_page(
     page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
 ) -> tuple[int, int]: ...
 def fill_pages(
-    data: bytes, at: int, count: int, first: int, then: int, kind: int, page_no: int
-) -> tuple[list[bytes], bytes]: ...
+    data: bytes | bytearray | memoryview,
+    at: int,
+    count: int,
+    first: int,
+    then: int,
+    kind: int,
+    page_no: int,
+) -> tuple[bytes, bytearray, bytes]: ...
 def take_plain_commits(page: bytes, at: int, stop: int, groups: list[bytes]) -> int: ...

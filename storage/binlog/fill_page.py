@@ -13,6 +13,8 @@ from storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.redo.format import WRITE_HEAD
 
+Buffer = bytes | bytearray | memoryview
+
 _PLAIN_COMMIT: Final = RecordType.COMMIT | LAST
 _HEAD: Final = CHUNK_HEADER + 1  # of a chunk, and that nothing is out of band
 
@@ -39,15 +41,15 @@ def fill_page_plainly(
 
 
 def fill_pages_plainly(
-    data: bytes, at: int, count: int, first: int, then: int, kind: int, page_no: int
-) -> tuple[list[bytes], bytes]:
-    """As many pages, each filled by one chunk of a record's `data`, from offset `at` of it on.
+    data: Buffer, at: int, count: int, first: int, then: int, kind: int, page_no: int
+) -> tuple[bytes, bytearray, bytes]:
+    """As many pages, at least one, each filled by one chunk of a record's `data`, from offset `at` of it on.
 
     Args:
         first, then: the type bytes of the first chunk and of the others.
         kind, page_no: of the redo records that write them, and of the first page. Kind 0: they are not logged.
 
-    Returns the pages, sealed, and those records, one behind the other.
+    Returns the pages but the last, one behind the other; the last; and those records. All pages are sealed.
     """
     pages: list[bytes] = []
     redo: list[bytes] = []
@@ -60,11 +62,11 @@ def fill_pages_plainly(
         pages.append(seal(page))
         if kind:
             redo += (WRITE_HEAD.pack(kind, page_no + number, 0, PAGE_END), pages[-1][:PAGE_END])
-    return pages, b"".join(redo)
+    return b"".join(pages[:-1]), bytearray(pages[-1]), b"".join(redo)
 
 
 FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
-FillPages = Callable[[bytes, int, int, int, int, int, int], tuple[list[bytes], bytes]]
+FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytearray, bytes]]
 fill_page: FillPage = fill_page_plainly
 fill_pages: FillPages = fill_pages_plainly
 try:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from protocol.gtid import BinlogState
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.page_store import FullPage, PageKey, PageStore
+from storage.binlog.page_store import FullPages, PageKey, PageStore
 from storage.binlog.publication import Publication
 from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.room import QUIET_FACTOR, UNSYNCED_SPILL_BYTES, Room
@@ -48,7 +48,7 @@ class _Capture(NamedTuple):
     lsn: int
     end: Position
     state: BinlogState
-    tail: FullPage
+    tail: FullPages
 
 
 class Flusher:
@@ -117,7 +117,7 @@ class Flusher:
 
     def synced(self) -> None:
         """More is durable: wake the thread, unless it will soon look by itself."""
-        if self._resting or len(self._pages.fifo) >= _BATCH_PAGES:
+        if self._resting or self._pages.waiting >= _BATCH_PAGES:
             self._resting = False
             self.worker.poke()
 
@@ -230,22 +230,24 @@ class Flusher:
         limit = _UNSYNCED_PAGES_MAX * factor
         some = min(_BATCH_PAGES, max(limit - self._unsynced, 1))
         batch = self._pages.ready(self._redo.durable_lsn, some)
-        if not batch and len(self._pages.fifo) >= _BATCH_PAGES:
+        if not batch and self._pages.waiting >= _BATCH_PAGES:
             # Pages that are not logged: their redo is small, and would make nobody sync it.
             self._durability.sync_log()
             batch = self._pages.ready(self._redo.durable_lsn, some)
         if not batch:
             return False
+        if self._dirty and self._unsynced + sum(pages.page_count for pages in batch) > limit:
+            self._sync_files()
         self._write(batch, hurry=factor > 1)
         if self._unsynced >= limit:
             self._sync_files()
         return True
 
-    def _write(self, batch: list[FullPage], *, hurry: bool = False) -> None:
+    def _write(self, batch: list[FullPages], *, hurry: bool = False) -> None:
         self._pages.write(batch, hurry=hurry)
         self._pages.written(batch)
         self._dirty.add(batch[0].key[0])
-        self._unsynced += len(batch)
+        self._unsynced += sum(pages.page_count for pages in batch)
         self._room.freed()
 
     def _sync_files(self) -> None:

@@ -20,7 +20,7 @@ from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.fill_page import fill_page, fill_pages
 from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import FullPage, PageKey, PageStore
+from storage.binlog.page_store import FullPages, PageKey, PageStore
 from storage.binlog.recovery import Recovered
 from storage.binlog.references import Reason, References
 from storage.ibb import compressed_int, gtid_state
@@ -48,6 +48,7 @@ from storage.redo.format import (
 
 _PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
 _MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
+_PAGES_AT_ONCE = 64  # so few that they are written and synced as if they had come one by one
 _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
 _LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
@@ -148,7 +149,7 @@ class LogWriter:
         self._log_whole_page = True
         self._pages.begin_tail(self._file_no, self._page_no, self._page)
 
-    def tail_taken(self) -> FullPage:
+    def tail_taken(self) -> FullPages:
         """The tail goes to its file as it is: redo of a page begins with the whole page, so it is logged once more."""
         self._log_whole_page = True
         return self._pages.sealed_tail()
@@ -173,10 +174,17 @@ class LogWriter:
         return written + (pages + states) * _LOGGED_PAGE_BYTES + MTR_OVERHEAD
 
     def write(
-        self, kind: RecordType, data: bytes, gtid: Gtid | None = None, *, logged: bool = True
+        self,
+        kind: RecordType,
+        data: bytes | memoryview,
+        gtid: Gtid | None = None,
+        *,
+        head: bytes = b"",
+        logged: bool = True,
     ) -> Position:
         """Append one record; `gtid` enters the state with its first byte. Returns where the record begins.
 
+        head: of the record, in front of `data`.
         logged: False: pages that it fills alone are not in the redo; see `unlogged_end`.
         """
         self._make_room()
@@ -189,7 +197,7 @@ class LogWriter:
                 self.breaks.add(self._file_no + 1)
             self.state.update(gtid)
             self._since_page_one.update(gtid)
-        self._chunks(kind, data, logged=logged)
+        self._chunks(kind, data, head, logged=logged)
         return start
 
     def write_plain(self, payload: bytes, gtid: Gtid) -> int | None:
@@ -261,13 +269,21 @@ class LogWriter:
             self._enter_file(file_no + 1)
 
     def _chunks(
-        self, kind: RecordType, data: bytes, *, nested: bool = False, logged: bool = True
+        self,
+        kind: RecordType,
+        data: bytes | memoryview,
+        head: bytes = b"",
+        *,
+        nested: bool = False,
+        logged: bool = True,
     ) -> None:
+        if len(head) > PAGE_END - CHUNK_HEADER - self._at:
+            head, data = b"", b"".join((head, data))  # rare; else nothing large is copied twice
         size = len(data)
         done = 0
         flags = int(kind)
         while True:
-            if not self._at and size - done > _MANY_PAGES_BYTES:
+            if not self._at and not head and size - done > _MANY_PAGES_BYTES:
                 filled = self._whole_pages(data, done, flags, kind | CONT, logged=logged)
                 if filled:
                     done += filled * CHUNK_DATA_MAX
@@ -275,14 +291,17 @@ class LogWriter:
                     self._make_room(nested=nested)
                     continue
             at = self._at
-            take = min(PAGE_END - CHUNK_HEADER - at, size - done)
+            take = min(PAGE_END - CHUNK_HEADER - at - len(head), size - done)
             if done + take == size:
                 flags |= LAST
             page = self._page
             page[at] = flags
-            page[at + 1] = take & 0xFF
-            page[at + 2] = take >> 8
+            page[at + 1] = (len(head) + take) & 0xFF
+            page[at + 2] = (len(head) + take) >> 8
             begin = at + CHUNK_HEADER
+            if head:
+                page[begin : begin + len(head)] = head
+                begin, head = begin + len(head), b""
             page[begin : begin + take] = data[done : done + take]
             self._at = begin + take
             self._log(at)
@@ -292,30 +311,38 @@ class LogWriter:
             flags = kind | CONT
             self._make_room(nested=nested)
 
-    def _whole_pages(self, data: bytes, done: int, first: int, then: int, *, logged: bool) -> int:
+    def _whole_pages(
+        self,
+        data: bytes | memoryview,
+        done: int,
+        first: int,
+        then: int,
+        *,
+        logged: bool,
+    ) -> int:
         """Fill this page, which is empty, and those behind it, as far as nothing comes between nor the data end there.
 
         Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
         """
         page_no = self._page_no
-        count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
+        count = (len(data) - done - 1) // CHUNK_DATA_MAX
+        count = min(count, self._file_pages - page_no, _PAGES_AT_ONCE)
         if self._interval:
             count = min(count, self._interval - page_no % self._interval)
         if count < 2:
             return 0
         parity = self._file_no & 1
         kind = KIND_WRITE | parity if logged else 0
-        pages, redo = fill_pages(data, done, count, first, then, kind, page_no)
+        pages, last, redo = fill_pages(data, done, count, first, then, kind, page_no)
         if not logged:
             safe = self._pages.synced_pages(self._file_no)
             redo = UNLOGGED.pack(KIND_UNLOGGED | parity, page_no, count, first, then, safe)
             self.unlogged_end = (self._file_no, page_no + count)
         self._mtr.append(redo)
         self._log_whole_page = False
-        last = bytearray(pages.pop())
-        self._page[:] = pages[0]
-        self._pages.add_pages(self._file_no, page_no, pages, self._redo.lsn)
-        self._sealed_bytes += len(pages) * PAGE_END
+        self._page[:] = pages[:PAGE_SIZE]
+        self._pages.add(self._file_no, page_no, pages, self._redo.lsn)
+        self._sealed_bytes += (count - 1) * PAGE_END
         self._page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
         self._pages.begin_tail(self._file_no, self._page_no, last)
         return count

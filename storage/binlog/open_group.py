@@ -84,11 +84,12 @@ class OpenGroup:
                     file_no = context.writer.end.file_no
                     self._hold = context.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
                 forest = self._statement if statement else self._transactional
-                links = oob.encode(forest.next_node(b""))
-                node = b"".join((links, piece))  # the data are its end: copied once
+                links = oob.encode(forest.next_node(b""))  # the data are its end
                 before = context.writer.unlogged_end
                 forest.placed(
-                    context.writer.write(RecordType.OOB_DATA, node, logged=not self._bulk)
+                    context.writer.write(
+                        RecordType.OOB_DATA, piece, head=links, logged=not self._bulk
+                    )
                 )
                 if context.writer.unlogged_end != before:
                     self._unlogged_end = context.writer.unlogged_end

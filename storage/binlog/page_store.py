@@ -7,10 +7,12 @@ sent to the disk for it, or they might meet a write half done.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
@@ -26,17 +28,30 @@ READ_AHEAD_PAGES = 16
 RECENT_PAGES = 16
 
 PageKey = tuple[int, int]  # (file_no, page_no)
+_first = attrgetter("key")
 _NOWHERE: PageKey = (-1, -1)
 _NEVER: PageKey = (1 << 64, 0)
 _NONE: PageKey = (0, 0)
 
 
-class FullPage(NamedTuple):
-    """A page on its way to its file. It may be written once more than `lsn` of the redo log is durable."""
+class FullPages(NamedTuple):
+    """Consecutive pages on their way to their file, mostly one. They may be written once more than `lsn` of the redo
+    log is durable.
+
+    key: of the first.
+    end: the page behind them.
+    data: all of them.
+    """
 
     lsn: int
     key: PageKey
-    page: bytes
+    end: PageKey
+    data: bytes
+
+    @property
+    def page_count(self) -> int:
+        """How many."""
+        return self.end[1] - self.key[1]
 
 
 class PageStore:
@@ -54,8 +69,10 @@ class PageStore:
         self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
-        # The same pages in order: in memory, and not in their file yet.
-        self.fifo: deque[FullPage] = deque()
+        self._unflushed_runs: list[FullPages] = []  # of several pages; ascending
+        # All of these in order: in memory, and not in their file yet.
+        self.fifo: deque[FullPages] = deque()
+        self.waiting = 0  # pages in it
         self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
         self._cuts: dict[
             int, int
@@ -81,7 +98,7 @@ class PageStore:
             self.pages_wanted += 1
             if key == self._tail_key:
                 return bytes(self._tail)
-            page = self._unflushed.get(key)
+            page = self._unflushed_page(key)
             if page is not None:
                 return page
             page = self._cache.pop(key, None)
@@ -95,6 +112,16 @@ class PageStore:
             return None
         with self.files.use(file_no) as file:
             return None if file is None else self._read(file, key, stable_end, ahead=ahead)
+
+    def _unflushed_page(self, key: PageKey) -> bytes | None:
+        page = self._unflushed.get(key)
+        if page is None and self._unflushed_runs:
+            before = bisect.bisect_right(self._unflushed_runs, key, key=_first) - 1
+            run = self._unflushed_runs[before]
+            if before >= 0 and key < run.end:
+                at = (key[1] - run.key[1]) * PAGE_SIZE
+                return run.data[at : at + PAGE_SIZE]
+        return page
 
     def probing(self) -> PageSource:
         """The same pages, read one by one: for a search, which jumps."""
@@ -176,7 +203,7 @@ class PageStore:
 
     def _keep(self, key: PageKey, page: bytes) -> None:
         cache = self._cache
-        if key in cache or key in self._unflushed or key == self._tail_key:
+        if key in cache or key == self._tail_key or self._unflushed_page(key) is not None:
             return
         if len(cache) >= self._cache_pages:
             cache.popitem(last=False)
@@ -193,25 +220,24 @@ class PageStore:
             self._tail_key = (file_no, page_no)
             self._tail = page
 
-    def sealed_tail(self) -> FullPage:
+    def sealed_tail(self) -> FullPages:
         """The tail as it is now, as it would go to its file."""
-        return FullPage(-1, self._tail_key, seal(bytearray(self._tail)))
+        file_no, page_no = self._tail_key
+        return FullPages(-1, self._tail_key, (file_no, page_no + 1), seal(bytearray(self._tail)))
 
-    def add(self, file_no: int, page_no: int, page: bytes, lsn: int) -> None:
-        """A full, sealed page, logged by a mini-transaction that begins at `lsn`."""
+    def add(self, file_no: int, page_no: int, data: bytes, lsn: int) -> None:
+        """Full, sealed, consecutive pages, logged by a mini-transaction that begins at `lsn`."""
+        key, count = (file_no, page_no), len(data) // PAGE_SIZE
+        pages = FullPages(lsn, key, (file_no, page_no + count), data)
         with self._lock:
-            self._cache.pop((file_no, page_no), None)  # as it was in a file made ahead: all zeros
-            self._unflushed[file_no, page_no] = page
-            self.fifo.append(FullPage(lsn, (file_no, page_no), page))
-
-    def add_pages(self, file_no: int, page_no: int, pages: list[bytes], lsn: int) -> None:
-        """As `add`, of consecutive pages."""
-        with self._lock:
-            for number, page in enumerate(pages, page_no):
-                key = (file_no, number)
-                self._cache.pop(key, None)
-                self._unflushed[key] = page
-                self.fifo.append(FullPage(lsn, key, page))
+            for number in range(page_no, page_no + count):
+                self._cache.pop((file_no, number), None)  # as it was in a file made ahead
+            if count == 1:
+                self._unflushed[key] = data
+            else:
+                self._unflushed_runs.append(pages)
+            self.fifo.append(pages)
+            self.waiting += count
 
     def add_file(self, file_no: int, size: int) -> None:
         """A file to be made, `size` bytes of zeros, when its first page is written."""
@@ -223,20 +249,21 @@ class PageStore:
 
     # --- the flusher, one thread at a time ---
 
-    def ready(self, durable_lsn: int, count: int) -> list[FullPage]:
-        """The oldest pages of one file that may be written, up to `count`."""
-        found: list[FullPage] = []
+    def ready(self, durable_lsn: int, count: int) -> list[FullPages]:
+        """The oldest pages of one file that may be written, up to `count`; or what was added first at once, if more."""
+        found: list[FullPages] = []
         with self._lock:
-            for page in self.fifo:
+            for pages in self.fifo:
                 # LSNs are durable by whole mini-transactions: beyond its beginning is up to its end.
-                if page.lsn >= durable_lsn or len(found) == count:
+                count -= pages.page_count
+                if pages.lsn >= durable_lsn or (found and count < 0):
                     break
-                if found and page.key[0] != found[0].key[0]:
+                if found and pages.key[0] != found[0].key[0]:
                     break
-                found.append(page)
+                found.append(pages)
         return found
 
-    def write(self, pages: list[FullPage], *, hurry: bool = False) -> None:
+    def write(self, pages: list[FullPages], *, hurry: bool = False) -> None:
         """Put pages of one file into it, and make it if need be. Not synced. Raises `DiskError`.
 
         hurry: they are consecutive, and will be synced soon.
@@ -247,20 +274,24 @@ class PageStore:
             self.files.make(file_no, size)
             del self._new_files[file_no]
         with self._use(file_no) as file:
-            write_pages(file, [(page.key[1], page.page) for page in pages])
+            write_pages(file, [(some.key[1], some.data) for some in pages])
+            count = sum(some.page_count for some in pages)
             if hurry:
-                file.start_writing(len(pages) * PAGE_SIZE, pages[0].key[1] * PAGE_SIZE)
-        self.pages_written += len(pages)
+                file.start_writing(count * PAGE_SIZE, pages[0].key[1] * PAGE_SIZE)
+        self.pages_written += count
 
-    def written(self, pages: list[FullPage]) -> None:
+    def written(self, pages: list[FullPages]) -> None:
         """These were the oldest of the FIFO, and are in their file now."""
         with self._lock:
-            for page in pages:
+            for some in pages:
                 self.fifo.popleft()
-                del self._unflushed[page.key]
-                self._keep(page.key, page.page)
-            file_no, page_no = pages[-1].key
-            self._stable_end = self.written_end = (file_no, page_no + 1)
+                self.waiting -= some.page_count
+                if some.page_count == 1:
+                    del self._unflushed[some.key]
+                    self._keep(some.key, some.data)
+                else:  # a large group would drive everything out of the cache
+                    del self._unflushed_runs[0]
+            self._stable_end = self.written_end = pages[-1].end
 
     def synced_pages(self, file_no: int) -> int:
         """So many pages of a file are durable, at least."""
@@ -270,7 +301,7 @@ class PageStore:
     def is_in_file(self, key: PageKey) -> bool:
         """Whether a page that was the tail has been filled, and written, since."""
         with self._lock:
-            return key < self._tail_key and key not in self._unflushed
+            return key < self._tail_key and self._unflushed_page(key) is None
 
     def sync_file(self, file_no: int) -> None:
         """Make durable what was written to a file; cut it if it ends there."""
@@ -310,7 +341,9 @@ class PageStore:
         with self._lock:
             self._cache.clear()
             self._unflushed.clear()
+            self._unflushed_runs.clear()
             self.fifo.clear()
+            self.waiting = 0
             self._new_files.clear()
             self._cuts.clear()
             self._tail_key = _NOWHERE
@@ -336,11 +369,13 @@ class _Probing:
 
 
 def write_pages(file: File, pages: list[tuple[int, bytes]]) -> None:
-    """Pages by number, ascending; neighbours in one write."""
+    """One or more pages each, by the number of the first, ascending; neighbours in one write."""
     at = 0
     while at < len(pages):
-        end = at + 1
-        while end < len(pages) and pages[end][0] == pages[end - 1][0] + 1:
+        follows = pages[at][0]
+        end = at
+        while end < len(pages) and pages[end][0] == follows:
+            follows += len(pages[end][1]) // PAGE_SIZE
             end += 1
-        file.pwritev([page for _, page in pages[at:end]], pages[at][0] * PAGE_SIZE)
+        file.pwritev([data for _, data in pages[at:end]], pages[at][0] * PAGE_SIZE)
         at = end

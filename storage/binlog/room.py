@@ -107,7 +107,7 @@ class Room:
     def _new_credit(self) -> int:
         """Bytes of records that need not be looked at: a part of what there is room for, for what they cost besides."""
         redo, writer = self._redo, self._writer
-        pages = FIFO_PAGES_MAX - len(self._pages.fifo)
+        pages = FIFO_PAGES_MAX - self._pages.waiting
         room = min(redo.room(), redo.buffer_room, pages * PAGE_SIZE, writer.bytes_left)
         return room // _CREDIT_PART
 
@@ -125,7 +125,7 @@ class Room:
         """Under the append lock: whether a record of that many bytes may be written now."""
         redo, writer = self._redo, self._writer
         return (
-            len(self._pages.fifo) < FIFO_PAGES_MAX
+            self._pages.waiting < FIFO_PAGES_MAX
             and not redo.is_full
             and redo.room() >= writer.redo_bytes(size)
             and (self.clean_file == writer.file_no or not writer.may_leave_file(size))
@@ -137,7 +137,7 @@ class Room:
         """See `BinlogEngine`."""
         redo, writer = self._redo, self._writer
         return self._failed() or (
-            len(self._pages.fifo) < FIFO_PAGES_SOFT
+            self._pages.waiting < FIFO_PAGES_SOFT
             and (
                 self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_record)
             )
@@ -152,7 +152,7 @@ class Room:
         redo = self._redo
         factor = self.unsynced_factor
         return self._failed() or (
-            len(self._pages.fifo) < FIFO_PAGES_SPILL * factor
+            self._pages.waiting < FIFO_PAGES_SPILL * factor
             and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES * factor
             and redo.room() > redo.capacity // 3
             and self.has_room
@@ -190,7 +190,7 @@ class Room:
             self._freed.wait_for(lambda: self._frees != seen, _LOOK_AGAIN_S)
 
     def _note_wait(self) -> None:
-        if len(self._pages.fifo) >= FIFO_PAGES_MAX:
+        if self._pages.waiting >= FIFO_PAGES_MAX:
             self.page_waits += 1
         else:
             self.redo_waits += 1

@@ -325,7 +325,7 @@ class IbbEngine:
             "Innodb_os_log_fsyncs": redo.fsyncs.count,
             "Innodb_os_log_written": redo.bytes_written,
             "Binlog_checkpoints": self._flusher.checkpoints,
-            "Binlog_pages_in_memory": len(pages.fifo),
+            "Binlog_pages_in_memory": pages.waiting,
             "Binlog_pages_read": pages.pages_read,
             "Binlog_pages_written": pages.pages_written,
             "Binlog_page_waits": self._room.page_waits,

@@ -121,7 +121,7 @@ class FileGroups:
     def _rest(self, gtid: Gtid, head_size: int) -> Iterator[bytes]:
         while True:
             if self._assembler.buffered >= PIECE_BYTES:
-                yield bytes(self._assembler.spill())
+                yield self._assembler.spill()
             at = self._reader.offset
             event = self._reader.next()
             if event is None:

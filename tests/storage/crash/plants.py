@@ -17,7 +17,7 @@ from storage.binlog import purge
 from storage.binlog.durability import Durability
 from storage.binlog.flusher import Flusher
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.page_store import FullPage, PageStore
+from storage.binlog.page_store import FullPages, PageStore
 from storage.binlog.purge import PurgePlan
 from storage.binlog.replay import _Applier
 from storage.binlog.store import IbbEngine
@@ -138,7 +138,7 @@ def _removed_first(old: Callable[..., None], engine: IbbEngine, state: BinlogSta
     old(engine, state)
 
 
-def _not_whole(_: object, writer: LogWriter) -> FullPage:
+def _not_whole(_: object, writer: LogWriter) -> FullPages:
     return writer._pages.sealed_tail()
 
 

@@ -49,7 +49,7 @@ def steps(engine: IbbEngine) -> int:
 
 def test_no_page_before_its_redo_is_durable() -> None:
     disk, engine = started(40)
-    assert len(engine._pages.fifo) == 4
+    assert engine._pages.waiting == 4
     steps(engine)
     assert ibb_writes(disk.done) == []
     engine.write_log()
@@ -69,7 +69,7 @@ def test_a_page_of_which_only_the_start_is_durable() -> None:
     append_all(engine, simple(7, size=2000))
     engine.sync()
     append_all(engine, simple(3, first=8, size=2000))  # over the end of page 1
-    assert len(engine._pages.fifo) == 1
+    assert engine._pages.waiting == 1
     disk.done.clear()
     engine._flusher._write_some()
     assert ibb_writes(disk.done) == []

@@ -70,7 +70,7 @@ def test_pages_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = IbbEngine(MemoryDisk(), LARGE)
     for number in range(1, 100):
         engine.append(*group(Gtid(0, 1, number), 12_000))
-        assert len(engine._pages.fifo) <= 11
+        assert engine._pages.waiting <= 11
     assert engine.counters()["Binlog_page_waits"] > 3
     engine.close()
 
