@@ -11,7 +11,7 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
-from binlog_server.relay.large_group import PIECE_BYTES, SPILL_BYTES, LargeGroup
+from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
@@ -184,7 +184,7 @@ class Ingest:
 
     async def _spill(self) -> None:
         """In the middle of a group: what there is of it goes to the store, if that is much."""
-        if self._assembler.buffered < SPILL_BYTES:
+        if self._assembler.buffered < PIECE_BYTES:
             return
         events = self._assembler.spill_parts()
         gtid = self._assembler.unfinished
@@ -192,7 +192,7 @@ class Ingest:
         if not self._gate.wants(gtid):
             return
         if self._large is None:
-            self._large = LargeGroup(self._room, self._syncer)
+            self._large = LargeGroup(self._room)
         await self._large.spill(events)
 
     async def _store(self, whole: EventGroup | StartMarker) -> int:
@@ -206,7 +206,7 @@ class Ingest:
             and len(whole.payload) > PIECE_BYTES
             and self._gate.wants(whole.gtid)
         ):
-            self._large = LargeGroup(self._room, self._syncer)
+            self._large = LargeGroup(self._room)
         large = self._large
         if large is not None:
             await large.finish(whole.payload)

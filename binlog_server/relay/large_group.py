@@ -3,57 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import queue
+import threading
 from collections.abc import Sequence
 
 from binlog_server.commits.room import Room
-from binlog_server.commits.syncer import Syncer
 from protocol.event_group import split_events
 from protocol.gtid import Gtid
 
-PIECE_BYTES = 1 << 20  # of a group that is kept in memory until it is whole
-SPILL_BYTES = 2 << 20  # events handed to the store at a time
-_PARTS_MAX = 8  # of them: small parts would be many records
-# Nobody waits for them to be durable before the group is whole; but then little should be left to be done, and pages
-# should be on their way to the disk meanwhile.
-SYNC_BYTES = 4 << 20
+PIECE_BYTES = 1 << 20  # events handed to the store at a time
+_QUEUE_BYTES = 4 << 20  # of these, which it has not taken yet
+_PARTS_MAX = 8  # small parts would be many records
+
+Events = Sequence[bytes | bytearray]
 
 
 class LargeGroup:
-    """One such group. Each piece is stored in a thread while the next one comes.
+    """One such group. A thread of its own stores what has come, while more comes.
 
     At its end `finish`, and then `commit` or `rollback`; `rollback` alone whenever the rest does not come.
     """
 
-    def __init__(self, room: Room, syncer: Syncer) -> None:
+    def __init__(self, room: Room) -> None:
         self._room = room
-        self._syncer = syncer
         self._writer = room.engine.begin(bulk=True)
-        self._storing: asyncio.Future[None] | None = None
         self._gtid_event = b""
         self.size = 0
         """Bytes that were spilled."""
-        self._requested = 0  # of these: to be made durable
+        self._work: queue.SimpleQueue[Events | None] = queue.SimpleQueue()  # None is its end
+        self._ending = False
+        self._dropped = False  # what is left in the queue
+        # Told by the thread, in this order: how far it is, and then, if somebody waits for it, that he may look.
+        self._stored_bytes = 0
+        self._failure: BaseException | None = None
+        self._has_ended = False
+        self._awaited = False
+        self._moved = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._store, name="binlog-spill", daemon=True).start()
 
-    async def spill(self, events: Sequence[bytes | bytearray]) -> None:
-        """Take the next events; waits for the ones before, and for room. Raises `StorageError`."""
+    async def spill(self, events: Events) -> None:
+        """Take the next events; waits for room, and for those before if they are many. Raises `StorageError`."""
         if len(events) > _PARTS_MAX:
             events = [b"".join(events)]
-        await self._stored()
+        while self.size - self._stored_bytes > _QUEUE_BYTES and self._failure is None:
+            await self._step()
         if not self._room.engine.has_room_to_spill:
             await self._room.wait(to_spill=True)
-        self._storing = asyncio.ensure_future(asyncio.to_thread(self._store, events))
+        if self._failure is not None:
+            raise self._failure
         self.size += sum(map(len, events))
-        if self.size - self._requested >= SYNC_BYTES:
-            self._requested = self.size
-            self._syncer.request()
+        self._work.put(events)
 
     async def finish(self, payload: bytes) -> None:
         """The group is whole; `payload` is its GTID event, and what was not spilled. Raises `StorageError`."""
         self._gtid_event = next(split_events(payload))
         await self.spill([payload[len(self._gtid_event) :]])
-        await self._stored()
-        self._storing = asyncio.ensure_future(asyncio.to_thread(self._writer.settle))
-        await self._stored()
+        await self._end()
+        if self._failure is not None:
+            raise self._failure
 
     def commit(self, gtid: Gtid) -> None:
         """It becomes part of the binlog. Raises `StorageError`."""
@@ -61,21 +70,50 @@ class LargeGroup:
 
     async def rollback(self) -> None:
         """It never was."""
-        if self._storing is not None:
-            # It would go on while the store is closed. Its error is told by the next who appends.
-            await asyncio.wait([self._storing])
-        self._writer.rollback()
-
-    def _store(self, events: Sequence[bytes | bytearray]) -> None:
-        for part in events:
-            self._writer.spill(part)
-
-    async def _stored(self) -> None:
-        storing, self._storing = self._storing, None
-        if storing is None:
-            return
+        self._dropped = True
         try:
-            await asyncio.shield(storing)
-        except asyncio.CancelledError:
-            self._storing = storing
-            raise
+            await self._end()  # the thread would go on while the store is closed
+        finally:
+            self._writer.rollback()
+
+    async def _end(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._work.put(None)
+        while not self._has_ended:
+            await self._step()
+
+    async def _step(self) -> None:
+        """Until the thread is further than it is now, or was when the caller looked."""
+        if not self._awaited:
+            self._awaited = True
+            return  # to look once more, as the thread may not have seen that
+        await self._moved.wait()
+        self._moved.clear()
+
+    def _store(self) -> None:
+        while (events := self._work.get()) is not None:
+            if not self._dropped and self._failure is None:
+                self._guarded(events)
+            self._stored_bytes += sum(map(len, events))
+            self._tell()
+        if not self._dropped and self._failure is None:
+            self._guarded(None)
+        self._has_ended = True
+        self._tell()
+
+    def _guarded(self, events: Events | None) -> None:
+        """Store these, or settle."""
+        try:
+            if events is None:
+                self._writer.settle()
+            for part in events or ():
+                self._writer.spill(part)
+        except BaseException as error:  # noqa: BLE001 - raised by the loop's thread
+            self._failure = error
+
+    def _tell(self) -> None:
+        if self._awaited:
+            self._awaited = False
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self._moved.set)

@@ -50,6 +50,7 @@ class Appender:
         references: References,
         breaks: StateBreaks,
         piece_bytes: int,
+        filled: Callable[[], None],
         settle: Callable[[PageKey], None],
         last_marker: bytes | None = None,
     ) -> None:
@@ -63,7 +64,15 @@ class Appender:
         self.last_marker = last_marker
         self.commits = 0
         self._groups = GroupContext(
-            writer, lock, references, piece_bytes, self.admit, self.ended, settle, self._prepare
+            writer,
+            lock,
+            references,
+            piece_bytes,
+            self.admit,
+            self.ended,
+            filled,
+            settle,
+            self._prepare,
         )
 
     # --- groups ---

@@ -121,6 +121,16 @@ class Flusher:
             self._resting = False
             self.worker.poke()
 
+    def filled(self) -> None:
+        """Pages have come that are not logged: no sync of a commit will tell of them."""
+        if self._resting and self._pages.waiting >= self._unlogged_pages():
+            self._resting = False
+            self.worker.poke()
+
+    def _unlogged_pages(self) -> int:
+        """So many are worth a sync of the redo log, which tells what they are."""
+        return 2 * _BATCH_PAGES * self._room.unsynced_factor
+
     def close(self) -> None:
         """Let go of the publication."""
         self._publication.close()
@@ -228,19 +238,16 @@ class Flusher:
             self._durability.sync_log()
             self._room.freed()
         limit = _UNSYNCED_PAGES_MAX * factor
-        some = min(_BATCH_PAGES, max(limit - self._unsynced, 1))
-        batch = self._pages.ready(self._redo.durable_lsn, some)
-        if not batch and self._pages.waiting >= _BATCH_PAGES:
-            # Pages that are not logged: their redo is small, and would make nobody sync it.
+        batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
+        if not batch and self._pages.waiting >= self._unlogged_pages():
             self._durability.sync_log()
-            batch = self._pages.ready(self._redo.durable_lsn, some)
+            batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
         if not batch:
             return False
-        if self._dirty and self._unsynced + sum(pages.page_count for pages in batch) > limit:
+        # As late as may be: meanwhile the kernel has begun to write them.
+        if self._unsynced + sum(pages.page_count for pages in batch) > limit:
             self._sync_files()
         self._write(batch, hurry=factor > 1)
-        if self._unsynced >= limit:
-            self._sync_files()
         return True
 
     def _write(self, batch: list[FullPages], *, hurry: bool = False) -> None:

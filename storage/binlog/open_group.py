@@ -27,6 +27,7 @@ class GroupContext:
         admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
             if the store accepts nothing more.
         ended: called under the lock when a record is written, with the groups that it commits; returns its end.
+        filled: called without the lock when there are more pages that are not in the redo.
         settle: waits, without the lock, until the pages before that one are durable in their files.
         prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
     """
@@ -39,6 +40,7 @@ class GroupContext:
         piece_bytes: int,
         admit: Callable[[int], None],
         ended: Callable[..., Position],
+        filled: Callable[[], None],
         settle: Callable[[PageKey], None],
         prepare: Callable[[XaPrepare], Position],
     ) -> None:
@@ -48,6 +50,7 @@ class GroupContext:
         self.piece_bytes = piece_bytes
         self.admit = admit
         self.ended = ended
+        self.filled = filled
         self.settle = settle
         self.prepare = prepare
 
@@ -94,6 +97,8 @@ class OpenGroup:
                 if context.writer.unlogged_end != before:
                     self._unlogged_end = context.writer.unlogged_end
                 context.ended()
+            if self._bulk:
+                context.filled()
 
     def mark(self) -> GroupMark:
         """See `GroupWriter`."""

@@ -127,6 +127,7 @@ class IbbEngine:
             self.references,
             self._breaks,
             self._options.piece_bytes,
+            lambda: self._flusher.filled(),
             lambda end: self._flusher.settle(end),
             None if found is None else found.last_marker,
         )
