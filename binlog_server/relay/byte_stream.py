@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from typing import Any, Self
 
-BUFFER_BYTES = 1 << 21
+BUFFER_BYTES = 1 << 22
 HEADROOM_BYTES = 1 << 20
 
 
