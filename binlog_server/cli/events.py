@@ -207,7 +207,14 @@ class _Source:
                 raise NotAStore(f"there is no {path}")
             if path.is_file():
                 _check_ibb(path)
-        self._binlog = binlog = OfflineBinlog.of_paths(paths)
+        self._binlog = OfflineBinlog.of_paths(paths)
+        try:
+            self._begin(self._binlog, position)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, binlog: OfflineBinlog, position: SlavePosition | None) -> None:
         first = binlog.first_file(position)
         if first is None and position is not None and binlog.first_file(None) is not None:
             raise PositionPurged(f"the files do not reach back to {position}")

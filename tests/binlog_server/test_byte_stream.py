@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from binlog_server.relay.byte_stream import BUFFER_BYTES, ByteStream
+from binlog_server.relay.byte_stream import BUFFER_BYTES, HEADROOM_BYTES, ByteStream
 
 from .lab import until
 
@@ -51,6 +53,29 @@ async def test_everything_comes_in_order_to_a_slow_reader() -> None:
         await until(lambda: len(stream.get_buffer(-1)) == 0)  # full: nothing more is read
         assert not drained.is_set()
         assert await rest(stream) == sent
+
+
+async def test_what_came_before_stands_in_front() -> None:
+    """Also if it lies in what was read last: that stays until the next read."""
+    sent = random.Random(1).randbytes(3 * BUFFER_BYTES)
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await writer.drain()
+        writer.close()
+
+    found = bytearray()
+    rest = memoryview(b"")
+    async with connected(serve) as stream:
+        for size in itertools.cycle((0, 1, 70_000, HEADROOM_BYTES)):
+            data = await stream.read(rest)
+            assert data[: len(rest)] == rest
+            if len(data) == len(rest):
+                break
+            taken = max(0, len(data) - size)
+            found += data[:taken]
+            rest = data[taken:]
+    assert bytes(found + rest) == sent
 
 
 async def test_it_is_asked_again_and_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,12 +118,20 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     (one / "other.ibb").write_bytes(b"")
     with pytest.raises(NotAStore, match="not named"):
         OfflineBinlog.of_paths([one / "other.ibb"])
-    with pytest.raises(NotAStore, match="there is no binlog-000009"):
-        list(OfflineBinlog.of_paths([one / "binlog-000009.ibb"]).groups())
+    with (
+        closing(OfflineBinlog.of_paths([one / "binlog-000009.ibb"])) as binlog,
+        pytest.raises(NotAStore, match="there is no binlog-000009"),
+    ):
+        list(binlog.groups())
     with pytest.raises(DiskError):
         ReadOnlyDisk(tmp_path / "none").names()
     with pytest.raises(DiskError):
         ReadOnlyDisk(tmp_path).open("none")
+
+
+def all_groups(directory: Path) -> list[bytes]:
+    with closing(OfflineBinlog.of_paths([directory])) as binlog:
+        return [b"".join(group.pieces()) for group in binlog.groups()]
 
 
 def test_beside_a_writer(tmp_path: Path) -> None:
@@ -144,17 +153,13 @@ def test_beside_a_writer(tmp_path: Path) -> None:
     readings = 0
     try:
         while not done.is_set() or readings < 3:
-            binlog = OfflineBinlog.of_paths([tmp_path])
-            found = [b"".join(g.pieces()) for g in binlog.groups()]
-            binlog.close()
+            found = all_groups(tmp_path)
             assert found == groups.payloads(history[: len(found)])
             readings += 1
     finally:
         writer.join()
         engine.close()
-    assert [
-        b"".join(g.pieces()) for g in OfflineBinlog.of_paths([tmp_path]).groups()
-    ] == groups.payloads(history)
+    assert all_groups(tmp_path) == groups.payloads(history)
 
 
 def test_memory_does_not_grow_with_a_group(tmp_path: Path) -> None:
@@ -163,8 +168,9 @@ def test_memory_does_not_grow_with_a_group(tmp_path: Path) -> None:
     large = groups.group(Gtid(0, 1, 1), 3 << 20)
     engine.append(*large)
     engine.close()
-    (group,) = OfflineBinlog.of_paths([tmp_path]).groups()
-    sizes = [len(piece) for piece in group.pieces()]
+    with closing(OfflineBinlog.of_paths([tmp_path])) as binlog:
+        (group,) = binlog.groups()
+        sizes = [len(piece) for piece in group.pieces()]
     assert sum(sizes) == 3 << 20
     assert max(sizes) <= SMALL.piece_bytes
 

@@ -98,7 +98,10 @@ def take_in_place(
     in_runs = 0
     try:
         for piece in pieces:
-            connection.receive_data(piece)
+            if runs:
+                connection.lend_data(memoryview(bytes(connection.untaken) + piece))
+            else:
+                connection.receive_data(piece)
             while True:
                 if runs and assembler.unfinished is None:
                     run = connection.take_run(assembler.checksum_algorithm)

@@ -35,6 +35,67 @@ def test_any_chunking(payloads: list[bytes], seq: int, chunk_sizes: list[int]) -
     assert reader.buffered == 0
 
 
+class Lender:
+    """Gives bytes to a reader in two places by turns; what was in the place before is overwritten."""
+
+    def __init__(self, reader: PacketReader) -> None:
+        self._reader = reader
+        self._before = bytearray()
+
+    def lend(self, data: bytes) -> None:
+        place = bytearray(self._reader.untaken) + data
+        self._before[:] = b"\xee" * len(self._before)
+        self._before = place
+        self._reader.lend(memoryview(place))
+
+    def feed(self, data: bytes) -> None:
+        self._reader.feed(data)
+        self._before[:] = b"\xee" * len(self._before)
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=20),
+    st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=50),
+)
+def test_any_chunking_where_the_bytes_came_in(
+    payloads: list[bytes], chunks: list[tuple[int, bool]]
+) -> None:
+    data, _ = frame_packets(payloads, 0)
+    reader = PacketReader(1000)
+    lender = Lender(reader)
+    found = []
+    position = 0
+    while position < len(data):
+        for size, is_lent in chunks:
+            (lender.lend if is_lent else lender.feed)(data[position : position + size])
+            position += size
+            found += drain(reader)
+    assert found == payloads
+    assert reader.buffered == len(reader.untaken) == 0
+
+
+def test_lent_bytes_are_bounded_as_others() -> None:
+    reader = PacketReader(10)
+    with pytest.raises(PacketTooLarge):
+        reader.lend(memoryview(b"\x0b\x00\x00\x00"))
+    reader = PacketReader(10)
+    reader.lend(memoryview(b"\x01\x00\x00\x00x" * 4))
+    with pytest.raises(ProtocolError, match="ahead of the answers"):
+        reader.lend(memoryview(b"\x01\x00\x00\x00x" * 5))
+
+
+def test_continuations_where_the_bytes_came_in() -> None:
+    payload = bytes(2 * PACKET_PAYLOAD_MAX)
+    data, next_seq = frame_packet(payload, 255)
+    reader = PacketReader(len(payload))
+    lender = Lender(reader)
+    found = None
+    for start in range(0, len(data), 5_000_000):
+        lender.lend(data[start : start + 5_000_000])
+        found = found or reader.next_packet()
+    assert found == (255, payload, next_seq)
+
+
 def test_byte_by_byte_and_with_a_tail() -> None:
     frame, next_seq = frame_packet(b"hello", 7)
     reader = PacketReader(100)
