@@ -48,7 +48,6 @@ from storage.redo.format import (
 
 _PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
 _MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
-_PAGES_AT_ONCE = 64  # so few that they are written and synced as if they had come one by one
 _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
 _LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
@@ -325,8 +324,7 @@ class LogWriter:
         Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
         """
         page_no = self._page_no
-        count = (len(data) - done - 1) // CHUNK_DATA_MAX
-        count = min(count, self._file_pages - page_no, _PAGES_AT_ONCE)
+        count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
         if self._interval:
             count = min(count, self._interval - page_no % self._interval)
         if count < 2:
