@@ -79,10 +79,8 @@ class PageStore:
         ] = {}  # file_no -> bytes to which it is cut once its pages are there
         self._tail_key = _NOWHERE
         self._tail = bytearray()
-        self._stable_end: PageKey = _NEVER  # pages before this one are in their files for good
-        # Full pages before these were written to their files, and are durable there.
-        self.written_end: PageKey = _NONE
-        self.synced_end: PageKey = _NONE
+        self.written_end: PageKey = _NEVER  # full pages before this one are in their files for good
+        self.synced_end: PageKey = _NONE  # and before this one durable there, of those written here
         self.pages_wanted = 0  # by readers
         self.pages_missed = 0  # not in memory then
         self.pages_read = 0  # ahead, too
@@ -106,12 +104,12 @@ class PageStore:
                 self._cache[key] = page  # to the young end
                 return page
             self.pages_missed += 1
-            stable_end = self._stable_end
+            written_end = self.written_end
             cut = self._cuts.get(file_no)
         if cut is not None and page_no * PAGE_SIZE >= cut:
             return None
         with self.files.use(file_no) as file:
-            return None if file is None else self._read(file, key, stable_end, ahead=ahead)
+            return None if file is None else self._read(file, key, written_end, ahead=ahead)
 
     def _unflushed_page(self, key: PageKey) -> bytes | None:
         page = self._unflushed.get(key)
@@ -172,11 +170,11 @@ class PageStore:
         """As many as the cache takes."""
         return self._cache_pages
 
-    def _read(self, file: File, key: PageKey, stable_end: PageKey, *, ahead: bool) -> bytes | None:
+    def _read(self, file: File, key: PageKey, written_end: PageKey, *, ahead: bool) -> bytes | None:
         file_no, first = key
         count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES if ahead else 1
-        if stable_end[0] == file_no:
-            count = max(1, min(count, stable_end[1] - first))
+        if written_end[0] == file_no:
+            count = max(1, min(count, written_end[1] - first))
         data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
         pages = [data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)]
         if not pages:
@@ -214,8 +212,8 @@ class PageStore:
     def begin_tail(self, file_no: int, page_no: int, page: bytearray) -> None:
         """`page` is the one being filled from now on; the writer changes it in place."""
         with self._lock:
-            if self._stable_end == _NEVER:
-                self._stable_end = (file_no, page_no)
+            if self.written_end == _NEVER:
+                self.written_end = self.fifo[0].key if self.fifo else (file_no, page_no)
             self._cache.pop((file_no, page_no), None)
             self._tail_key = (file_no, page_no)
             self._tail = page
@@ -291,7 +289,7 @@ class PageStore:
                     self._keep(some.key, some.data)
                 else:  # a large group would drive everything out of the cache
                     del self._unflushed_runs[0]
-            self._stable_end = self.written_end = pages[-1].end
+            self.written_end = pages[-1].end
 
     def synced_pages(self, file_no: int) -> int:
         """So many pages of a file are durable, at least."""
@@ -347,8 +345,7 @@ class PageStore:
             self._new_files.clear()
             self._cuts.clear()
             self._tail_key = _NOWHERE
-            self._stable_end = _NEVER
-            self.written_end = self.synced_end = _NONE
+            self.written_end, self.synced_end = _NEVER, _NONE
 
     def close(self) -> None:
         """Close all files."""

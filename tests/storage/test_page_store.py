@@ -74,6 +74,20 @@ def test_readers_find_each_page_at_each_step(store: PageStore) -> None:
     assert not store._unflushed_runs
 
 
+def test_how_far_the_file_is_written(disk: MemoryDisk) -> None:
+    """From the first tail on. Of a new file its header comes first, and is not in it yet."""
+    store = PageStore(disk, 64)
+    store.begin_tail(0, 20, bytearray(PAGE_SIZE))
+    assert store.written_end == (0, 20)
+    store = PageStore(disk, 64)
+    store.add(1, 0, page(0), 1)
+    store.begin_tail(1, 1, bytearray(PAGE_SIZE))
+    assert store.written_end == (1, 0)
+    store.restart()
+    store.begin_tail(2, 7, bytearray(PAGE_SIZE))
+    assert store.written_end == (2, 7)
+
+
 def test_what_is_ready(store: PageStore) -> None:
     """Up to a number of pages, but what was added at once is not taken apart; no page whose redo is not durable."""
     add_all(store)
