@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -25,7 +23,6 @@ from storage.engine import (
     BinlogEngine,
     BinlogFile,
     GroupBatch,
-    GroupMark,
     LargeGroup,
     Located,
     PlacedBatch,
@@ -41,105 +38,14 @@ from storage.errors import (
     StorageError,
     StoreFailed,
     UnknownBinlog,
-    XaStateError,
 )
+from storage.memory_group import MemoryGroup
+from storage.memory_history import XA_STEP, MemoryHistory
+from storage.memory_prepared import MemoryPrepared
 
 FILE_NAME = "memory"
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
 PIECE_BYTES = 1000  # of a large group
-
-_Entry = tuple[bytes, Gtid | None]
-_XA_STEP: _Entry = b"", None
-
-
-class _XaStep(NamedTuple):
-    """`data` is what a prepared transaction holds; None ends it. `at` is the entry that stands for the step."""
-
-    at: int
-    xid: Xid
-    data: bytes | None
-
-
-@dataclass(slots=True)
-class MemoryHistory:
-    """What is durable. `purge` forgets the oldest groups; `fails` makes every sync raise `DiskError`."""
-
-    groups: list[_Entry] = field(default_factory=list)
-    purged: int = 0
-    state: BinlogState = field(default_factory=BinlogState)  # before the first group that is left
-    fails: bool = False
-    xa: list[_XaStep] = field(default_factory=list)
-
-    def purge(self, count: int) -> None:
-        """Forget the oldest `count` groups. Not while an engine is open on it."""
-        self.state.overlay(gtid for _, gtid in self.groups[:count] if gtid is not None)
-        del self.groups[:count]
-        self.purged += count
-
-
-class MemoryGroup:
-    """See `GroupWriter`."""
-
-    def __init__(self, engine: MemoryEngine) -> None:
-        self._engine = engine
-        self._transactional: list[bytes] = []
-        self._statement: list[bytes] = []
-        self._hold: Hold | None = None
-        self._closed = False
-
-    @property
-    def spilled(self) -> bool:
-        """See `GroupWriter`."""
-        return bool(self._transactional or self._statement)
-
-    def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
-        """See `GroupWriter`."""
-        self._require_open()
-        self._engine.refuse_after_failure()
-        if data:
-            self._hold = self._hold or self._engine.references.hold(
-                Reason.ACTIVE_TRANSACTION, "", 0
-            )
-            (self._statement if statement else self._transactional).append(bytes(data))
-
-    def mark(self) -> GroupMark:
-        """See `GroupWriter`."""
-        return GroupMark(list(self._transactional))
-
-    def rewind(self, mark: GroupMark) -> None:
-        """See `GroupWriter`."""
-        assert isinstance(mark.transactional, list)
-        self._transactional = list(mark.transactional)
-
-    def settle(self) -> None:
-        """See `GroupWriter`."""
-
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
-        """See `GroupWriter`."""
-        self._require_open()
-        payload = b"".join((gtid_event, *self._statement, *self._transactional))
-        end = self._engine.append(payload, gtid)
-        self.rollback()
-        return end
-
-    def prepare(self, xid: Xid, engines: int = 1) -> Position:
-        """See `GroupWriter`."""
-        self._require_open()
-        if self._statement:
-            raise ValueError("an XA transaction has no statement list: spill into one list only")
-        end = self._engine.note_prepared(xid, b"".join(self._transactional))
-        self.rollback()
-        return end
-
-    def rollback(self) -> None:
-        """See `GroupWriter`. A second call does nothing."""
-        self._closed = True
-        if self._hold is not None:
-            self._hold.release()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("this group was committed, prepared or rolled back")
 
 
 class MemoryEngine:
@@ -155,11 +61,9 @@ class MemoryEngine:
         self._failed = False
         self.references = References()
         self._groups = list(self._history.groups)
-        self._xa = list(self._history.xa)
         self._first_state = self._history.state.copy()
         self._durable = len(self._groups)
-        for xid in self._prepared():
-            self.references.hold(Reason.PREPARED_XA, str(xid), 0)
+        self._prepared = MemoryPrepared(self._history.xa, self.references)
 
     @property
     def cache_bytes(self) -> int:
@@ -215,60 +119,39 @@ class MemoryEngine:
             self._when_failed.clear()
             raise error
         self._history.groups[:] = self._groups
-        self._history.xa[:] = self._xa
+        self._history.xa[:] = self._prepared.steps
         self._history.state = self._first_state.copy()
         self._durable = len(self._groups)
 
     # --- XA ---
 
-    def _prepared(self) -> dict[Xid, bytes]:
-        """What waits, by a walk over all that happened."""
-        waiting: dict[Xid, bytes] = {}
-        for step in self._xa:
-            waiting.pop(step.xid, None)
-            if step.data is not None:
-                waiting[step.xid] = step.data
-        return waiting
-
     def note_prepared(self, xid: Xid, data: bytes) -> Position:
         """For a `MemoryGroup`."""
         with self._lock:
             self.refuse_after_failure()
-            if xid in self._prepared():
-                raise XaStateError(f"the XID {xid} is prepared already")
-            self._groups.append(_XA_STEP)
-            self._xa.append(_XaStep(len(self._groups), xid, data))
-            self.references.hold(Reason.PREPARED_XA, str(xid), 0)
+            self._prepared.add(len(self._groups) + 1, xid, data)
+            self._groups.append(XA_STEP)
             return self.written_end
 
     def prepared(self) -> list[Xid]:
         """See `BinlogEngine`."""
         with self._lock:
-            return list(self._prepared())
+            return self._prepared.xids()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `BinlogEngine`."""
         with self._lock:
-            data = self._complete(xid)
+            self.refuse_after_failure()
+            data = self._prepared.complete(len(self._groups), xid)
             return self.append(gtid_event + data, gtid)
 
     def rollback_prepared(self, xid: Xid) -> Position:
         """See `BinlogEngine`."""
         with self._lock:
-            self._complete(xid)
-            self._groups.append(_XA_STEP)
+            self.refuse_after_failure()
+            self._prepared.complete(len(self._groups), xid)
+            self._groups.append(XA_STEP)
             return self.written_end
-
-    def _complete(self, xid: Xid) -> bytes:
-        self.refuse_after_failure()
-        data = self._prepared().get(xid)
-        if data is None:
-            raise XaStateError(f"the XID {xid} is not prepared")
-        self._xa.append(_XaStep(len(self._groups), xid, None))
-        for hold in self.references.holds():
-            if hold.reason is Reason.PREPARED_XA and hold.name == str(xid):
-                hold.release()
-        return data
 
     # --- files, of which there is one ---
 
@@ -293,7 +176,7 @@ class MemoryEngine:
             is_empty = not self._groups and not len(self._first_state)
             self.references.refuse_reset(is_empty=is_empty)
             self._groups.clear()
-            self._xa.clear()
+            self._prepared.clear()
             self._history.purged = 0
             self._first_state = BinlogState(state.entries() if state is not None else [])
             self._save()
@@ -392,7 +275,7 @@ class MemoryEngine:
     def last_marker(self) -> bytes | None:
         """See `BinlogEngine`."""
         with self._lock:
-            groups = (entry for entry in reversed(self._groups) if entry != _XA_STEP)
+            groups = (entry for entry in reversed(self._groups) if entry != XA_STEP)
             payload, gtid = next(groups, (None, None))
             return payload if gtid is None else None
 

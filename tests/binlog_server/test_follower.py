@@ -29,7 +29,8 @@ from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
 from protocol.gtid import Gtid
 from protocol.stored_group import group_gtid
 from storage.engine import BinlogEngine
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 
 from .engines import FullEngine
 from .lab import fill, transaction, until, within

@@ -18,7 +18,8 @@ from protocol.gtid import Gtid
 from storage.binlog.store import IbbEngine
 from storage.engine import BinlogEngine
 from storage.memory_disk import MemoryDisk
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 
 from .lab import STORE, fill, gtids, transaction, until, within
 from .test_follower import Delays, delays, durable, following

@@ -25,7 +25,8 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 from protocol.errors import MasterFatalError, ServerError
 from protocol.gtid import SlavePosition
 from storage.memory_disk import MemoryDisk
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 from storage.state import StateStore
 
 from .lab import Lab, until

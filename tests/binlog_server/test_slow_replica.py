@@ -14,7 +14,8 @@ from protocol.connection.commands import Query
 from protocol.events import FormatDescription
 from protocol.gtid import Gtid
 from storage.errors import CorruptBinlog
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 
 from .engines import SlowEngine
 from .lab import Lab, fill, transaction, until, within

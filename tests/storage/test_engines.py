@@ -12,7 +12,8 @@ from storage.disk import Disk
 from storage.engine import BinlogEngine
 from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 from storage.state import StateStore
 from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
 from tests.storage.disks import BreakableDisk, MortalDisk

@@ -25,7 +25,8 @@ from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 from storage.redo.format import REDO_NAME
 from tests.storage.groups import (
     GROUP_BYTES_MIN,

@@ -12,7 +12,8 @@ from protocol.event_group import EventGroup
 from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import BinlogEngine
-from storage.memory_engine import MemoryEngine, MemoryHistory
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 from tests.binlog_server.lab import Lab, transaction
 
 from .answers import Answer, decoded, intended
