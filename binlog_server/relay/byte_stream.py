@@ -9,7 +9,10 @@ import asyncio
 import ssl
 from typing import Any, Self
 
-BUFFER_BYTES = 1 << 22
+# Of a buffer, at first and at most. A full one makes the next one four times as large: where little comes little memory
+# is needed, and large packets are put together from few parts.
+BUFFER_BYTES = 1 << 18
+BUFFER_BYTES_MAX = 1 << 22
 HEADROOM_BYTES = 1 << 20
 
 
@@ -21,9 +24,7 @@ class ByteStream(asyncio.BufferedProtocol):
     """
 
     def __init__(self) -> None:
-        self._view, self._other = (
-            memoryview(bytearray(HEADROOM_BYTES + BUFFER_BYTES)) for _ in range(2)
-        )
+        self._view, self._other = _buffer(BUFFER_BYTES), _buffer(BUFFER_BYTES)
         self._filled = 0  # behind the headroom
         self._paused = False
         self._ended = False
@@ -67,6 +68,9 @@ class ByteStream(asyncio.BufferedProtocol):
             raise self._error
         size, self._filled = self._filled, 0
         view, self._view, self._other = self._view, self._other, self._view
+        wanted = min(4 * size, BUFFER_BYTES_MAX)
+        if HEADROOM_BYTES + size == len(view) and HEADROOM_BYTES + wanted > len(self._view):
+            self._view = _buffer(wanted)
         begin = HEADROOM_BYTES - len(before)
         view[begin:HEADROOM_BYTES] = before
         if self._paused and not self._ended:
@@ -103,7 +107,7 @@ class ByteStream(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
         self._filled += nbytes
-        if self._filled == BUFFER_BYTES and not self._paused:
+        if HEADROOM_BYTES + self._filled == len(self._view) and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -123,3 +127,7 @@ class ByteStream(asyncio.BufferedProtocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _buffer(size: int) -> memoryview:
+    return memoryview(bytearray(HEADROOM_BYTES + size))

@@ -11,7 +11,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from binlog_server.relay.byte_stream import BUFFER_BYTES, HEADROOM_BYTES, ByteStream
+from binlog_server.relay.byte_stream import (
+    BUFFER_BYTES,
+    BUFFER_BYTES_MAX,
+    HEADROOM_BYTES,
+    ByteStream,
+)
 
 from .lab import until
 
@@ -37,7 +42,7 @@ async def rest(stream: ByteStream) -> bytes:
 
 
 async def test_everything_comes_in_order_to_a_slow_reader() -> None:
-    sent = bytes(range(251)) * (5 * BUFFER_BYTES // 251)
+    sent = bytes(range(251)) * (2 * BUFFER_BYTES_MAX // 251)
     drained = asyncio.Event()
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,9 +60,21 @@ async def test_everything_comes_in_order_to_a_slow_reader() -> None:
         assert await rest(stream) == sent
 
 
+async def test_the_buffer_grows_where_much_comes() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes(8 * BUFFER_BYTES_MAX))
+
+    sizes = []
+    async with connected(serve) as stream:
+        for _ in range(5):
+            await until(lambda: not len(stream.get_buffer(-1)))
+            sizes.append(len(await stream.read()))
+    assert sizes == [BUFFER_BYTES, 4 * BUFFER_BYTES, *[BUFFER_BYTES_MAX] * 3]
+
+
 async def test_what_came_before_stands_in_front() -> None:
     """Also if it lies in what was read last: that stays until the next read."""
-    sent = random.Random(1).randbytes(3 * BUFFER_BYTES)
+    sent = random.Random(1).randbytes(3 * BUFFER_BYTES_MAX)
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(sent)
