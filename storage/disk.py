@@ -1,6 +1,6 @@
 """The only door from the store to the operating system.
 
-Everything that `storage` does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are
+Everything that a store does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are
 two: `OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash.
 Both pass the same contract tests. Names are plain file names inside the directory, never paths.
 
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from storage.durable_files import sync_folder
 from storage.errors import DiskError, DiskFull, StoreInUse
 
 
@@ -199,11 +200,7 @@ class OsDisk:
 
     def fsync_dir(self) -> None:
         with _mapped("sync directory", self._directory):
-            fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_folder(self._directory)
 
     def lock(self, name: str) -> None:
         path = self._directory / name

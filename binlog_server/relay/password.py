@@ -13,6 +13,8 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from storage.durable_files import replace_file
+
 KEY_NAME = (
     "binlog-server.key"  # in the store's directory, unless master_info_key_file says otherwise
 )
@@ -90,7 +92,8 @@ class KeyFile:
     def _cipher(self, *, make: bool = False) -> Fernet:
         try:
             if make and not self._path.exists():
-                _create(self._path, Fernet.generate_key() + b"\n")
+                # Whole or not at all: what is encrypted by it must not be lost.
+                replace_file(self._path, Fernet.generate_key() + b"\n", _MODE)
             return Fernet(self._path.read_bytes().strip())
         except OSError as error:
             raise PasswordUnavailable(
@@ -98,20 +101,3 @@ class KeyFile:
             ) from None
         except ValueError:
             raise PasswordUnavailable(f"the key file {self._path} does not hold a key") from None
-
-
-def _create(path: Path, data: bytes) -> None:
-    """Whole or not at all: what is encrypted by it must not be lost."""
-    new = path.with_name(path.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    new.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

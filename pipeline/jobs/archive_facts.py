@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import numpy as np
 
 from pipeline.groups import Groups
 from storage.archive.manifest import Part
+from storage.durable_files import sync_file
 
 _READ_BYTES: Final = 1 << 20
 
@@ -69,9 +69,9 @@ class PartFacts:
 
     def part(self, path: Path) -> Part:
         """Of that file, which is synced."""
+        sync_file(path)
         digest = hashlib.sha256()
         with path.open("rb") as file:
-            os.fsync(file.fileno())
             while data := file.read(_READ_BYTES):
                 digest.update(data)
         return Part(

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from pipeline.jobs.cutting import cut
-from pipeline.jobs.manifest import MANIFEST, ExportedFile, Manifest, sync_directory
+from pipeline.jobs.manifest import MANIFEST, ExportedFile, Manifest
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from pipeline.jobs.typed_rows import Layout
@@ -35,6 +35,7 @@ from pipeline.views.changes_statements import refuse_non_row
 from protocol.events.table_map import TableMap
 from protocol.gtid import SlavePosition
 from protocol.row_columns import ColumnOptions, RowDecoder
+from storage.durable_files import sync_folder
 
 _STAGING: Final = "_staging"
 _LOCK: Final = "_lock"
@@ -147,7 +148,7 @@ def _publish(
         folders |= {folder, *list(folder.parents)[: len(Path(schema.folder).parts)]}
         schema.files.append(ExportedFile(name, file.rows, file.bytes, file.first, file.last))
     for folder in folders:
-        sync_directory(folder)
+        sync_folder(folder)
     manifest.write(target)
     rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
     return Exported(end, len(all_files), rows, size)

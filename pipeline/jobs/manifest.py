@@ -15,7 +15,6 @@ as far as the settings want it. A new manifest is written beside the old one, sy
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,6 +23,7 @@ from urllib.parse import quote
 from pipeline.errors import SourceError
 from pipeline.jobs.typed_files import WrittenFile
 from protocol.gtid import SlavePosition
+from storage.durable_files import replace_file
 
 MANIFEST: Final = "_manifest.json"
 _FORMAT: Final = "binlog-spark export"
@@ -102,13 +102,7 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """All at once. Raises OSError."""
         text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)}, indent=1)
-        staged = directory / f"{MANIFEST}.new"
-        with staged.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(directory / MANIFEST)
-        sync_directory(directory)
+        replace_file(directory / MANIFEST, text.encode())
 
     @property
     def slave_position(self) -> SlavePosition:
@@ -140,15 +134,6 @@ class Manifest:
         columns = [list(column) for column in written.columns]
         table.schemas.append(TableSchema(number, folder, written.fingerprint, columns))
         return table.schemas[-1]
-
-
-def sync_directory(path: Path) -> None:
-    """So that names in it outlive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _folder(name: str) -> str:

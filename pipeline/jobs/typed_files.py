@@ -7,7 +7,6 @@ columns. Row groups have at most 128 Ki rows, and about 32 MiB before they are e
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pipeline.views.changes_gathering import Gathered, Heads
 from pipeline.views.changes_order import Places, log_order
 from protocol.gtid import Gtid, SlavePosition
 from protocol.row_columns import Changes
+from storage.durable_files import sync_file
 
 _GROUP_ROWS: Final = 1 << 17
 _GROUP_BYTES: Final = 32 << 20
@@ -170,8 +170,7 @@ class _OpenFile:
         """Written out, and on disk."""
         self.flush()
         self._writer.close()
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(self._path)
         names = self._image.names
         columns = tuple((field.name, str(field.type)) for field in self._image)
         return WrittenFile(

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from pipeline.schemas.seed import SEED_VERSION
 from pipeline.schemas.subscription import Subscription
+from storage.durable_files import synced_file
 
 _SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
 _COLUMNS: Final = f"""
@@ -67,10 +68,8 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     staged = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        with staged.open("w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        with synced_file(staged) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
         staged.replace(path)
     finally:
         staged.unlink(missing_ok=True)

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import BadOption, PipelineError, SourceError
-from pipeline.jobs.manifest import sync_directory
 from pipeline.tables.effects import Effects, Integers, effects
 from pipeline.tables.fold import fold
 from pipeline.tables.manifest import (
@@ -35,6 +34,7 @@ from pipeline.tables.manifest import (
 )
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
+from storage.durable_files import sync_folder, synced_file
 
 BUCKETS: Final = 16
 KEPT_MANIFESTS: Final = 10
@@ -101,7 +101,7 @@ class ParquetState:
         """All that was folded counts from now on; it is everything up to the position. Raises as `fold`."""
         if not self._is_changed and position == self.position and self._manifest.number:
             return
-        sync_directory(self._target / _DATA)
+        sync_folder(self._target / _DATA)
         self._manifest.position = str(position)
         self._manifest.publish(self._target)
         self._is_changed = False
@@ -142,10 +142,8 @@ class ParquetState:
         folder = self._target / _DATA
         folder.mkdir(exist_ok=True)
         name = f"{number:03}-{self._manifest.number + 1:012}-{self._step}-{os.getpid()}.parquet"
-        with (folder / name).open("wb") as file:
+        with synced_file(folder / name) as file:
             pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
-            file.flush()
-            os.fsync(file.fileno())
         self._manifest.buckets[number] = Bucket(f"{_DATA}/{name}", len(rows))
 
     def _clean(self) -> None:

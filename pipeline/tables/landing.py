@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import PipelineError, SourceError
-from pipeline.jobs.manifest import sync_directory
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
+from storage.durable_files import put_in_place, synced_file
 
 _POSITION: Final = b"binlog.position"
 _DIGITS: Final = 12
@@ -53,13 +53,10 @@ class Landing:
             return
         staged = self._target / f"_new-{os.getpid()}"
         metadata = {**(changes.schema.metadata or {}), _POSITION: str(position).encode()}
-        with staged.open("wb") as file:
+        with synced_file(staged) as file:
             pq.write_table(changes.replace_schema_metadata(metadata), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
         self._number += 1
-        staged.rename(self._target / f"part-{self._number:0{_DIGITS}}.parquet")
-        sync_directory(self._target)
+        put_in_place(staged, self._target / f"part-{self._number:0{_DIGITS}}.parquet")
         self.position = position
 
     def close(self) -> None:

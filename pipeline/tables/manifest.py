@@ -21,8 +21,8 @@ from typing import Final, Self
 import pyarrow as pa
 
 from pipeline.errors import PipelineError, SourceError
-from pipeline.jobs.manifest import sync_directory
 from protocol.gtid import SlavePosition
+from storage.durable_files import sync_folder, synced_file
 
 FOLDER: Final = "_manifests"
 _FORMAT: Final = "binlog-spark state"
@@ -94,17 +94,17 @@ class StateManifest:
         content = asdict(self)
         del content["number"]
         staged = folder / f"new-{os.getpid()}"
-        with staged.open("w", encoding="utf-8") as file:
-            json.dump({"format": _FORMAT, "version": _VERSION, **content}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        with synced_file(staged) as file:
+            whole = {"format": _FORMAT, "version": _VERSION, **content}
+            file.write(json.dumps(whole, indent=1).encode())
         try:
+            # No rename: that would take the place of the manifest of another who was faster.
             os.link(staged, _path(target, self.number))
         except FileExistsError:
             raise PipelineError(f"{target} was changed by somebody else meanwhile") from None
         finally:
             staged.unlink()
-        sync_directory(folder)
+        sync_folder(folder)
 
 
 def encode_schema(schema: pa.Schema) -> str:
