@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 
 from binlog_server.accounts.users import Users
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins

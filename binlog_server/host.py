@@ -6,7 +6,8 @@ import secrets
 from typing import Protocol
 
 from binlog_server.accounts.users import Users
-from binlog_server.admin.answers import ServerView, SqlSession
+from binlog_server.admin.sql_session import SqlSession
+from binlog_server.admin.view import ServerView
 from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins

@@ -27,7 +27,7 @@ from binlog_server.admin.account_statements import (
     Who,
     parse_account_statement,
 )
-from binlog_server.admin.answers import ResultSet
+from binlog_server.admin.view import ResultSet
 from protocol.account_errors import (
     CannotRevokeAll,
     CannotUser,

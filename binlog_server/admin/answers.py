@@ -1,14 +1,9 @@
-"""Executes a statement for one session: values in, a result out. No I/O of its own.
-
-What waits for a disk is given back as `Work`, `RowStream` or `Wait`, for whoever owns the loop to run.
-"""
+"""The answer to each statement: who makes it, and whether at once, in a thread or on the loop."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from binlog_server.accounts.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
 from binlog_server.admin import (
     classic_places,
     events,
@@ -21,9 +16,6 @@ from binlog_server.admin import (
     slave_status,
 )
 from binlog_server.admin.assignments import set_for_statement, set_variables
-from binlog_server.admin.functions import call
-from binlog_server.admin.needed_privileges import PRIVILEGES
-from binlog_server.admin.parser import parse
 from binlog_server.admin.replication_sql import replicate
 from binlog_server.admin.replication_statements import (
     ChangeMaster,
@@ -36,13 +28,10 @@ from binlog_server.admin.replication_statements import (
 from binlog_server.admin.selects import printable, select
 from binlog_server.admin.statements import (
     AlterLease,
-    ColumnName,
     CreateLease,
-    Default,
     DropLease,
     ExplainGtid,
     ExplainPurge,
-    Expression,
     FlushLogs,
     FlushNothing,
     FlushTables,
@@ -50,7 +39,6 @@ from binlog_server.admin.statements import (
     Kill,
     KillQueryId,
     KillUser,
-    Literal,
     Purge,
     ResetMaster,
     Select,
@@ -66,376 +54,157 @@ from binlog_server.admin.statements import (
     ShowTables,
     ShowVariables,
     Statement,
-    SystemVariable,
-    UserVariable,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.variables import (
-    BOOLEANS,
-    SESSION_FIXED,
-    SESSION_ONLY,
-    SESSION_SETTABLE,
-)
-from binlog_server.admin.view import (
-    Deed,
-    Diagnostic,
-    Level,
-    Result,
-    ResultSet,
-    Row,
-    RowStream,
-    ServerView,
-    Work,
-)
-from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.admin.view import Result, ResultSet, Work
 from binlog_server.dumps.frame_style import FrameStyle
-from protocol.errors import (
-    EngineBinlogUnavailable,
-    PrivilegeRequired,
-    ReadOnlyVariable,
-    ServerError,
-    SqlSyntaxError,
-    UnknownSystemVariable,
-)
-from protocol.sql_errors import UnknownColumn, UnknownQueryId
+from protocol.errors import EngineBinlogUnavailable
+from protocol.sql_errors import UnknownQueryId
 from protocol.wire.results import Column
-from storage.errors import StorageError
 
-__all__ = ["Result", "ResultSet", "ServerView", "SqlSession"]
-
-_U64_DIGITS = 20
-DIAGNOSTICS_MAX = 64  # as max_error_count
-
-
-@dataclass(slots=True)
-class SqlSession:
-    """The SQL side of one connection: its variables, and what its statements give.
-
-    `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
-    `diagnostics` are those of the last statement that was not about them; `coordinates` how the session speaks of files
-    and positions.
-    """
-
-    server: ServerView
-    connection_id: int
-    account: str
-    user_variables: dict[str, str | int | None] = field(default_factory=dict)
-    variables: dict[str, str] = field(default_factory=dict)
-    grants: frozenset[str] = BASIC
-    login: Mapping[str, str] = field(default_factory=dict)
-    status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
-    in_transaction: bool = False
-    database: bytes = b""  # in UTF-8
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    coordinates: Coordinates = AS_STORED
-    _is_about_diagnostics: bool = False
-
-    def __post_init__(self) -> None:
-        self.variables.update(self.login)
-
-    def reset(self) -> None:
-        """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
-        self.user_variables.clear()
-        self.variables = dict(self.login)
-        self.diagnostics.clear()
-
-    def may(self, *privileges: str) -> bool:
-        """Whether the account has any of these. Who may commit under any GTID may do everything else, too."""
-        return not self.grants.isdisjoint({*privileges, ALL_PRIVILEGES, BINLOG_REPLAY})
-
-    def require(self, *privileges: str) -> None:
-        """Raises `PrivilegeRequired` (1227)."""
-        if not self.may(*privileges):
-            raise PrivilegeRequired(", ".join(privileges))
-
-    def execute(self, text: str) -> Result:
-        """The result, or None for OK. Raises `ServerError`."""
-        told, self.diagnostics = self.diagnostics, []
-        self._is_about_diagnostics = False
-        try:
-            statement = parse(text)
-            self._is_about_diagnostics = _asks_for_diagnostics(statement)
-            if self._is_about_diagnostics:
-                self.diagnostics = told
-            self.require_for(statement)
-            return self._guarded(self._execute(statement))
-        except ServerError as error:
-            self._failed(error)
-            raise
-        except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
-
-    def require_for(self, statement: Statement) -> None:
-        """Raises `PrivilegeRequired` (1227)."""
-        key = statement if isinstance(statement, Show) else type(statement)
-        needed = PRIVILEGES.get(key)
-        if needed is not None:
-            self.require(*needed)
-
-    def _failed(self, error: ServerError) -> ServerError:
-        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
-        del self.diagnostics[DIAGNOSTICS_MAX:]
-        return error
-
-    def _guarded(self, result: Result) -> Result:
-        """What fails later is told as what fails at once."""
-        match result:
-            case Work(run, done):
-                return Work(lambda: self._mapped(run), done)
-            case Deed(act):
-                return Deed(lambda: self._mapped_deed(act))
-            case RowStream(columns, batches):
-                return RowStream(columns, self._mapped_batches(batches))
-        return result
-
-    def _mapped(self, run: Callable[[], ResultSet | None]) -> ResultSet | None:
-        try:
-            return run()
-        except ServerError as error:
-            self._failed(error)
-            raise
-        except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
-
-    async def _mapped_deed(self, act: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await act()
-        except ServerError as error:
-            self._failed(error)
-            raise
-        except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
-
-    def _mapped_batches(self, batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
-        try:
-            yield from batches
-        except StorageError as error:
-            raise self._failed(events.failed(error)) from error
-
-    def _execute(self, statement: Statement) -> Result:
-        match statement:
-            case Select((SelectItem(label, Function("BINLOG_GTID_POS", (_, _)) as function),)) if (
-                style := self._classic_style
-            ):
-                return self._gtid_position(style, function, label)
-            case Select():
-                return select(self, statement)
-            case SetVariables():
-                return set_variables(self, statement)
-            case SetStatement(_, inner):
-                self.require_for(inner)
-                return set_for_statement(self, statement, lambda: self._execute(inner))
-            case (
-                ShowVariables()
-                | ShowDatabases()
-                | ShowDiagnostics()
-                | ShowBinlogEvents()
-                | ShowSlaveStatus()
-                | Show()
-            ):
-                return self._show(statement)
-            case Kill():
-                kills.kill(self, statement)
-                return None
-            case KillUser():
-                kills.kill_user(self, statement)
-                return None
-            case KillQueryId(query_id):
-                raise UnknownQueryId(query_id)
-            case SelectSchema():
-                return no_tables.select(statement)
-            case ShowTables():
-                return no_tables.show()
-            case FlushTables():
-                no_tables.flush(statement, self.diagnostics)
-                return None
-            case (
-                ChangeMaster()
-                | StartSlave()
-                | StopSlave()
-                | StartAllSlaves()
-                | StopAllSlaves()
-                | ResetSlave()
-            ):
-                return replicate(self, statement)
-        return self._maintain(statement)
-
-    def _maintain(self, statement: Statement) -> Result:
-        """In a thread: these wait for a disk."""
-        server, told = self.server, self.diagnostics
-        match statement:
-            case Purge():
-                return Work(lambda: maintenance.purge(server, statement, told, self.coordinates))
-            case FlushLogs():
-                return Work(lambda: maintenance.flush(server, statement, told))
-            case ExplainPurge():
-                return Work(
-                    lambda: explain.explain_purge(server, statement, told, self.coordinates)
-                )
-            case ExplainGtid():
-                return Work(lambda: explain.explain_gtid(server, statement))
-            case AlterLease():
-                return Work(lambda: maintenance.alter_lease(server, statement))
-            case CreateLease():
-                return Work(lambda: maintenance.create_lease(server, statement))
-            case DropLease():
-                return Work(lambda: maintenance.drop_lease(server, statement))
-            case ResetMaster(to):
-                if to is not None:
-                    raise EngineBinlogUnavailable("RESET MASTER TO")
-                self.require_no_upstream()
-                return Work(lambda: maintenance.reset(server), server.history_changed)
-        assert isinstance(statement, FlushNothing)
-        return None
-
-    def require_no_upstream(self) -> None:
-        """What the history is cannot be changed while it comes from elsewhere: 1198."""
-        self.server.relay.require_stopped()
-
-    @property
-    def warning_count(self) -> int:
-        """Of the last statement, for its answer."""
-        return 0 if self._is_about_diagnostics else len(self.diagnostics)
-
-    @property
-    def user(self) -> str:
-        """The user's name, without the host."""
-        return self.account.rpartition("@")[0]
-
-    def value_of(self, expression: Expression) -> str | int | None:
-        """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
-        `SqlSyntaxError` for a function that there is not."""
-        match expression:
-            case Literal(value):
-                return value
-            case UserVariable(name):
-                return self.user_variables.get(name)
-            case SystemVariable(scope, name):
-                return _as_number(self._system_value(scope, name), name)
-            case Function(name, arguments):
-                return call(self, name, [self.value_of(argument) for argument in arguments])
-            case ColumnName(name):
-                raise UnknownColumn(name, "SELECT")
-            case Default():
-                raise SqlSyntaxError("DEFAULT")
-
-    def global_value(self, name: str) -> str:
-        """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
-        return self._system_value(VariableScope.GLOBAL, name)
-
-    def _system_value(self, scope: VariableScope, name: str) -> str:
-        if scope is not VariableScope.GLOBAL:
-            if name in self.variables:
-                return self.variables[name]
-            if name in _DIAGNOSTIC_COUNTS:
-                only = _DIAGNOSTIC_COUNTS[name]
-                return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
-        try:
-            value = self._global_variables()[name]
-        except KeyError:
-            raise UnknownSystemVariable(name) from None
-        if scope is VariableScope.GLOBAL and name in SESSION_ONLY:
-            raise ReadOnlyVariable(name, "SESSION")
-        if scope is VariableScope.SESSION and not (
-            name in SESSION_SETTABLE or name in SESSION_FIXED
-        ):
-            raise ReadOnlyVariable(name, "GLOBAL")
-        return value
-
-    @property
-    def _classic_style(self) -> FrameStyle | None:
-        """How positions of events are told; None: not at all."""
-        if not self.coordinates.classic:
-            return None
-        return classic_places.style_of(self.server.binlog_checksum)
-
-    def _gtid_position(self, style: FrameStyle, function: Function, label: str) -> Work:
-        """BINLOG_GTID_POS, in a thread: it reads the store."""
-        file, position = (self.value_of(argument) for argument in function.arguments)
-        engine = self.server.engine
-
-        def run() -> ResultSet:
-            found = classic_places.gtid_position(engine, style, file, position)
-            return ResultSet([Column.text(printable(label), _GTIDS_CHARS)], [(found,)])
-
-        return Work(run)
-
-    def _global_variables(self) -> Mapping[str, str]:
-        """Where positions are classic, so is what replicas ask of the binlog."""
-        variables = self.server.global_variables()
-        if not self.coordinates.classic:
-            return variables
-        seen = {**variables, "binlog_checksum": self.server.binlog_checksum}
-        del seen["binlog_storage_engine"]
-        return seen
-
-    # SHOW
-
-    def _show(
-        self,
-        statement: ShowVariables
-        | ShowDatabases
-        | ShowDiagnostics
-        | ShowBinlogEvents
-        | ShowSlaveStatus
-        | Show,
-    ) -> Result:
-        match statement:
-            case ShowVariables():
-                return self._show_variables(statement)
-            case ShowDatabases():
-                return shows.databases(statement)
-            case ShowDiagnostics():
-                return shows.diagnostics(statement, self.diagnostics)
-            case ShowBinlogEvents():
-                return events.show(self.server.engine, statement, self._classic_style)
-            case ShowSlaveStatus(connection):
-                name = connection or self.variables.get("default_master_connection", "")
-                return slave_status.one(name, self.server.slave_rows())
-            case Show.ALL_SLAVES_STATUS:
-                return slave_status.every(self.server.slave_rows())
-        everybody = self.may("PROCESS") or not self.user
-        return shows.show(
-            self.server,
-            statement,
-            user=None if everybody else self.user,
-            coordinates=self.coordinates,
-        )
-
-    def _show_variables(self, statement: ShowVariables) -> ResultSet:
-        if statement.status:
-            shown = {
-                **self.server.status_variables(),
-                **self.status,
-                **places.snapshot(self.server, self.coordinates),
-            }
-        else:
-            shown = dict(self._global_variables())
-            if statement.scope is not VariableScope.GLOBAL:
-                shown |= self.variables
-        return shows.variables(shown, statement.filter)
-
+if TYPE_CHECKING:
+    from binlog_server.admin.sql_session import SqlSession
 
 _GTIDS_CHARS = 65535
-_DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
 
 
-def _asks_for_diagnostics(statement: Statement) -> bool:
-    """SHOW WARNINGS, SELECT @@warning_count."""
-    return isinstance(statement, ShowDiagnostics) or (
-        isinstance(statement, Select)
-        and any(
-            isinstance(item.expression, SystemVariable)
-            and item.expression.name in _DIAGNOSTIC_COUNTS
-            for item in statement.items
-        )
+def answer(session: SqlSession, statement: Statement) -> Result:
+    """What it gives, or what is left to do of it. Raises `ServerError`, `StorageError`."""
+    match statement:
+        case Select((SelectItem(label, Function("BINLOG_GTID_POS", (_, _)) as function),)) if (
+            style := _classic_style(session)
+        ):
+            return _gtid_position(session, style, function, label)
+        case Select():
+            return select(session, statement)
+        case SetVariables():
+            return set_variables(session, statement)
+        case SetStatement(_, inner):
+            session.require_for(inner)
+            return set_for_statement(session, statement, lambda: answer(session, inner))
+        case (
+            ShowVariables()
+            | ShowDatabases()
+            | ShowDiagnostics()
+            | ShowBinlogEvents()
+            | ShowSlaveStatus()
+            | Show()
+        ):
+            return _show(session, statement)
+        case Kill():
+            kills.kill(session, statement)
+            return None
+        case KillUser():
+            kills.kill_user(session, statement)
+            return None
+        case KillQueryId(query_id):
+            raise UnknownQueryId(query_id)
+        case SelectSchema():
+            return no_tables.select(statement)
+        case ShowTables():
+            return no_tables.show()
+        case FlushTables():
+            no_tables.flush(statement, session.diagnostics)
+            return None
+        case (
+            ChangeMaster()
+            | StartSlave()
+            | StopSlave()
+            | StartAllSlaves()
+            | StopAllSlaves()
+            | ResetSlave()
+        ):
+            return replicate(session, statement)
+    return _maintain(session, statement)
+
+
+def _maintain(session: SqlSession, statement: Statement) -> Result:
+    """In a thread: these wait for a disk."""
+    server, told = session.server, session.diagnostics
+    match statement:
+        case Purge():
+            return Work(lambda: maintenance.purge(server, statement, told, session.coordinates))
+        case FlushLogs():
+            return Work(lambda: maintenance.flush(server, statement, told))
+        case ExplainPurge():
+            return Work(lambda: explain.explain_purge(server, statement, told, session.coordinates))
+        case ExplainGtid():
+            return Work(lambda: explain.explain_gtid(server, statement))
+        case AlterLease():
+            return Work(lambda: maintenance.alter_lease(server, statement))
+        case CreateLease():
+            return Work(lambda: maintenance.create_lease(server, statement))
+        case DropLease():
+            return Work(lambda: maintenance.drop_lease(server, statement))
+        case ResetMaster(to):
+            if to is not None:
+                raise EngineBinlogUnavailable("RESET MASTER TO")
+            session.require_no_upstream()
+            return Work(lambda: maintenance.reset(server), server.history_changed)
+    assert isinstance(statement, FlushNothing)
+    return None
+
+
+def _show(
+    session: SqlSession,
+    statement: ShowVariables
+    | ShowDatabases
+    | ShowDiagnostics
+    | ShowBinlogEvents
+    | ShowSlaveStatus
+    | Show,
+) -> Result:
+    match statement:
+        case ShowVariables():
+            return _show_variables(session, statement)
+        case ShowDatabases():
+            return shows.databases(statement)
+        case ShowDiagnostics():
+            return shows.diagnostics(statement, session.diagnostics)
+        case ShowBinlogEvents():
+            return events.show(session.server.engine, statement, _classic_style(session))
+        case ShowSlaveStatus(connection):
+            name = connection or session.variables.get("default_master_connection", "")
+            return slave_status.one(name, session.server.slave_rows())
+        case Show.ALL_SLAVES_STATUS:
+            return slave_status.every(session.server.slave_rows())
+    everybody = session.may("PROCESS") or not session.user
+    return shows.show(
+        session.server,
+        statement,
+        user=None if everybody else session.user,
+        coordinates=session.coordinates,
     )
 
 
-def _as_number(value: str, name: str) -> str | int | None:
-    """As SELECT @@name gives it: numbers and booleans are integers."""
-    if name in BOOLEANS:
-        return int(value == "ON")
-    if name == "character_set_results" and not value:
-        return None  # as SET character_set_results = NULL has left it
-    return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value
+def _show_variables(session: SqlSession, statement: ShowVariables) -> ResultSet:
+    if statement.status:
+        shown = {
+            **session.server.status_variables(),
+            **session.status,
+            **places.snapshot(session.server, session.coordinates),
+        }
+    else:
+        shown = dict(session.global_variables())
+        if statement.scope is not VariableScope.GLOBAL:
+            shown |= session.variables
+    return shows.variables(shown, statement.filter)
+
+
+def _classic_style(session: SqlSession) -> FrameStyle | None:
+    """How positions of events are told; None: not at all."""
+    if not session.coordinates.classic:
+        return None
+    return classic_places.style_of(session.server.binlog_checksum)
+
+
+def _gtid_position(session: SqlSession, style: FrameStyle, function: Function, label: str) -> Work:
+    """BINLOG_GTID_POS, in a thread: it reads the store."""
+    file, position = (session.value_of(argument) for argument in function.arguments)
+    engine = session.server.engine
+
+    def run() -> ResultSet:
+        found = classic_places.gtid_position(engine, style, file, position)
+        return ResultSet([Column.text(printable(label), _GTIDS_CHARS)], [(found,)])
+
+    return Work(run)

@@ -50,7 +50,7 @@ from protocol.sql_errors import (
 )
 
 if TYPE_CHECKING:
-    from binlog_server.admin.answers import SqlSession
+    from binlog_server.admin.sql_session import SqlSession
 
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})

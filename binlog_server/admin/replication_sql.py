@@ -31,7 +31,7 @@ from protocol.replication_errors import (
 from protocol.sql_errors import NotSupportedYet
 
 if TYPE_CHECKING:
-    from binlog_server.admin.answers import SqlSession
+    from binlog_server.admin.sql_session import SqlSession
 
 _ONE_TASK: Final = NotSupportedYet(
     "IO_THREAD and SQL_THREAD by themselves: a relay has one task for both, and that is meant"

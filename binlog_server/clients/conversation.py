@@ -10,7 +10,8 @@ from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.account_sql import AccountSql
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
-from binlog_server.admin.answers import ResultSet, SqlSession
+from binlog_server.admin.sql_session import SqlSession
+from binlog_server.admin.view import ResultSet
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
 from binlog_server.clients.idle import IdleTimer

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from binlog_server.accounts.privileges import REPLICATION_SLAVE
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
 from binlog_server.dumps.dump import Dump

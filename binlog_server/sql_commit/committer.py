@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.semi_sync.commits import Commits

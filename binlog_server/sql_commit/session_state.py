@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from binlog_server.accounts.users import BINLOG_REPLAY
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
 from binlog_server.sql_commit.settings import Settings, settings_of

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import Account
-from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.global_variables import GLOBALS
 from binlog_server.admin.maintenance import seconds_of
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.statements import Moment
 from binlog_server.app import Server
 from binlog_server.clients.connections import Connection

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog_server.admin.answers import SqlSession
 from binlog_server.admin.assignments import USER_VARIABLES_MAX
 from binlog_server.admin.row_filter import like_matches
 from binlog_server.admin.selects import ROW_CHARS_MAX
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE
 from binlog_server.admin.view import Deed, ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog_server.admin.answers import SqlSession
+from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.view import ResultSet
 from protocol.errors import ServerError
 

@@ -1,0 +1,254 @@
+"""The SQL side of one connection: what it has set and may do, and what its last statement has told.
+
+A statement in, a result out; no I/O of its own. What waits for a disk is given back as `Work`, `RowStream` or `Wait`,
+for whoever owns the loop to run. Which statement does what is said in `admin.answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from binlog_server.accounts.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
+from binlog_server.admin import events, maintenance
+from binlog_server.admin.answers import answer
+from binlog_server.admin.functions import call
+from binlog_server.admin.needed_privileges import PRIVILEGES
+from binlog_server.admin.parser import parse
+from binlog_server.admin.statements import (
+    ColumnName,
+    Default,
+    Expression,
+    Function,
+    Literal,
+    Select,
+    Show,
+    ShowDiagnostics,
+    Statement,
+    SystemVariable,
+    UserVariable,
+)
+from binlog_server.admin.statements import Scope as VariableScope
+from binlog_server.admin.variables import (
+    BOOLEANS,
+    SESSION_FIXED,
+    SESSION_ONLY,
+    SESSION_SETTABLE,
+)
+from binlog_server.admin.view import (
+    Deed,
+    Diagnostic,
+    Level,
+    Result,
+    ResultSet,
+    Row,
+    RowStream,
+    ServerView,
+    Work,
+)
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from protocol.errors import (
+    PrivilegeRequired,
+    ReadOnlyVariable,
+    ServerError,
+    SqlSyntaxError,
+    UnknownSystemVariable,
+)
+from protocol.sql_errors import UnknownColumn
+from storage.errors import StorageError
+
+_U64_DIGITS = 20
+DIAGNOSTICS_MAX = 64  # as max_error_count
+
+
+@dataclass(slots=True)
+class SqlSession:
+    """The SQL side of one connection: its variables, and what its statements give.
+
+    `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
+    `diagnostics` are those of the last statement that was not about them; `coordinates` how the session speaks of files
+    and positions.
+    """
+
+    server: ServerView
+    connection_id: int
+    account: str
+    user_variables: dict[str, str | int | None] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    grants: frozenset[str] = BASIC
+    login: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
+    in_transaction: bool = False
+    database: bytes = b""  # in UTF-8
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    coordinates: Coordinates = AS_STORED
+    _is_about_diagnostics: bool = False
+
+    def __post_init__(self) -> None:
+        self.variables.update(self.login)
+
+    def reset(self) -> None:
+        """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
+        self.user_variables.clear()
+        self.variables = dict(self.login)
+        self.diagnostics.clear()
+
+    def may(self, *privileges: str) -> bool:
+        """Whether the account has any of these. Who may commit under any GTID may do everything else, too."""
+        return not self.grants.isdisjoint({*privileges, ALL_PRIVILEGES, BINLOG_REPLAY})
+
+    def require(self, *privileges: str) -> None:
+        """Raises `PrivilegeRequired` (1227)."""
+        if not self.may(*privileges):
+            raise PrivilegeRequired(", ".join(privileges))
+
+    def execute(self, text: str) -> Result:
+        """The result, or None for OK. Raises `ServerError`."""
+        told, self.diagnostics = self.diagnostics, []
+        self._is_about_diagnostics = False
+        try:
+            statement = parse(text)
+            self._is_about_diagnostics = _asks_for_diagnostics(statement)
+            if self._is_about_diagnostics:
+                self.diagnostics = told
+            self.require_for(statement)
+            return self._guarded(answer(self, statement))
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    def require_for(self, statement: Statement) -> None:
+        """Raises `PrivilegeRequired` (1227)."""
+        key = statement if isinstance(statement, Show) else type(statement)
+        needed = PRIVILEGES.get(key)
+        if needed is not None:
+            self.require(*needed)
+
+    def _failed(self, error: ServerError) -> ServerError:
+        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
+        del self.diagnostics[DIAGNOSTICS_MAX:]
+        return error
+
+    def _guarded(self, result: Result) -> Result:
+        """What fails later is told as what fails at once."""
+        match result:
+            case Work(run, done):
+                return Work(lambda: self._mapped(run), done)
+            case Deed(act):
+                return Deed(lambda: self._mapped_deed(act))
+            case RowStream(columns, batches):
+                return RowStream(columns, self._mapped_batches(batches))
+        return result
+
+    def _mapped(self, run: Callable[[], ResultSet | None]) -> ResultSet | None:
+        try:
+            return run()
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    async def _mapped_deed(self, act: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await act()
+        except ServerError as error:
+            self._failed(error)
+            raise
+        except StorageError as error:
+            raise self._failed(maintenance.server_error(error)) from error
+
+    def _mapped_batches(self, batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
+        try:
+            yield from batches
+        except StorageError as error:
+            raise self._failed(events.failed(error)) from error
+
+    def require_no_upstream(self) -> None:
+        """What the history is cannot be changed while it comes from elsewhere: 1198."""
+        self.server.relay.require_stopped()
+
+    @property
+    def warning_count(self) -> int:
+        """Of the last statement, for its answer."""
+        return 0 if self._is_about_diagnostics else len(self.diagnostics)
+
+    @property
+    def user(self) -> str:
+        """The user's name, without the host."""
+        return self.account.rpartition("@")[0]
+
+    def value_of(self, expression: Expression) -> str | int | None:
+        """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
+        `SqlSyntaxError` for a function that there is not."""
+        match expression:
+            case Literal(value):
+                return value
+            case UserVariable(name):
+                return self.user_variables.get(name)
+            case SystemVariable(scope, name):
+                return _as_number(self._system_value(scope, name), name)
+            case Function(name, arguments):
+                return call(self, name, [self.value_of(argument) for argument in arguments])
+            case ColumnName(name):
+                raise UnknownColumn(name, "SELECT")
+            case Default():
+                raise SqlSyntaxError("DEFAULT")
+
+    def global_value(self, name: str) -> str:
+        """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
+        return self._system_value(VariableScope.GLOBAL, name)
+
+    def global_variables(self) -> Mapping[str, str]:
+        """As the session sees them: where positions are classic, so is what replicas ask of the binlog."""
+        variables = self.server.global_variables()
+        if not self.coordinates.classic:
+            return variables
+        seen = {**variables, "binlog_checksum": self.server.binlog_checksum}
+        del seen["binlog_storage_engine"]
+        return seen
+
+    def _system_value(self, scope: VariableScope, name: str) -> str:
+        if scope is not VariableScope.GLOBAL:
+            if name in self.variables:
+                return self.variables[name]
+            if name in _DIAGNOSTIC_COUNTS:
+                only = _DIAGNOSTIC_COUNTS[name]
+                return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
+        try:
+            value = self.global_variables()[name]
+        except KeyError:
+            raise UnknownSystemVariable(name) from None
+        if scope is VariableScope.GLOBAL and name in SESSION_ONLY:
+            raise ReadOnlyVariable(name, "SESSION")
+        if scope is VariableScope.SESSION and not (
+            name in SESSION_SETTABLE or name in SESSION_FIXED
+        ):
+            raise ReadOnlyVariable(name, "GLOBAL")
+        return value
+
+
+_DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
+
+
+def _asks_for_diagnostics(statement: Statement) -> bool:
+    """SHOW WARNINGS, SELECT @@warning_count."""
+    return isinstance(statement, ShowDiagnostics) or (
+        isinstance(statement, Select)
+        and any(
+            isinstance(item.expression, SystemVariable)
+            and item.expression.name in _DIAGNOSTIC_COUNTS
+            for item in statement.items
+        )
+    )
+
+
+def _as_number(value: str, name: str) -> str | int | None:
+    """As SELECT @@name gives it: numbers and booleans are integers."""
+    if name in BOOLEANS:
+        return int(value == "ON")
+    if name == "character_set_results" and not value:
+        return None  # as SET character_set_results = NULL has left it
+    return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value
