@@ -30,15 +30,15 @@ from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPages, PageKey, PageStore
 from storage.binlog.publication import Publication
 from storage.binlog.recovery import UNSYNCED_PAGES_MAX
-from storage.binlog.room import QUIET_FACTOR, UNSYNCED_SPILL_BYTES, Room
+from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position
 
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it. While nobody commits it may
-# have more.
-_UNSYNCED_PAGES_MAX = UNSYNCED_PAGES_MAX // QUIET_FACTOR
+# have `UNSYNCED_PAGES_MAX`.
+_UNSYNCED_PAGES = 64
 _PUBLISH_S = 0.05
 
 
@@ -237,7 +237,7 @@ class Flusher:
             # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
             self._durability.sync_log()
             self._room.freed()
-        limit = _UNSYNCED_PAGES_MAX * factor
+        limit = UNSYNCED_PAGES_MAX if factor > 1 else _UNSYNCED_PAGES
         batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
         if not batch and self._pages.waiting >= self._unlogged_pages():
             self._durability.sync_log()

@@ -70,7 +70,7 @@ def open_log(
             "innodb_force_recovery=%d: the redo log is not applied; what was only there is lost",
             options.innodb_force_recovery,
         )
-    found = recover(disk, pages, prepared)
+    found = recover(disk, pages, prepared, ours=ignored)
     stand, lsn = _adopt(disk, pages, found)
     made = new_uuid()
     if facts is not None:

@@ -49,7 +49,8 @@ from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
 
-UNSYNCED_PAGES_MAX = 192  # that the flusher has between two syncs
+UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
+_TAIL_PAGES = 192  # that are checked of a directory which another program has left
 
 _ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
@@ -85,15 +86,21 @@ class _Walk:
 
 
 def recover(
-    disk: Disk, pages: PageStore, prepared: PreparedTransactions, end: Position | None = None
+    disk: Disk,
+    pages: PageStore,
+    prepared: PreparedTransactions,
+    end: Position | None = None,
+    *,
+    ours: bool = True,
 ) -> Recovered | None:
     """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`.
 
     Args:
         end: where the redo log ended, in the page that was being filled; None without a redo log.
+        ours: without a redo log: whether our flusher may have left these files in a crash.
     """
     if end is None:
-        current = _current_file(disk, pages)
+        current = _current_file(disk, pages, UNSYNCED_PAGES_MAX if ours else _TAIL_PAGES)
         if current is None:
             return None
     else:
@@ -161,12 +168,12 @@ class _Survey(NamedTuple):
     torn: bool
 
 
-def _current_file(disk: Disk, pages: PageStore) -> int | None:
-    """The last file that was entered, all of its pages good; None if none was."""
+def _current_file(disk: Disk, pages: PageStore, unsynced: int) -> int | None:
+    """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
     numbers = pages.files.numbers()
     aside = []
     while numbers:
-        survey = _survey(disk, numbers[-1])
+        survey = _survey(disk, numbers[-1], unsynced)
         if survey.sound >= 2:
             break
         number = numbers.pop()
@@ -191,7 +198,7 @@ def _require_all(numbers: list[int]) -> None:
             )
 
 
-def _survey(disk: Disk, file_no: int) -> _Survey:
+def _survey(disk: Disk, file_no: int, unsynced: int) -> _Survey:
     """Find the end of a file, and check the pages around it. Raises `CorruptBinlog` for bad ones before others.
 
     Pages are synced a few at a time, so only as many around the end can be missing or torn.
@@ -200,11 +207,11 @@ def _survey(disk: Disk, file_no: int) -> _Survey:
     try:
         pages = -(-file.size() // PAGE_SIZE)
         end = _first_empty(file, pages)
-        first = max(0, end - UNSYNCED_PAGES_MAX)
+        first = max(0, end - unsynced)
         sound = first
         torn: int | None = None
         empty: int | None = None
-        for page_no in range(first, min(pages, end + UNSYNCED_PAGES_MAX)):
+        for page_no in range(first, min(pages, end + unsynced)):
             page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
             if not any(page):
                 empty = page_no if empty is None else empty

@@ -162,10 +162,10 @@ def test_no_more_than_a_bound_is_written_between_two_syncs(
     monkeypatch.setattr(PageStore, "write", noted_write)
     monkeypatch.setattr(PageStore, "sync_file", noted_sync)
     monkeypatch.setattr("storage.binlog.room.QUIET_S", 0)  # as many as there may ever be
-    engine = IbbEngine(MemoryDisk(), small(1024, 64, innodb_log_file_size=32 << 20))
+    engine = IbbEngine(MemoryDisk(), small(2048, 64, innodb_log_file_size=64 << 20))
     append_all(engine, simple(20))
     writer = engine.begin(bulk=bulk)
-    for number in range(8):
+    for number in range(24):
         writer.spill(bytes((number,)) * (1 << 20))
         while engine._flusher._work():
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.opening import REDO_KEY
 from storage.binlog.options import NO_LOG_REDO
 from storage.binlog.publication import PUBLICATION_NAME
+from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.store import IbbEngine
-from storage.errors import CorruptRedo, DiskError
+from storage.errors import CorruptBinlog, CorruptRedo, DiskError
+from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk
 from storage.redo.format import REDO_NAME
 from storage.redo.log import FIRST_LSN
@@ -34,6 +37,7 @@ from tests.storage.sizes import small
 
 SMALL = small(8)
 SIZE = SMALL.innodb_log_file_size
+LARGE_FILES = small(1024, 64, innodb_log_file_size=32 << 20)
 FORCED = small(8, innodb_force_recovery=NO_LOG_REDO)
 GROUPS = simple(40, size=2000)
 
@@ -246,6 +250,25 @@ def test_forced(how: str, caplog: pytest.LogCaptureFixture) -> None:
     assert redo_uuid(disk) not in (known, "00" * 16)
     assert StateStore(disk).get(REDO_KEY) == redo_uuid(disk)
     holds(disk, GROUPS[:20])
+
+
+@pytest.mark.parametrize("missing", [1, 100, UNSYNCED_PAGES_MAX - 1])
+def test_forced_after_a_crash_in_a_large_group(missing: int) -> None:
+    """As many pages as the flusher leaves unsynced may be missing in front of one that is there: that is seen."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, LARGE_FILES)
+    append_all(engine, GROUPS[:20])
+    writer = engine.begin(bulk=True)
+    writer.spill(bytes(1000 * PAGE_SIZE))
+    writer.settle()
+    disk.kill()
+    file = disk.open(file_name(0))
+    behind = 100 + missing + 1
+    file.pwrite(bytes(missing * PAGE_SIZE), 100 * PAGE_SIZE)
+    file.pwrite(bytes((1024 - behind) * PAGE_SIZE), behind * PAGE_SIZE)
+    file.close()
+    with pytest.raises(CorruptBinlog, match="an empty page, but later pages hold data"):
+        IbbEngine(disk, replace(LARGE_FILES, innodb_force_recovery=NO_LOG_REDO))
 
 
 def test_a_lower_level_of_force_uses_the_log() -> None:
