@@ -19,6 +19,7 @@ from pipeline.sources.directory_reading import (
     BEYOND,
     RESTORE,
     explained,
+    first_place,
     pruned,
     read_groups,
     start_place,
@@ -31,7 +32,6 @@ from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name
 from storage.binlog.publication import Published, read_published
-from storage.binlog.search import first_record
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.read_only_disk import ReadOnlyDisk
@@ -81,10 +81,15 @@ class DirectorySource:
         if published is not None:
             return BinlogState.parse(published.state).position()
         with explained(self.path), self._pages(None) as pages:
-            state = state_of(pages, pages.files()[-1])
-            place = first_record(pages, Position(pages.files()[-1], PAGE_SIZE), BEYOND)
-            for groups, _ in read_groups(self.path, pages, place, BEYOND):
-                state.overlay(map(groups.gtid, range(len(groups))))
+            for file_no in reversed(pages.files()):
+                state = state_of(pages, file_no)
+                place = first_place(self.path, pages, Position(file_no, PAGE_SIZE), BEYOND)
+                found = False
+                for groups, _ in read_groups(self.path, pages, place, BEYOND):
+                    state.overlay(map(groups.gtid, range(len(groups))))
+                    found = found or len(groups) > 0
+                if found:  # else the state may tell of a group that began in the file before, and never ends
+                    break
             return state.position()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[DirectorySlice]:
@@ -152,7 +157,7 @@ class DirectorySource:
         self.check_history(start, published)
         place = start_place(pages, files, start, pages.end or BEYOND)
         if place is not None:
-            files = [file_no for file_no in files if file_no >= place.file_no]
+            files = [file_no for file_no in files if file_no >= place.file_no] or files
         oldest = state_of(pages, files[0])
         missed = wanted.gtids.misses(oldest)
         if missed is not None:
@@ -247,8 +252,7 @@ class DirectorySlice:
                     raise
                 tell(f"{error}; left out, as failOnDataLoss=false says")
                 return
-            with explained(self.path):
-                place = first_record(pages, self.partition.begin, limit)
+            place = first_place(self.path, pages, self.partition.begin, limit)
             read = (groups for groups, _ in read_groups(self.path, pages, place, limit))
             yield from chosen(read, self.wanted.mask)
 

@@ -13,6 +13,7 @@ from pipeline.sources.directory_reading import (
     BEYOND,
     RESTORE,
     explained,
+    first_place,
     read_groups,
     start_place,
     tell_gap,
@@ -20,7 +21,6 @@ from pipeline.sources.directory_reading import (
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.publication import Published
-from storage.binlog.search import first_record
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.read_only_disk import ReadOnlyDisk
@@ -101,14 +101,14 @@ class DirectoryFeed:
             return limit
         oldest = state_of(pages, files[0])
         missed = GtidRange(start=position).misses(oldest)
+        path = self._source.path
         if missed is not None:
-            path = self._source.path
             if self._source.fail_on_data_loss:
                 raise DataLost(
                     f"{path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
                 )
             tell_gap(path, position, oldest)
-        return first_record(pages, Position(files[0], PAGE_SIZE), limit)
+        return first_place(path, pages, Position(files[0], PAGE_SIZE), limit)
 
     def _has_purged(self, position: SlavePosition) -> bool:
         """Whether what is wanted was purged meanwhile: else trying again would be no use."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -14,7 +14,7 @@ from pipeline.errors import DataLost, SourceError
 from pipeline.groups import Groups
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.search import FileShape, find_start
+from storage.binlog.search import FileShape, find_start, first_record
 from storage.engine import LargeGroup
 from storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
 from storage.ibb.chunk import Position
@@ -67,9 +67,30 @@ def read_groups(
         place = batch.end
 
 
+def first_place(path: str, pages: LogPages, begin: Position, limit: Position) -> Position:
+    """Where the first record behind a state record begins; `limit` if there is none that is whole."""
+    with explained(path):
+        return _or_tail(pages, limit, lambda: first_record(pages, begin, limit))
+
+
+def _or_tail(pages: LogPages, limit: Position, find: Callable[[], Position]) -> Position:
+    """What is found; `limit` if that is a torn tail."""
+    try:
+        return find()
+    except TruncatedRecord as error:
+        if not _is_tail(pages, Position(error.file_no, error.offset)):
+            raise
+        return limit
+
+
 def _is_tail(pages: LogPages, torn: Position) -> bool:
     """Whether a record that is cut short is the last thing there is, of a log that nobody has recovered."""
-    return pages.end is None and not pages.has_data(torn.file_no + 1)
+    if pages.end is not None:
+        return False
+    last = torn.file_no
+    while pages.has_data(last + 1):  # it may go on there
+        last += 1
+    return last == pages.files()[-1]
 
 
 def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
@@ -83,7 +104,10 @@ def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
 def start_place(
     pages: LogPages, files: list[int], position: SlavePosition, limit: Position
 ) -> Position | None:
-    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned."""
+    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned.
+
+    `limit` if nothing whole begins behind it.
+    """
 
     def shape(file_no: int) -> FileShape:
         header = pages.header(file_no)
@@ -92,7 +116,7 @@ def start_place(
         return FileShape(header.state_interval_pages, header.pages)
 
     try:
-        return find_start(pages, files, shape, position, limit)[0]
+        return _or_tail(pages, limit, lambda: find_start(pages, files, shape, position, limit)[0])
     except PositionPurged:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,9 @@ from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.publication import PUBLICATION_NAME
+from storage.errors import TruncatedRecord
 from storage.ibb.page import PAGE_SIZE
+from storage.inspection.groups import OfflineBinlog
 from storage.planning import GtidRange
 from storage.redo.format import REDO_NAME
 from tests.pipeline.logs import SMALL_FILES
@@ -273,7 +275,7 @@ def test_nothing_is_left(store: Path) -> None:
 def torn(store: Path) -> int:
     """The last page that was written is lost, as after a power cut of a MariaDB; its number is returned."""
     for name in STOPPED_MARIADB:
-        (store / name).unlink()
+        (store / name).unlink(missing_ok=True)
     names = sorted(p.name for p in store.iterdir())
     used = [n for n in names if (store / n).read_bytes()[PAGE_SIZE : 2 * PAGE_SIZE].strip(b"\0")]
     for name in names:
@@ -296,6 +298,39 @@ def test_a_torn_tail(store: Path) -> None:
     assert found == payloads(LOG[: len(found)])
     assert followed(source, SlavePosition(), random.Random(2)) == found
     assert source.latest() == state_after(LOG[: len(found)]).position()
+
+
+@pytest.mark.parametrize("interval", [2, 64])
+def test_torn_anywhere(tmp_path: Path, rng: random.Random, interval: int) -> None:
+    """However many pages at the end are lost: what is whole is read, in slices of any size, and nothing is an error.
+
+    Records may begin in the file before the last one, and in a slice in which no other begins.
+    """
+    log = [
+        made for n in range(1, 60) for made in simple(1, first=n, size=rng.choice((900, 60_000)))
+    ]
+    store = make_store(tmp_path / "store", log, small(8, interval))
+    counts = set()
+    for _ in range(25):
+        torn(store)
+        last = sorted(store.iterdir())[-1]
+        if last.stat().st_size <= 2 * PAGE_SIZE:
+            last.unlink()  # a file is there with its first page, or not at all
+        with closing(OfflineBinlog.of_paths([store])) as binlog, suppress(TruncatedRecord):
+            whole_ones = []
+            for made in binlog.groups():
+                whole_ones.append(b"".join(made.pieces()))
+        source = DirectorySource(str(store))
+        assert whole_ones == payloads(log[: len(whole_ones)])
+        for pages in (1, 3, 40):
+            assert read(source, Wanted(), pages * PAGE_SIZE) == whole_ones
+        assert followed(source, SlavePosition(), rng) == whole_ones
+        assert source.latest() == state_after(log[: len(whole_ones)]).position()
+        for seq_no in range(max(1, len(whole_ones) - 2), len(whole_ones) + 1):
+            wanted = Wanted(GtidRange(start=position(seq_no)))
+            assert read(source, wanted, PAGE_SIZE) == whole_ones[seq_no:]
+        counts.add(len(whole_ones))
+    assert len(counts) > 5
 
 
 def test_what_is_published_has_gone(store: Path) -> None:
