@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from pipeline.schemas.seed import SEED_VERSION
 from pipeline.schemas.subscription import Subscription
-from storage.durable_files import synced_file
+from storage.durable_files import put_in_place, synced_file
 
 _SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
 _COLUMNS: Final = f"""
@@ -70,7 +70,7 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
     try:
         with synced_file(staged) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
-        staged.replace(path)
+        put_in_place(staged, path)
     finally:
         staged.unlink(missing_ok=True)
 
