@@ -159,8 +159,7 @@ class Flusher:
             self._durability.sync_log()
             while batch := self._pages.ready(lsn, _BATCH_PAGES):
                 self._write(batch)
-            self._pages.write([tail])
-            self._dirty.add(stand.file_no)
+            self._put([tail])
             self._sync_files()
             self._redo.write_checkpoint(lsn, stand)
             self.checkpoints += 1
@@ -186,8 +185,7 @@ class Flusher:
             # A checkpoint since then has written the page with more in it.
             written = capture.lsn <= self._redo.checkpoint_lsn
             if not written and not self._pages.is_in_file(capture.tail.key):
-                self._pages.write([capture.tail])
-                self._dirty.add(capture.end.file_no)
+                self._put([capture.tail])
             self._publication.publish(self._redo.epoch, capture.end, capture.state)
             return True
 
@@ -244,18 +242,29 @@ class Flusher:
             batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
         if not batch:
             return False
-        # As late as may be: meanwhile the kernel has begun to write them.
-        if self._unsynced + sum(pages.page_count for pages in batch) > limit:
-            self._sync_files()
-        self._write(batch, hurry=factor > 1)
+        self._write(batch, limit, hurry=factor > 1)
         return True
 
-    def _write(self, batch: list[FullPages], *, hurry: bool = False) -> None:
-        self._pages.write(batch, hurry=hurry)
+    def _write(
+        self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
+    ) -> None:
+        """Full pages. What lies unsynced in front of them is synced if it were more than `limit` with them.
+
+        That is as late as may be: meanwhile the kernel has begun to write.
+        """
+        self._put(batch, limit, hurry=hurry)
         self._pages.written(batch)
-        self._dirty.add(batch[0].key[0])
-        self._unsynced += sum(pages.page_count for pages in batch)
         self._room.freed()
+
+    def _put(
+        self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
+    ) -> None:
+        count = sum(pages.page_count for pages in batch)
+        if self._unsynced + count > limit:
+            self._sync_files()
+        self._pages.write(batch, hurry=hurry)
+        self._dirty.add(batch[0].key[0])
+        self._unsynced += count
 
     def _sync_files(self) -> None:
         end = self._pages.written_end

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.page_store import FullPages, PageStore
 from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.store import IbbEngine
 from storage.ibb.page import PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
-from tests.storage.groups import append_all, simple
+from tests.storage.groups import append_all, group, simple
 from tests.storage.sizes import small
 
 FILE_PAGES = 64
@@ -140,35 +141,63 @@ def test_a_tail_is_one_page(store: PageStore) -> None:
     assert tail.page_count == 1
 
 
-@pytest.mark.parametrize("bulk", [False, True])
-def test_no_more_than_a_bound_is_written_between_two_syncs(
-    monkeypatch: pytest.MonkeyPatch, bulk: bool
-) -> None:
-    """Recovery without a redo log looks at so many pages, and no more."""
-    most = unsynced = 0
-    write, sync = PageStore.write, PageStore.sync_file
+class Unsynced:
+    """How many pages were written since the last sync, at most."""
 
-    def noted_write(store: PageStore, pages: list[FullPages], *, hurry: bool = False) -> None:
-        nonlocal most, unsynced
-        write(store, pages, hurry=hurry)
-        unsynced += sum(some.page_count for some in pages)
-        most = max(most, unsynced)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = self._now = 0
+        write, sync = PageStore.write, PageStore.sync_file
 
-    def noted_sync(store: PageStore, file_no: int) -> None:
-        nonlocal unsynced
-        sync(store, file_no)
-        unsynced = 0
+        def noted_write(store: PageStore, pages: list[FullPages], *, hurry: bool = False) -> None:
+            write(store, pages, hurry=hurry)
+            self._now += sum(some.page_count for some in pages)
+            self.most = max(self.most, self._now)
 
-    monkeypatch.setattr(PageStore, "write", noted_write)
-    monkeypatch.setattr(PageStore, "sync_file", noted_sync)
+        def noted_sync(store: PageStore, file_no: int) -> None:
+            sync(store, file_no)
+            self._now = 0
+
+        monkeypatch.setattr(PageStore, "write", noted_write)
+        monkeypatch.setattr(PageStore, "sync_file", noted_sync)
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> Unsynced:
+    """Recovery without a redo log looks at `UNSYNCED_PAGES_MAX`, and no more."""
     monkeypatch.setattr("storage.binlog.room.QUIET_S", 0)  # as many as there may ever be
-    engine = IbbEngine(MemoryDisk(), small(2048, 64, innodb_log_file_size=64 << 20))
+    return Unsynced(monkeypatch)
+
+
+LARGE_FILES = small(2048, 64, innodb_log_file_size=64 << 20)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_no_more_than_a_bound_is_unsynced_in_a_large_group(unsynced: Unsynced, bulk: bool) -> None:
+    engine = IbbEngine(MemoryDisk(), LARGE_FILES)
     append_all(engine, simple(20))
     writer = engine.begin(bulk=bulk)
     for number in range(24):
         writer.spill(bytes((number,)) * (1 << 20))
         while engine._flusher._work():
             pass
-    assert UNSYNCED_PAGES_MAX // 2 < most <= UNSYNCED_PAGES_MAX
+    assert UNSYNCED_PAGES_MAX // 2 < unsynced.most <= UNSYNCED_PAGES_MAX
     writer.rollback()
+    engine.close()
+
+
+@pytest.mark.parametrize("how", ["checkpoint", "publish", "settle"])
+def test_no_more_than_a_bound_is_unsynced_when_all_is_written(unsynced: Unsynced, how: str) -> None:
+    engine = IbbEngine(MemoryDisk(), LARGE_FILES)
+    for number in range(1, 1200):
+        engine.append(*group(Gtid(0, 1, number), 16_000))
+    if how == "settle":
+        writer = engine.begin(bulk=True)
+        writer.spill(bytes(1 << 20))
+        writer.settle()
+    else:
+        engine.sync()
+        getattr(engine._flusher, how)()  # the next call of `publish` writes
+        getattr(engine._flusher, how)()
+    assert not engine._pages.waiting
+    assert UNSYNCED_PAGES_MAX // 2 < unsynced.most <= UNSYNCED_PAGES_MAX
     engine.close()
