@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -97,6 +98,7 @@ def take_in_by_us(upstream: DirectoryMariaDB, directory: Path) -> Taken:
                 lsn = {row["Variable_name"]: int(row["Value"]) for row in cursor.fetchall()}
                 return lsn["Innodb_lsn_flushed"] >= lsn["Innodb_lsn_current"]
 
+            os.sync()  # what was written before is nobody's load
             before = Usage.of(server.pid).cpu_s
             begin = time.monotonic()
             cursor.execute("START SLAVE")
@@ -135,6 +137,7 @@ def take_in_by_mariadbd(
                 # More if the server has noted a checkpoint of its binlog meanwhile, which is an event.
                 return (row["Master_Log_File"], row["Read_Master_Log_Pos"]) >= wanted
 
+            os.sync()
             before = Usage.of(replica.pid).cpu_s
             begin = time.monotonic()
             cursor.execute("START SLAVE IO_THREAD")
