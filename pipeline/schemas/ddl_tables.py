@@ -141,12 +141,16 @@ class Alteration:
             key = ()
         else:
             kept = [made.names.get(lower(name)) for name in key]
+            # MariaDB takes whichever column of that name, or that had it, comes first.
+            added = {lower(change.definition.name) for change in self.changes if change.old is None}
+            if any(lower(old) in added and old != now for old, now in zip(key, kept, strict=True)):
+                raise NotUnderstood("the name of a column of the primary key goes to a new one")
             if len(key) > 1 and None in kept:
                 raise NotUnderstood("a column of the primary key is dropped")
             key = tuple(name for name in kept if name is not None)
         keys = [*self.elements.keys, *_inline([change.definition for change in self.changes])]
-        added = _primary(keys, columns, self.elements.periods)
-        if added and key:
+        new_key = _primary(keys, columns, self.elements.periods)
+        if new_key and key:
             raise NotUnderstood("a second primary key")
         end = made.names.get(lower(layout.row_end), "")
         if any(change.definition.system for change in self.changes) or end != layout.row_end:
@@ -160,7 +164,7 @@ class Alteration:
             and not end
         ):
             raise NotUnderstood("WITH SYSTEM VERSIONING of a column")
-        behind = Layout(columns, added or key, charset, is_versioned, end)
+        behind = Layout(columns, new_key or key, charset, is_versioned, end)
         behind.check()
         return behind
 
