@@ -12,7 +12,8 @@ Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
 from protocol.connection.client_auth import auth_answer, proves_certificate
@@ -58,6 +59,7 @@ from protocol.wire.results import (
 )
 
 _S = ClientState
+_Data = TypeVar("_Data", bound=bytes | bytearray | memoryview)
 _BEFORE_LOGIN: Final = (_S.CONNECTED, _S.GREETED, _S.SECURED, _S.LOGGING_IN)
 
 
@@ -176,13 +178,7 @@ class ClientConnection:
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the upstream; raises `ProtocolError` and closes."""
-        if self.is_closed:
-            return
-        try:
-            self._reader.feed(data)
-        except ProtocolError:
-            self._fail()
-            raise
+        self._take(self._reader.feed, data)
 
     @property
     def untaken(self) -> memoryview:
@@ -191,10 +187,13 @@ class ClientConnection:
 
     def lend_data(self, data: memoryview) -> None:
         """As `receive_data`, without a copy: `data` begins with what is `untaken`, and stays until there is more."""
+        self._take(self._reader.lend, data)
+
+    def _take(self, into: Callable[[_Data], None], data: _Data) -> None:
         if self.is_closed:
             return
         try:
-            self._reader.lend(data)
+            into(data)
         except ProtocolError:
             self._fail()
             raise

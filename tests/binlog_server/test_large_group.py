@@ -67,6 +67,12 @@ def begun() -> tuple[LargeGroup, Writer]:
     return LargeGroup(Room(cast(Any, Engine(writer)))), writer
 
 
+async def turns() -> None:
+    """So many for all others that whoever could go on has done so."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "binlog-spill"]
 
@@ -119,7 +125,7 @@ async def test_it_waits_for_a_slow_store() -> None:
 
     spilling = asyncio.ensure_future(spill())
     await until(lambda: spilled >= large_group._QUEUE_BYTES // MIB)
-    await asyncio.sleep(0.05)
+    await turns()
     assert spilled <= large_group._QUEUE_BYTES // MIB + 1
     writer.may_go_on.set()
     await within(spilling)
@@ -155,7 +161,7 @@ async def test_rolled_back_in_the_middle() -> None:
         await group.spill([bytes((number,)) * 1000])
     await until(lambda: writer.is_storing)
     rolling = asyncio.ensure_future(group.rollback())
-    await asyncio.sleep(0.02)
+    await turns()
     assert not rolling.done(), "a piece is being stored"
     writer.may_go_on.set()
     await within(rolling)
@@ -168,7 +174,7 @@ async def test_cancelled_while_it_ends() -> None:
     group, writer = begun()
     writer.may_go_on.clear()
     ending = asyncio.ensure_future(group.finish(payload))
-    await asyncio.sleep(0.02)
+    await until(lambda: writer.is_storing)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ending
