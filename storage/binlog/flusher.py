@@ -29,8 +29,8 @@ from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPages, PageKey, PageStore
 from storage.binlog.publication import Publication
-from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
+from storage.binlog.survey import UNSYNCED_PAGES_MAX
 from storage.binlog.worker import Worker
 from storage.errors import DiskError, StoreFailed
 from storage.ibb.chunk import Position

@@ -20,7 +20,6 @@ import itertools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.gtid import BinlogState, Gtid
@@ -31,7 +30,8 @@ from storage.binlog.group_reader import group_head
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.search import read_state, read_state_record
-from storage.disk import Disk, File
+from storage.binlog.survey import ADVICE, UNSYNCED_PAGES_MAX, survey, used_pages
+from storage.disk import Disk
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import xa
 from storage.ibb.chunk import (
@@ -44,18 +44,12 @@ from storage.ibb.chunk import (
     RecordType,
 )
 from storage.ibb.file_header import FileHeader
-from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound, seal
+from storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from storage.ibb.records import RecordReader
 
 log = logging.getLogger(__name__)
 
-UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
 _TAIL_PAGES = 192  # that are checked of a directory which another program has left
-
-_ADVICE = (
-    ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
-    "files away to go on from the last group before it"
-)
 
 
 @dataclass(slots=True)
@@ -107,7 +101,7 @@ def recover(
         current = end.file_no
         _require_all(pages.files.numbers())
         if read_state_record(pages, current, 1) is None:
-            raise CorruptBinlog(current, PAGE_SIZE, f"no state record on page 1{_ADVICE}")
+            raise CorruptBinlog(current, PAGE_SIZE, f"no state record on page 1{ADVICE}")
     walk = _walk_to_end(disk, pages, current)
     if end is not None:
         _require_end(walk, end)
@@ -139,13 +133,13 @@ def recover(
 
 def _require_end(walk: _Walk, end: Position) -> None:
     if walk.cut is not None:
-        raise CorruptBinlog(*walk.cut, f"a record that does not end{_ADVICE}")
+        raise CorruptBinlog(*walk.cut, f"a record that does not end{ADVICE}")
     full = end.in_page > LAST_CHUNK_START
     wanted = Position(end.file_no, (end.page_no + 1) * PAGE_SIZE) if full else end
     if walk.end != wanted:
         raise CorruptBinlog(
             *walk.end,
-            f"the data ends here, but by the redo log at {file_name(end.file_no)}:{end.offset}{_ADVICE}",
+            f"the data ends here, but by the redo log at {file_name(end.file_no)}:{end.offset}{ADVICE}",
         )
 
 
@@ -161,23 +155,16 @@ def _replay_xa(pages: PageStore, walk: _Walk, prepared: PreparedTransactions) ->
         prepared.replay(found)
 
 
-class _Survey(NamedTuple):
-    """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
-
-    sound: int
-    torn: bool
-
-
 def _current_file(disk: Disk, pages: PageStore, unsynced: int) -> int | None:
     """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
     numbers = pages.files.numbers()
     aside = []
     while numbers:
-        survey = _survey(disk, numbers[-1], unsynced)
-        if survey.sound >= 2:
+        found = survey(disk, numbers[-1], unsynced)
+        if found.sound >= 2:
             break
         number = numbers.pop()
-        if survey.sound or survey.torn:
+        if found.sound or found.torn:
             aside.append(number)
     _require_all(numbers)
     for number in aside:
@@ -185,8 +172,8 @@ def _current_file(disk: Disk, pages: PageStore, unsynced: int) -> int | None:
         put_aside(disk, number)
     if not numbers:
         return None
-    if survey.torn:
-        _cut(disk, pages, Position(numbers[-1], survey.sound * PAGE_SIZE), numbers[-1])
+    if found.torn:
+        _cut(disk, pages, Position(numbers[-1], found.sound * PAGE_SIZE), numbers[-1])
     return numbers[-1]
 
 
@@ -194,64 +181,8 @@ def _require_all(numbers: list[int]) -> None:
     for before, number in itertools.pairwise(numbers):
         if number != before + 1:
             raise CorruptBinlog(
-                number - 1, 0, f"the file is missing, but later ones are there{_ADVICE}"
+                number - 1, 0, f"the file is missing, but later ones are there{ADVICE}"
             )
-
-
-def _survey(disk: Disk, file_no: int, unsynced: int) -> _Survey:
-    """Find the end of a file, and check the pages around it. Raises `CorruptBinlog` for bad ones before others.
-
-    Pages are synced a few at a time, so only as many around the end can be missing or torn.
-    """
-    file = disk.open(file_name(file_no))
-    try:
-        pages = -(-file.size() // PAGE_SIZE)
-        end = _first_empty(file, pages)
-        first = max(0, end - unsynced)
-        sound = first
-        torn: int | None = None
-        empty: int | None = None
-        for page_no in range(first, min(pages, end + unsynced)):
-            page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
-            if not any(page):
-                empty = page_no if empty is None else empty
-                continue
-            for bad, reason in (
-                (torn, "Page corruption (invalid crc32 checksum)"),
-                (empty, "an empty page"),
-            ):
-                if bad is not None:
-                    raise CorruptBinlog(
-                        file_no, bad * PAGE_SIZE, f"{reason}, but later pages hold data{_ADVICE}"
-                    )
-            if len(page) < PAGE_SIZE or not is_sound(page):
-                torn = page_no
-            else:
-                sound += 1
-    finally:
-        file.close()
-    return _Survey(sound, torn is not None)
-
-
-def _first_empty(file: File, pages: int) -> int:
-    """By bisection: the first empty page behind the header, `pages` if there is none."""
-    low, high = 0, pages
-    while high - low > 1:
-        middle = (low + high) // 2
-        if any(file.pread(PAGE_SIZE, middle * PAGE_SIZE)):
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _used_pages(disk: Disk, file_no: int) -> int:
-    """Pages in front of the first empty one."""
-    file = disk.open(file_name(file_no))
-    try:
-        return _first_empty(file, file.size() // PAGE_SIZE)
-    finally:
-        file.close()
 
 
 def _filled(page: bytearray) -> int:
@@ -289,7 +220,7 @@ def _state_records(
             continue
         full = BinlogState(entries or [])
         interval = header.state_interval_pages
-        last_page = _used_pages(disk, file_no) - 1
+        last_page = used_pages(disk, file_no) - 1
         page_no = last_page - last_page % interval if interval else 1
         while page_no > 1:
             entries = _whole_state(pages, file_no, page_no)

@@ -7,8 +7,8 @@ import pytest
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.page_store import FullPages, PageStore
-from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.store import IbbEngine
+from storage.binlog.survey import UNSYNCED_PAGES_MAX
 from storage.ibb.page import PAGE_SIZE, seal
 from storage.memory_disk import MemoryDisk
 from tests.storage.groups import append_all, group, simple

@@ -15,8 +15,8 @@ from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.opening import REDO_KEY
 from storage.binlog.options import NO_LOG_REDO
 from storage.binlog.publication import PUBLICATION_NAME
-from storage.binlog.recovery import UNSYNCED_PAGES_MAX
 from storage.binlog.store import IbbEngine
+from storage.binlog.survey import UNSYNCED_PAGES_MAX
 from storage.errors import CorruptBinlog, CorruptRedo, DiskError
 from storage.ibb.page import PAGE_SIZE
 from storage.memory_disk import MemoryDisk

@@ -1,0 +1,80 @@
+"""Where the data of a file end, by its pages alone: for a start that has no redo log to say so."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.binlog.file_names import file_name
+from storage.disk import Disk, File
+from storage.errors import CorruptBinlog
+from storage.ibb.page import PAGE_SIZE, is_sound
+
+UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
+
+ADVICE = (
+    ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
+    "files away to go on from the last group before it"
+)
+
+
+class Survey(NamedTuple):
+    """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
+
+    sound: int
+    torn: bool
+
+
+def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
+    """Find the end of a file, and check the pages around it. Raises `CorruptBinlog` for bad ones before others.
+
+    `unsynced`: pages around the end that can be missing or torn, as so many are synced at a time.
+    """
+    file = disk.open(file_name(file_no))
+    try:
+        pages = -(-file.size() // PAGE_SIZE)
+        end = _first_empty(file, pages)
+        first = max(0, end - unsynced)
+        sound = first
+        torn: int | None = None
+        empty: int | None = None
+        for page_no in range(first, min(pages, end + unsynced)):
+            page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
+            if not any(page):
+                empty = page_no if empty is None else empty
+                continue
+            for bad, reason in (
+                (torn, "Page corruption (invalid crc32 checksum)"),
+                (empty, "an empty page"),
+            ):
+                if bad is not None:
+                    raise CorruptBinlog(
+                        file_no, bad * PAGE_SIZE, f"{reason}, but later pages hold data{ADVICE}"
+                    )
+            if len(page) < PAGE_SIZE or not is_sound(page):
+                torn = page_no
+            else:
+                sound += 1
+    finally:
+        file.close()
+    return Survey(sound, torn is not None)
+
+
+def _first_empty(file: File, pages: int) -> int:
+    """By bisection: the first empty page behind the header, `pages` if there is none."""
+    low, high = 0, pages
+    while high - low > 1:
+        middle = (low + high) // 2
+        if any(file.pread(PAGE_SIZE, middle * PAGE_SIZE)):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def used_pages(disk: Disk, file_no: int) -> int:
+    """Pages in front of the first empty one."""
+    file = disk.open(file_name(file_no))
+    try:
+        return _first_empty(file, file.size() // PAGE_SIZE)
+    finally:
+        file.close()
