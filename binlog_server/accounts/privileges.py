@@ -54,11 +54,9 @@ _OTHER_NAMES = {
     "REPLICA MONITOR": "SLAVE MONITOR",
 }
 
-# What every account could do before there were privileges. It is kept for accounts of the configuration file and of
-# the command line to which nothing, or only BINLOG REPLAY, was granted.
-BASIC = frozenset(
-    {REPLICATION_SLAVE, "BINLOG MONITOR", "REPLICATION MASTER ADMIN", "SLAVE MONITOR"}
-)
+# What a replica needs, and all that any of the recorded ones asked for. Accounts of the configuration file and of the
+# command line to which nothing, or only BINLOG REPLAY, was granted are replicas' accounts.
+OF_A_REPLICA = frozenset({REPLICATION_SLAVE})
 
 
 def privileges(names: Iterable[str]) -> frozenset[str]:
@@ -77,8 +75,8 @@ def effective(granted: frozenset[str]) -> frozenset[str]:
 
 
 def without_grants(granted: frozenset[str]) -> frozenset[str]:
-    """The privileges of an account that was made without SQL; see `BASIC`."""
-    return BASIC | granted if granted <= {BINLOG_REPLAY} else granted
+    """The privileges of an account that was made without SQL; see `OF_A_REPLICA`."""
+    return OF_A_REPLICA | granted if granted <= {BINLOG_REPLAY} else granted
 
 
 def as_shown(granted: frozenset[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_server.accounts.privileges import ALL_PRIVILEGES, BASIC, BINLOG_REPLAY
+from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY
 from binlog_server.admin import events, maintenance
 from binlog_server.admin.answers import answer
 from binlog_server.admin.functions import call
@@ -75,7 +75,7 @@ class SqlSession:
     account: str
     user_variables: dict[str, str | int | None] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
-    grants: frozenset[str] = BASIC
+    grants: frozenset[str] = frozenset()
     login: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
     in_transaction: bool = False

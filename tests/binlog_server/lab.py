@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from binlog_server.accounts.users import Account
 from binlog_server.app import Server
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
@@ -26,6 +27,7 @@ from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 
 USER, PASSWORD = "repl", "secret"
+REPLICA_AND_WATCHER = frozenset({"REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"})
 DEADLINE_S = 30.0
 """Nothing is to take so long: a bound for what hangs, on a machine that is busy with other things."""
 STORE = StoreOptions(max_binlog_size=1 << 20)  # files are made in full size, in memory, too
@@ -92,7 +94,7 @@ class Lab:
         values: dict[str, Any] = {
             "binlog_directory": Path("/nowhere"),
             "listen_port": 0,
-            "users": {USER: PASSWORD, "open": ""},
+            "users": {USER: Account(PASSWORD, REPLICA_AND_WATCHER), "open": ""},
             **options,
         }
         self.directory = MemoryDirectory(engine, store)

@@ -17,7 +17,7 @@ from binlog_server.relay.master_info import MasterInfo
 from protocol.errors import ServerError
 from protocol.wire.results import Column, Value
 
-from .lab import Lab
+from .lab import REPLICA_AND_WATCHER, Lab
 
 TEXT, BIGINT, INTEGER, DOUBLE = 253, 8, 3, 5
 
@@ -33,7 +33,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def sql(server: Server) -> SqlSession:
-    return SqlSession(server, 42, "repl@localhost")
+    return SqlSession(server, 42, "repl@localhost", grants=REPLICA_AND_WATCHER)
 
 
 def run(sql: SqlSession, text: str) -> ResultSet | None:
@@ -286,7 +286,7 @@ def test_session_and_global(sql: SqlSession, server: Server) -> None:
     assert rows(sql, f"SHOW {like}") == [("net_write_timeout", "5")]
     assert rows(sql, f"SHOW SESSION {like}") == [("net_write_timeout", "5")]
     assert rows(sql, f"SHOW GLOBAL {like}") == [("net_write_timeout", "60")]
-    other = SqlSession(server, 43, "repl@localhost")
+    other = SqlSession(server, 43, "repl@localhost", grants=REPLICA_AND_WATCHER)
     assert value(other, "SELECT @@net_write_timeout") == 60
     sql.execute("SET net_write_timeout=DEFAULT")
     assert value(sql, "SELECT @@net_write_timeout") == 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binlog_server.accounts.account import host_matches
-from binlog_server.accounts.privileges import BASIC
+from binlog_server.accounts.privileges import OF_A_REPLICA
 from binlog_server.accounts.users import Account, Users
 from protocol.connection.auth import (
     native_password_hash,
@@ -133,7 +133,7 @@ def test_users_of_a_new_process(state: StateStore) -> None:
 
 
 REPLAY = frozenset({"BINLOG REPLAY"})
-ALONE = BASIC | REPLAY
+ALONE = OF_A_REPLICA | REPLAY
 
 
 def test_grants(state: StateStore) -> None:
@@ -142,13 +142,13 @@ def test_grants(state: StateStore) -> None:
     users.add("d", "x", ["RELOAD"])
     assert [granted(users, name) for name in "abcde"] == [
         ALONE,
-        BASIC,
+        OF_A_REPLICA,
         ALONE,
         frozenset({"RELOAD"}),
         frozenset(),
     ]
     users.add("c", "x")
-    assert granted(users, "c") == BASIC, "what is granted is said again with the password"
+    assert granted(users, "c") == OF_A_REPLICA, "what is granted is said again with the password"
     users.drop("c")
     assert granted(users, "c") == frozenset()
     assert names(users) == ["a", "b", "d"]
@@ -156,7 +156,12 @@ def test_grants(state: StateStore) -> None:
 
 def test_configuration_wins_with_its_grants(state: StateStore) -> None:
     Users(state).add("a", "x", REPLAY)
-    assert granted(Users(state, {"a": "y"}), "a") == BASIC
+    assert granted(Users(state, {"a": "y"}), "a") == OF_A_REPLICA
+
+
+def test_what_an_account_is_for_is_all_it_may_do(state: StateStore) -> None:
+    """Without grants it is a replica's: not one that sets semi-sync, by which every commit waits, for everybody."""
+    assert granted(Users(state, {"a": "x"}), "a") == {"REPLICATION SLAVE"}
 
 
 def test_unknown_privilege(state: StateStore) -> None:
@@ -171,8 +176,8 @@ def test_accounts_of_an_older_store(state: StateStore) -> None:
     users = Users(state)
     assert [(a.name, a.granted) for a in users.all()] == [
         ("a@%", ALONE),
-        ("ab@%", BASIC),
-        ("b@%", BASIC),
+        ("ab@%", OF_A_REPLICA),
+        ("b@%", OF_A_REPLICA),
     ]
     assert proves(users, "a", "secret")
     assert proves(users, "b", "")

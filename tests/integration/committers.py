@@ -13,11 +13,11 @@ import pymysql
 
 from tests.integration.load import until
 from tests.kit.mariadb import MariaDB
-from tests.kit.server import BinlogServer
+from tests.kit.server import BinlogServer, replica_and_watcher
 
 WRITER = "writer"
 USERS = {
-    "repl": "repl-password",
+    **replica_and_watcher(),
     WRITER: {"password": "writer-password", "grants": ["BINLOG REPLAY"]},
 }
 """For a server that replicas and clients log in to."""
@@ -41,7 +41,7 @@ def connect(
     if isinstance(server, BinlogServer):
         options = {
             "user": WRITER,
-            "password": USERS[WRITER]["password"],  # type: ignore[index]
+            "password": USERS[WRITER]["password"],
             **options,
         }
     return server.connect(**options)

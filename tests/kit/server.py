@@ -23,6 +23,13 @@ from tests.kit.mariadb import POLL, Account, Row, Source
 
 READY = "ready for connections"
 MAX_BINLOG_SIZE = 16 << 20
+REPLICA_AND_WATCHER = ["REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"]
+
+
+def replica_and_watcher(account: Account | None = None) -> dict[str, Any]:
+    """Of `[users]`: an account for replicas with which a test may look at the server, too."""
+    account = account or Account()
+    return {account.user: {"password": account.password, "grants": REPLICA_AND_WATCHER}}
 
 
 class BinlogServer:
@@ -52,9 +59,7 @@ class BinlogServer:
         self.directory = directory or self.dir / "data"
         """Where the store is. Given from outside it outlives this object."""
         self.upstream = upstream if upstream is None or isinstance(upstream, str) else url(upstream)
-        self.users: dict[str, Any] = (
-            dict(users) if users is not None else {Account().user: Account().password}
-        )
+        self.users: dict[str, Any] = dict(users) if users is not None else replica_and_watcher()
         # Files are allocated whole, one ahead: two of the default size would take 2 GiB of memory in /dev/shm.
         self.options: dict[str, Any] = {"max_binlog_size": MAX_BINLOG_SIZE, **options}
         """Of the next start: a test may change them before a `restart`."""
