@@ -46,6 +46,7 @@ from storage.binlog.options import (
     StoreOptions,
 )
 from storage.binlog.transaction import BINLOG_CACHE_SIZE
+from storage.local_path import NotLocal, local_path
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
@@ -58,6 +59,18 @@ ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 _U32_MAX = 2**32 - 1
 _PORT_MAX = 65535
 _DAY_S = 86400
+
+
+_PATHS = frozenset(
+    (
+        "binlog_directory",
+        "binlog_archive_directory",
+        "master_info_key_file",
+        "ssl_cert",
+        "ssl_key",
+        "ssl_ca",
+    )
+)
 
 
 class ConfigError(ValueError):
@@ -275,8 +288,13 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
         raise ConfigError(
             f"binlog_directory: {values['binlog_directory']!r} is not str{_place(path)}"
         )
-    values["binlog_directory"] = Path(values["binlog_directory"])
     _check_types(values, path)
+    for name in _PATHS & values.keys():
+        try:
+            values[name] = str(local_path(values[name])) if values[name] else ""
+        except NotLocal as error:
+            raise ConfigError(f"{name}: {error}{_place(path)}") from None
+    values["binlog_directory"] = Path(values["binlog_directory"])
     users = values.get("users", {})
     values["users"] = {name: _account(name, value, path) for name, value in users.items()}
     return Config(**values, ignored_options=ignored)

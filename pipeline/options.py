@@ -15,6 +15,7 @@ from pipeline.errors import BadOption
 from pipeline.wanted import Wanted
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
+from storage.local_path import local_path
 from storage.planning import GtidRange, TimeRange
 
 MIB: Final = 1 << 20
@@ -173,6 +174,14 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _file(text: str) -> str:
+    return str(local_path(text)) if text else ""
+
+
+def _files(text: str) -> tuple[str, ...]:
+    return tuple(map(_file, _list(text)))
+
+
 def _table(text: str) -> str:
     if text.count(".") != 1 or not all(text.split(".")):
         raise ValueError("a table is named database.table")
@@ -198,7 +207,13 @@ def _position(text: str) -> str:
 
 _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "source": _choice(*SOURCES),
-    "paths": _list,
+    "path": _file,
+    "paths": _files,
+    "password_file": _file,
+    "tls_ca": _file,
+    "tls_cert": _file,
+    "tls_key": _file,
+    "schema_seed": _file,
     "port": _number(1, 65535),
     "server_id": _number(1, (1 << 32) - 1),
     "tls": _choice("disabled", "preferred", "required", "verify"),

@@ -11,12 +11,15 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from storage.local_path import local_path
+
 _PACKAGES: Final = ("pipeline", "storage", "protocol")
 _SUFFIXES: Final = (".py", ".pyi", ".typed", ".lark")
 
 
 def make_zip(target: Path) -> int:
     """Write it, over what is there. Returns its size in bytes. Raises OSError."""
+    target = local_path(target)
     root = Path(__file__).parent.parent
     staged = target.with_name(f"{target.name}.{os.getpid()}.new")
     with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as made:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from storage.durable_files import sync_folder
 from storage.errors import DiskError, DiskFull, StoreInUse
+from storage.local_path import local_path
 
 
 class File(Protocol):
@@ -171,7 +172,7 @@ class OsDisk:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = directory = local_path(directory)
         self._lock_fd = -1
         with _mapped("make directory", directory):
             directory.mkdir(parents=True, exist_ok=True)

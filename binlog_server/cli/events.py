@@ -21,6 +21,7 @@ from storage.classic.event_reader import CLASSIC_MAGIC
 from storage.errors import NotAStore, PositionPurged, StorageError
 from storage.inspection.classic import classic_groups
 from storage.inspection.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
+from storage.local_path import path_argument
 
 _EXAMPLES = """
 examples:
@@ -53,7 +54,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("paths", nargs="+", type=Path, metavar="FILES|DIR")
+    add("paths", nargs="+", type=path_argument, metavar="FILES|DIR")
     add("--start-position", metavar="GTIDS", help="show what comes after these GTIDs")
     add("--stop-position", metavar="GTIDS", help="show up to and with these GTIDs")
     add(
@@ -103,7 +104,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("-s", "--short-form", action="store_true", help="SQL without the comments about each event")
     add(
         "--local-load",
-        type=Path,
+        type=path_argument,
         metavar="DIR",
         help="where the files of LOAD DATA statements are put",
     )

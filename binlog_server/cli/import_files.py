@@ -18,6 +18,7 @@ from storage.intake.ibb_files import IbbFiles
 from storage.intake.intake import Intake, Taken
 from storage.intake.server_version import note_server_version
 from storage.intake.source import Source
+from storage.local_path import path_argument
 
 _EPILOG = """
 An empty store begins where the first file does. In a store that has groups the files must have the place where it
@@ -44,8 +45,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_store_options(parser)
-    parser.add_argument("--index", type=Path, metavar="FILE", help="the index of a binlog")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="FILES|DIR")
+    parser.add_argument("--index", type=path_argument, metavar="FILE", help="the index of a binlog")
+    parser.add_argument("paths", nargs="*", type=path_argument, metavar="FILES|DIR")
     parser.set_defaults(run=run)
 
 

@@ -6,11 +6,11 @@ import argparse
 import datetime
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from storage.inspection.groups import OfflineBinlog
 from storage.inspection.summary import FileState, FileSummary, GroupEnd, summarize
+from storage.local_path import path_argument
 
 _EPILOG = """
 The times are those of the first and last group, in UTC. States: closed (it has a successor), last (being written, if a
@@ -29,7 +29,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("directory", type=path_argument, metavar="DIR")
     parser.add_argument(
         "--json", action="store_true", help="one array with an object for each file"
     )

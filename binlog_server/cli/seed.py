@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from binlog_server import config as configuration
@@ -15,6 +14,7 @@ from protocol.errors import ServerError
 from protocol.gtid import BinlogState, SlavePosition
 from storage.engine import BinlogEngine
 from storage.errors import NotAStore
+from storage.local_path import path_argument
 
 _EPILOG = """
 Groups up to that position are not in the store then: give replicas of this server the dump or backup, too. The server
@@ -36,12 +36,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     sources = parser.add_mutually_exclusive_group(required=True)
     sources.add_argument(
         "--from-dump",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help="what mariadb-dump --master-data --gtid has written, also compressed by gzip",
     )
     sources.add_argument(
-        "--from-backup", type=Path, metavar="DIR", help="what mariadb-backup has written"
+        "--from-backup", type=path_argument, metavar="DIR", help="what mariadb-backup has written"
     )
     sources.add_argument("--gtid-slave-pos", metavar="GTIDS", help="such as 0-1-4711,3-2-15")
     sources.add_argument(
@@ -56,7 +56,10 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         "--directory", dest="binlog_directory", metavar="DIR", help="the store; made if missing"
     )
     parser.add_argument(
-        "--config", type=Path, metavar="FILE.toml", help="the server's: sizes of the store's files"
+        "--config",
+        type=path_argument,
+        metavar="FILE.toml",
+        help="the server's: sizes of the store's files",
     )
 
 

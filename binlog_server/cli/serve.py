@@ -22,6 +22,7 @@ from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
+from storage.local_path import path_argument
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--upstream", metavar="mariadb://USER:PASSWORD@HOST:PORT")
     parser.add_argument(
         "--archive",
-        type=Path,
+        type=path_argument,
         metavar="DIR",
         help="take what the store lacks of this archive into it, before serving",
     )
@@ -48,7 +49,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="GTIDS",
         help="begin an empty store with the part of the archive that has this position",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE.toml")
+    parser.add_argument("--config", type=path_argument, metavar="FILE.toml")
     parser.add_argument("--server-id", dest="server_id", type=int)
     parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
     parser.add_argument("--log-format", dest="log_format", choices=logs.FORMATS)

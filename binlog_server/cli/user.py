@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from pathlib import Path
 from typing import Any
 
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
@@ -16,6 +15,7 @@ from binlog_server.config import ConfigError
 from binlog_server.store_directory import open_state
 from protocol.connection.auth import NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
+from storage.local_path import path_argument
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -50,7 +50,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
             )
         if name in ("add", "set"):
             _add_replica_options(action)
-        action.add_argument("--directory", required=True, type=Path)
+        action.add_argument("--directory", required=True, type=path_argument)
     parser.set_defaults(run=run)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from storage.binlog.file_names import file_numbers
 from storage.errors import NotAStore
 from storage.inspection.read_only_disk import ReadOnlyDisk
 from storage.inspection.verify import Finding, Verifier
+from storage.local_path import path_argument
 
 _EPILOG = """
 One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may
@@ -31,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("directory", type=path_argument, metavar="DIR")
     parser.set_defaults(run=run)
 
 

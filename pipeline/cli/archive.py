@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.arguments import add_engine, add_source, engine, source_options
+from storage.local_path import path_argument
 
 if TYPE_CHECKING:
     from pipeline.jobs.archive import Archived
@@ -24,7 +25,9 @@ _MIB = 1 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     add_source(parser)
-    parser.add_argument("target", type=Path, metavar="OUT", help="directory, made if need be")
+    parser.add_argument(
+        "target", type=path_argument, metavar="OUT", help="directory, made if need be"
+    )
     parser.add_argument(
         "--include-tail",
         action="store_true",

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
+from storage.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     add_source(parser)
-    parser.add_argument("target", type=Path, metavar="OUT", help="directory, made if need be")
+    parser.add_argument(
+        "target", type=path_argument, metavar="OUT", help="directory, made if need be"
+    )
     parser.add_argument(
         "--tables", metavar="GLOB,...", help="only these, such as shop.*,app.users (default: all)"
     )

@@ -6,12 +6,13 @@ Workers need numpy, pyarrow, pandas and google-crc32c besides. A job says pipeli
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from storage.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("target", type=Path, metavar="FILE.zip")
+    parser.add_argument("target", type=path_argument, metavar="FILE.zip")
 
 
 def run(arguments: argparse.Namespace) -> int:

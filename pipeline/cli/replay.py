@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
+from storage.local_path import path_argument
 
 _SIZE_MIN = 64 << 10
 _SIZE_MAX = 1 << 30
@@ -19,9 +19,11 @@ _SIZE_MAX = 1 << 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="directory of an archive")
     parser.add_argument(
-        "--ibb", type=Path, required=True, metavar="DIR", help="the store, made if need be"
+        "archive", type=path_argument, metavar="ARCHIVE", help="directory of an archive"
+    )
+    parser.add_argument(
+        "--ibb", type=path_argument, required=True, metavar="DIR", help="the store, made if need be"
     )
     parser.add_argument(
         "--start-position",

@@ -13,11 +13,11 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 from pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
 from pipeline.cli.text_table import text_table, time_text
 from pipeline.errors import BadOption
+from storage.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", metavar="DB.TABLE", help="which table")
     parser.add_argument(
         "--seed-from-ddl",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help="write what the log's DDL tells of tables; an option schemaSeed takes it",
     )

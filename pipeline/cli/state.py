@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from pipeline.cli.arguments import add_source, source_options
+from storage.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     add_source(parser)
-    parser.add_argument("target", type=Path, metavar="TARGET", help="directory, made if need be")
+    parser.add_argument(
+        "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
+    )
     parser.add_argument("--table", required=True, metavar="DB.TABLE")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
     parser.add_argument(
@@ -32,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at-time", metavar="TIME", help="as it was then; ISO 8601, UTC without a zone"
     )
     parser.add_argument("--start-gtid", metavar="GTIDS", help="where a new target begins")
-    parser.add_argument("--copy", type=Path, metavar="PARQUET", help="the rows at --start-gtid")
+    parser.add_argument(
+        "--copy", type=path_argument, metavar="PARQUET", help="the rows at --start-gtid"
+    )
     parser.add_argument(
         "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
 from pipeline.cli.text_table import bar, size_text, text_table, time_text
 from pipeline.errors import BadOption
+from storage.local_path import path_argument
 
 if TYPE_CHECKING:
     from pipeline.jobs.amounts import Amount
@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one object, with all numbers")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="a picture beside the text: FILE.png or FILE.html"
+        "--plot",
+        type=path_argument,
+        metavar="FILE",
+        help="a picture beside the text: FILE.png or FILE.html",
     )
     add_range(parser)
     add_engine(parser)

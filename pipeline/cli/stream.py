@@ -7,20 +7,22 @@ is stopped or killed.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pipeline.cli.arguments import add_source, source_options
+from storage.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     add_source(parser, "--from")
-    parser.add_argument("--to", type=Path, required=True, metavar="TARGET", dest="target")
+    parser.add_argument("--to", type=path_argument, required=True, metavar="TARGET", dest="target")
     parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
     parser.add_argument("--tables", metavar="GLOB,...", help="several as JSON, for --sink changes")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
     parser.add_argument("--sink", choices=("parquet", "delta", "changes"), default="parquet")
-    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="Spark's own notes")
+    parser.add_argument(
+        "--checkpoint", type=path_argument, required=True, metavar="DIR", help="Spark's own notes"
+    )
     parser.add_argument("--available-now", action="store_true", help="end when it is up to date")
     parser.add_argument("--trigger", default="1 second", metavar="TIME", help="default: 1 second")
     parser.add_argument(
@@ -63,7 +65,7 @@ def _stream(arguments: argparse.Namespace, options: dict[str, str]) -> int:
     query = state(
         changes,
         str(arguments.target),
-        checkpoint=arguments.checkpoint,
+        checkpoint=str(arguments.checkpoint),
         table=arguments.table or "",
         keys=arguments.keys.split(",") if arguments.keys else (),
         sink=arguments.sink,

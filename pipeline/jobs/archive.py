@@ -22,6 +22,7 @@ from protocol.gtid import BinlogState
 from storage.archive.manifest import Manifest, Part
 from storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
 from storage.disk import OsDisk
+from storage.local_path import local_path
 from storage.planning import PARTITION_BYTES
 
 _PUBLISH_PARTS: Final = 64
@@ -70,6 +71,7 @@ def archive(
     Args:
         progress: is called with how many slices are done, of how many.
     """
+    target = local_path(target)
     publisher = ArchivePublisher(OsDisk(target), str(target))
     try:
         if publisher.manifest is None:

@@ -36,6 +36,7 @@ from protocol.events.table_map import TableMap
 from protocol.gtid import SlavePosition
 from protocol.row_columns import ColumnOptions, RowDecoder
 from storage.durable_files import sync_folder
+from storage.local_path import local_path
 
 _STAGING: Final = "_staging"
 _LOCK: Final = "_lock"
@@ -93,6 +94,7 @@ def export(
     Args:
         options: the source; `tables`, ranges, and types of columns. A second run needs the same, but for the end.
     """
+    target = local_path(target)
     source = open_source(options)
     engine = engine or Engine()
     with _locked(target):

@@ -15,6 +15,7 @@ from pipeline.tables.manifest import StateManifest
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
 from storage.archive.archive import is_archive
+from storage.local_path import local_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
 def position_of(what: str) -> SlavePosition:
     """Of an export, an archive, a state table (Parquet), or a checkpoint of a stream; or the GTID position itself.
 
-    Raises `BadOption` for anything else, `SourceError` for one that is damaged.
+    Raises `BadOption` for anything else, `SourceError` for one that is damaged, `NotLocal`.
     """
-    path = Path(what)
+    path = local_path(what)
     if not path.is_dir():
         try:
             return SlavePosition.parse(what)

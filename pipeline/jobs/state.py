@@ -21,6 +21,7 @@ from pipeline.tables.chunks import chunks
 from pipeline.tables.sinks import open_sink
 from pipeline.views import open_view
 from protocol.gtid import SlavePosition
+from storage.local_path import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,4 +138,4 @@ def _require_ahead(start: SlavePosition, end: SlavePosition, target: Path) -> No
 def _read_copy(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
-    return pq.read_table(path)
+    return pq.read_table(local_path(path))

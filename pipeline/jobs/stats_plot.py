@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pipeline.jobs.amounts import Amount, Rates
 from pipeline.jobs.stats import Statistics
+from storage.local_path import local_path
 
 _POINTS: Final = 600
 _STEPS: Final = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -33,6 +34,7 @@ _PAGE: Final = """<!DOCTYPE html>
 
 def write_plot(found: Statistics, source: str, path: Path) -> None:
     """As .png, or as .html with the picture in it. Raises OSError, and ModuleNotFoundError without matplotlib."""
+    path = local_path(path)
     picture = _picture(found, source)
     if path.suffix.lower() == ".png":
         path.write_bytes(picture)

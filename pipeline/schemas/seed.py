@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import BadOption
@@ -27,6 +26,7 @@ from pipeline.schemas.sql_types import SqlType
 from protocol.events.charsets import BINARY_COLLATION
 from protocol.events.collation_names import charset_named, default_collation
 from protocol.events.table_map import Column, KeyPart, TableMap
+from storage.local_path import local_path
 
 SEED_VERSION: Final = 1
 
@@ -94,7 +94,7 @@ class Seed:
         if not path:
             return cls({})
         try:
-            return cls.parse(json.loads(Path(path).read_text("utf-8")))
+            return cls.parse(json.loads(local_path(path).read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadOption(f"schemaSeed {path}: {error!r}; docs/spark.md describes it") from None
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from pipeline.schemas.seed import SEED_VERSION
 from pipeline.schemas.subscription import Subscription
 from storage.durable_files import put_in_place, synced_file
+from storage.local_path import local_path
 
 _SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
 _COLUMNS: Final = f"""
@@ -58,12 +59,13 @@ def write_seed(
     for database, table, name in _rows(connection, _KEYS):
         if (database, table) in found:
             found[database, table]["key"].append(name)
-    write_tables(Path(path), [*found.values()])
+    write_tables(local_path(path), [*found.values()])
     return len(found)
 
 
 def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
     """Write a file with these tables, in the place of what is there in one step. Raises OSError."""
+    path = local_path(path)
     document = {"version": SEED_VERSION, "tables": tables}
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     staged = path.with_name(f"{path.name}.{os.getpid()}.new")

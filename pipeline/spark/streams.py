@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructType
@@ -13,6 +12,7 @@ from pipeline.tables.chunks import chunks
 from pipeline.tables.sinks import open_sink
 from pipeline.tables.watermark import position_behind
 from protocol.gtid import SlavePosition
+from storage.local_path import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def state(
     chosen = list(keys)
     if not chosen and "_key" in names:
         chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
-    path = Path(target)
+    path = local_path(target)
     name = table or path.name
 
     def keep(batch: DataFrame, _number: int) -> None:

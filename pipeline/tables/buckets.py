@@ -35,6 +35,7 @@ from pipeline.tables.manifest import (
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
 from storage.durable_files import sync_folder, synced_file
+from storage.local_path import local_path
 
 BUCKETS: Final = 16
 KEPT_MANIFESTS: Final = 10
@@ -179,6 +180,7 @@ def open_parquet_state(
 
     Raises `PipelineError` for a target of something else, or one that is open elsewhere; OSError.
     """
+    target = local_path(target)
     target.mkdir(parents=True, exist_ok=True)
     (target / _DATA).mkdir(exist_ok=True)
     with (target / _LOCK).open("w") as lock:
@@ -201,6 +203,7 @@ def open_parquet_state(
 
 def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table, StateManifest]:
     """The table as it was published last, or at that position or before. Raises `SourceError`."""
+    target = local_path(target)
     manifest = manifest_at(target, at)
     schema = manifest.arrow_schema
     tables = [read_bucket(target, b, schema) for b in manifest.buckets if b is not None]
@@ -209,6 +212,7 @@ def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table,
 
 def manifest_at(target: Path, at: SlavePosition | None = None) -> StateManifest:
     """The newest that is not beyond the position. Raises `SourceError`."""
+    target = local_path(target)
     for number in reversed(manifest_numbers(target)):
         manifest = StateManifest.read(target, number)
         if at is None or _is_reached(manifest.slave_position, at):

@@ -18,6 +18,7 @@ from pipeline.tables.effects import Effects, effects
 from pipeline.tables.fold import fold, last_effects
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
+from storage.local_path import local_path
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -41,7 +42,7 @@ class DeltaState:
                 "a Delta table needs the library deltalake: pip install 'binlog-server[delta]'"
             ) from None
         self._delta: Final = deltalake
-        self._target: Final = str(target)
+        self._target: Final = str(local_path(target))
         self._name: Final = json.dumps([table, list(keys)])
         self.keys: Final = list(keys)
         self.position = begin
@@ -139,7 +140,7 @@ def read_delta(target: Path) -> pa.Table:
     """The table as it is now."""
     import deltalake
 
-    return pa.table(deltalake.DeltaTable(str(target)).to_pyarrow_table())
+    return pa.table(deltalake.DeltaTable(str(local_path(target))).to_pyarrow_table())
 
 
 def _require_delta_types(schema: pa.Schema) -> None:

@@ -20,6 +20,7 @@ from pipeline.errors import PipelineError, SourceError
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
 from storage.durable_files import put_in_place, synced_file
+from storage.local_path import local_path
 
 _POSITION: Final = b"binlog.position"
 _DIGITS: Final = 12
@@ -32,6 +33,7 @@ class Landing:
     """
 
     def __init__(self, target: Path) -> None:
+        target = local_path(target)
         target.mkdir(parents=True, exist_ok=True)
         self._target: Final = target
         self._lock = (target / "_lock").open("w")

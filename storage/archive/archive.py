@@ -11,6 +11,7 @@ from storage.archive.errors import ArchiveDamaged, NotAnArchive
 from storage.archive.manifest import MANIFEST_NAME, Chunk, Manifest, Part, parse_chunk
 from storage.errors import DiskError
 from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
+from storage.local_path import local_path
 
 
 class PlacedPart(NamedTuple):
@@ -38,6 +39,7 @@ class Archive:
     @classmethod
     def open(cls, directory: Path) -> Self:
         """Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+        directory = local_path(directory)
         if not directory.is_dir():
             raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
         disk = ReadOnlyDisk(directory)

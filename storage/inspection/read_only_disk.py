@@ -8,6 +8,7 @@ from typing import Protocol
 
 from storage.disk import OsFile
 from storage.errors import DiskError
+from storage.local_path import local_path
 
 
 class ReadableFile(Protocol):
@@ -29,7 +30,7 @@ class ReadOnlyDisk:
     """A directory of the operating system. Nothing is kept open but the files that were asked for."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = local_path(directory)
 
     def open(self, name: str) -> OsFile:
         """Raises `DiskError`."""

@@ -1,0 +1,147 @@
+"""No command and no function makes a folder here of a URL: whatever takes a path refuses `scheme://`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import binlog_server.cli
+import pipeline.cli
+from binlog_server import config as configuration
+from pipeline.errors import BadOption
+from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.jobs.export import export
+from pipeline.jobs.lag import position_of
+from pipeline.jobs.replay import replay
+from pipeline.jobs.state import OPS, keep_state
+from pipeline.options import SourceOptions
+from pipeline.packaging import make_zip
+from pipeline.schemas.seed_writing import write_tables
+from pipeline.sources.opening import open_source
+from pipeline.tables.buckets import read_state
+from pipeline.tables.delta import read_delta
+from pipeline.tables.sinks import SINKS, open_sink
+from protocol.gtid import SlavePosition
+from storage.errors import StorageError
+from storage.local_path import NotLocal
+from tests.pipeline.stores import make_store
+from tests.storage.groups import simple
+
+URL = "s3://bucket/x"
+PIPELINE = (
+    "archive STORE {}", "export STORE {}", "state STORE {} --table d.t", "state STORE t --table d.t --copy {}",
+    "state STORE {} --table d.t --sink delta", "state STORE {} --table d.t --sink changes",
+    "state {} t --table d.t", "stats {}", "stats STORE --plot {}.png", "replay {} --ibb x", "replay x --ibb {}",
+    "stream --from STORE --to {} --table d.t --checkpoint x", "stream --from STORE --to x --table d.t --checkpoint {}",
+    "stream --from {} --to x --table d.t --checkpoint x", "schema STORE --seed-from-ddl {}", "verify {}",
+    "lag {} 0-1-1", "lag STORE {}", "package {}", "export STORE x --option schemaSeed={}",
+    "stats mariadb://u@h:1 --password-file {}", "stats mariadb://u@h:1 --tls-ca {}",
+)  # fmt: skip
+SERVER = (
+    "serve --directory {}", "serve --directory x --archive {}", "serve --config {}", "ls {}", "verify {}", "events {}",
+    "events x --local-load {}", "import --directory {} STORE",
+    "import --directory x {}", "import --directory x --index {}",
+    "seed --directory {} --gtid-slave-pos 0-1-1", "seed --directory x --from-dump {}",
+    "seed --directory x --from-backup {}",
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Outside of the folder that we are in, which is empty."""
+    made = make_store(tmp_path / "store", simple(3))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return str(made)
+
+
+def refused(main: Callable[[list[str]], int], command: str, store: str, capsys: Any) -> None:
+    words = [store if word == "STORE" else word.replace("{}", URL) for word in command.split()]
+    try:
+        code = main(words)
+    except SystemExit as error:  # of argparse
+        code = int(error.code or 0)
+    said = capsys.readouterr().err
+    assert code != 0, said
+    assert "not supported yet, only folders and files of this machine" in said, said
+    assert not list(Path().iterdir()), command
+
+
+@pytest.mark.parametrize("command", PIPELINE)
+def test_commands_of_the_pipeline(
+    command: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(pipeline.cli.main, command, store, capsys)
+
+
+@pytest.mark.parametrize("command", SERVER)
+def test_commands_of_the_server(
+    command: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(binlog_server.cli.main, command, store, capsys)
+
+
+@pytest.mark.parametrize(
+    "name", ["binlog_archive_directory", "master_info_key_file", "ssl_cert", "ssl_key", "ssl_ca"]
+)
+def test_options_of_the_server(name: str) -> None:
+    with pytest.raises(
+        configuration.ConfigError, match=rf"^{name}: s3://bucket/x: .* not supported"
+    ):
+        configuration.load(None, {"binlog_directory": "x", name: URL})
+    made = (
+        configuration.load(None, {"binlog_directory": "x", name: "file:///srv/a", "ssl": False})
+        if (name in ("binlog_archive_directory", "master_info_key_file"))
+        else None
+    )
+    assert made is None or getattr(made, name) == "/srv/a"
+
+
+def test_functions(store: str) -> None:
+    """Their `Path` has lost a slash."""
+    here = Path(URL)
+    options = SourceOptions.parse({"path": store, "view": "changes", "table": "d.t", "ops": OPS})
+    calls: list[Callable[[], Any]] = [
+        lambda: archive(open_source(options), here, ArchiveSettings()),
+        lambda: export(SourceOptions.parse({"path": store}), here),
+        lambda: keep_state(options, here, keys=["id"]),
+        lambda: position_of(URL),
+        lambda: replay(here, Path("x")),
+        lambda: make_zip(here),
+        lambda: write_tables(here, []),
+        lambda: read_state(here),
+        lambda: read_delta(here),
+    ]
+    for call in calls:
+        with pytest.raises((NotLocal, BadOption)):
+            call()
+    for sink in SINKS:
+        with (
+            pytest.raises(StorageError),
+            open_sink(sink, here, "d.t", ["id"], SlavePosition()),
+        ):
+            pass
+    for name in ("path", "paths", "schemaSeed", "passwordFile", "tlsCa", "tlsCert", "tlsKey"):
+        with pytest.raises(BadOption, match="not supported yet"):
+            SourceOptions.parse({name: URL})
+    assert not list(Path().iterdir())
+
+
+def test_a_file_url_is_a_path(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    target = Path("out").absolute()
+    assert (
+        pipeline.cli.main(["archive", f"file://{store}", f"file://{target}", "--include-tail"]) == 0
+    )
+    assert (target / "_archive.json").exists()
+
+
+def test_no_argument_of_a_command_is_a_bare_path() -> None:
+    root = Path(__file__).parent.parent
+    for path in [*(root / "pipeline").rglob("*.py"), *(root / "binlog_server").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "type":
+                assert ast.unparse(node.value) != "Path", f"{path}:{node.value.lineno}"
