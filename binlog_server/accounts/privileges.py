@@ -4,15 +4,16 @@
 REPLICATION SLAVE          dump: replicate from here
 BINLOG MONITOR             SHOW MASTER STATUS, SHOW BINARY LOGS, ...
 BINLOG ADMIN               PURGE, and SET GLOBAL of the binlog's variables
-REPLICATION MASTER ADMIN   SHOW SLAVE HOSTS, SHOW BINLOG REPLICAS
-CONNECTION ADMIN, SUPER    KILL of others, SET GLOBAL of connections' variables; max_connections is not for them
+REPLICATION MASTER ADMIN   SHOW SLAVE HOSTS, SHOW BINLOG REPLICAS, SET GLOBAL of semi-sync and of gtid_binlog_state
+CONNECTION ADMIN           KILL of others, SET GLOBAL connect_timeout and max_connections, which does not keep it out
+SUPER                      most of these, as in MariaDB 10.11, and SET GLOBAL of the other variables of connections
 PROCESS                    all of SHOW PROCESSLIST, not only one's own
 RELOAD                     FLUSH, RESET
 READ_ONLY ADMIN            SET GLOBAL read_only
 REPLICATION SLAVE ADMIN    CHANGE MASTER, START SLAVE, STOP SLAVE, SET GLOBAL gtid_slave_pos
 SLAVE MONITOR              SHOW SLAVE STATUS
 CREATE USER                accounts by SQL
-BINLOG REPLAY              SQL text that is committed, under any GTID
+BINLOG REPLAY              SQL text that is committed, under any GTID; and the rest, but for CREATE USER and replicating
 ALL PRIVILEGES             all of these
 USAGE                      none
 =========================  =======================================================================
@@ -57,6 +58,7 @@ _OTHER_NAMES = {
 # What a replica needs, and all that any of the recorded ones asked for. Accounts of the configuration file and of the
 # command line to which nothing, or only BINLOG REPLAY, was granted are replicas' accounts.
 OF_A_REPLICA = frozenset({REPLICATION_SLAVE})
+_NOT_BY_REPLAY = frozenset({CREATE_USER, REPLICATION_SLAVE})
 
 
 def privileges(names: Iterable[str]) -> frozenset[str]:
@@ -72,6 +74,18 @@ def privileges(names: Iterable[str]) -> frozenset[str]:
 def effective(granted: frozenset[str]) -> frozenset[str]:
     """What an account may do with them: ALL PRIVILEGES is each of them."""
     return granted | frozenset(SINGLE) if ALL_PRIVILEGES in granted else granted - {USAGE}
+
+
+def suffices(grants: frozenset[str], needed: Iterable[str]) -> bool:
+    """Whether an account with `grants` may do what any of `needed` allows; nothing needed is allowed to everybody.
+
+    Who may commit under any GTID has the history in its hands, and may do everything else, too.
+    """
+    wanted = frozenset(needed)
+    if not wanted:
+        return True
+    replay = frozenset() if wanted <= _NOT_BY_REPLAY else frozenset({BINLOG_REPLAY})
+    return not grants.isdisjoint(wanted | replay | {ALL_PRIVILEGES})
 
 
 def without_grants(granted: frozenset[str]) -> frozenset[str]:

@@ -11,11 +11,11 @@ from binlog_server.accounts.privileges import (
     ALL_PRIVILEGES,
     BINLOG_REPLAY,
     CREATE_USER,
-    RELOAD,
     SINGLE,
     USAGE,
     as_shown,
     privileges,
+    suffices,
 )
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
@@ -27,6 +27,7 @@ from binlog_server.admin.account_statements import (
     Who,
     parse_account_statement,
 )
+from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES
 from binlog_server.admin.view import ResultSet
 from protocol.account_errors import (
     CannotRevokeAll,
@@ -52,8 +53,6 @@ _OPERATIONS = {
     Kind.REVOKE: "REVOKE",
     Kind.REVOKE_ALL: "REVOKE",
 }
-# What an account may do to itself without any privilege.
-_OWN = frozenset({Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE})
 
 
 class AccountSql:
@@ -112,11 +111,9 @@ class AccountSql:
 
     def _check_right(self, statement: AccountStatement) -> None:
         mine = all(who.name == self._me.name for who in statement.who)
-        if statement.kind is Kind.FLUSH:
-            if self._me.grants.isdisjoint({RELOAD, BINLOG_REPLAY}):
-                raise PrivilegeRequired(RELOAD)
-        elif not (mine and statement.kind in _OWN) and CREATE_USER not in self._me.grants:
-            raise PrivilegeRequired(CREATE_USER)
+        needed = PRIVILEGES[statement.kind]
+        if not (mine and statement.kind in OF_ONES_OWN) and not suffices(self._me.grants, needed):
+            raise PrivilegeRequired(", ".join(needed))
         for who in (*statement.who, *statement.to):
             if self._users.is_configured(who.user) and statement.kind in _OPERATIONS:
                 raise OptionPreventsStatement(

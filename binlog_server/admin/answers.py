@@ -16,6 +16,7 @@ from binlog_server.admin import (
     slave_status,
 )
 from binlog_server.admin.assignments import set_for_statement, set_variables
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.replication_sql import replicate
 from binlog_server.admin.replication_statements import (
     ChangeMaster,
@@ -168,7 +169,7 @@ def _show(
             return slave_status.one(name, session.server.slave_rows())
         case Show.ALL_SLAVES_STATUS:
             return slave_status.every(session.server.slave_rows())
-    everybody = session.may("PROCESS") or not session.user
+    everybody = session.may(*PRIVILEGES[Show.PROCESSLIST]) or not session.user
     return shows.show(
         session.server,
         statement,

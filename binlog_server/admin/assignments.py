@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from binlog_server.accounts.users import BINLOG_REPLAY
 from binlog_server.admin import global_variables, maintenance
 from binlog_server.admin.global_variables import GLOBALS
+from binlog_server.admin.needed_privileges import ANYBODY
 from binlog_server.admin.statements import (
     Assignment,
     Default,
@@ -21,9 +21,9 @@ from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     ALIASES,
-    NEED_RIGHT,
     NOT_IN_SET_STATEMENT,
     NOT_IN_TRANSACTION,
+    RESTRICTED,
     SESSION_ONLY,
     SESSION_SETTABLE,
 )
@@ -107,8 +107,7 @@ def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
     # What MariaDB could change while it runs is for the configuration here.
     if name not in SESSION_SETTABLE or target.scope is VariableScope.GLOBAL:
         raise ReadOnlyVariable(name)
-    if name in NEED_RIGHT:
-        session.require(BINLOG_REPLAY)
+    session.require(*RESTRICTED.get(name, ANYBODY))
     if name in NOT_IN_TRANSACTION and session.in_transaction:
         raise GtidInsideTransaction
     if isinstance(value, Default):

@@ -38,6 +38,7 @@ class GlobalVariable:
 
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
 
+_SUPER = ("SUPER",)
 _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
@@ -45,18 +46,18 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "binlog_expire_logs_seconds": GlobalVariable(0, 8_553_600),
     "connect_timeout": GlobalVariable(1, 3600, privileges=_CONNECTIONS),
     "expire_logs_days": GlobalVariable(0, 99, decimals=6),
-    "gtid_binlog_state": GlobalVariable(text=True),
+    "gtid_binlog_state": GlobalVariable(text=True, privileges=_MASTER),
     "gtid_ignore_duplicates": GlobalVariable(privileges=_REPLICATION),
     "gtid_slave_pos": GlobalVariable(text=True, privileges=_REPLICATION),
-    "gtid_strict_mode": GlobalVariable(),
+    "gtid_strict_mode": GlobalVariable(privileges=_REPLICATION),
     "innodb_flush_log_at_trx_commit": GlobalVariable(0, 3),
     "max_binlog_size": GlobalVariable(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),
     "max_binlog_total_size": GlobalVariable(0, 2**62),
     "max_connections": GlobalVariable(10, 100_000, privileges=_CONNECTIONS),
-    "max_user_connections": GlobalVariable(0, 100_000, privileges=_CONNECTIONS),
-    "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
-    "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
-    "read_only": GlobalVariable(privileges=("SUPER", "READ_ONLY ADMIN")),
+    "max_user_connections": GlobalVariable(0, 100_000, privileges=_SUPER),
+    "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
+    "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
+    "read_only": GlobalVariable(privileges=("READ_ONLY ADMIN",)),
     "rpl_semi_sync_master_enabled": GlobalVariable(privileges=_MASTER),
     "rpl_semi_sync_master_timeout": GlobalVariable(0, _U32_MAX, privileges=_MASTER),
     "rpl_semi_sync_master_wait_for_slave_count": GlobalVariable(1, 65535, privileges=_MASTER),
@@ -70,7 +71,7 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     "slave_connections_needed_for_purge": GlobalVariable(0, _U32_MAX),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
     "sync_binlog": GlobalVariable(0, _U32_MAX),
-    "wait_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_CONNECTIONS),
+    "wait_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
 }
 
 

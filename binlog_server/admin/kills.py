@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.statements import Expression, Kill, KillUser
 from binlog_server.admin.view import ServerView
 from protocol.account_errors import QueryInterrupted
 from protocol.errors import UnknownThread
 from protocol.sql_errors import KillDenied
-
-_MAY_KILL_ALL = ("SUPER", "CONNECTION ADMIN")
 
 
 class Killer(Protocol):
@@ -34,7 +33,7 @@ def kill(killer: Killer, statement: Kill) -> None:
     """Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317)."""
     number = _thread_id(killer.value_of(statement.connection_id))
     owner = killer.server.owner(number)
-    if owner != killer.user and not killer.may(*_MAY_KILL_ALL):
+    if owner != killer.user and not killer.may(*PRIVILEGES[Kill]):
         raise KillDenied(number)
     if not statement.query_only:
         killer.server.kill(number)
@@ -49,7 +48,7 @@ def kill_user(killer: Killer, statement: KillUser) -> None:
         for number, _, address, *_ in killer.server.processlist(statement.user)
         if statement.host in (None, "%", str(address).rpartition(":")[0])
     ]
-    if found and statement.user != killer.user and not killer.may(*_MAY_KILL_ALL):
+    if found and statement.user != killer.user and not killer.may(*PRIVILEGES[KillUser]):
         raise KillDenied(found[0])
     if not statement.query_only:
         for number in found:

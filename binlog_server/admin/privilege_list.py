@@ -9,18 +9,18 @@ from binlog_server.admin.view import ResultSet
 from protocol.wire.results import Column
 
 _MEANINGS: Mapping[str, str] = {
-    "RELOAD": "To use FLUSH and RESET MASTER",
+    "RELOAD": "To use FLUSH, RESET MASTER and RESET SLAVE",
     "PROCESS": "To see the connections of others in SHOW PROCESSLIST",
-    "SUPER": "To set variables of the server, to purge, and to kill connections of others",
+    "SUPER": "To do most of what the others are for, as in MariaDB 10.11",
     "REPLICATION SLAVE": "To replicate from this server",
     "BINLOG MONITOR": "To see the state of the binlog and its files",
     "CREATE USER": "To make, change and drop accounts",
     "BINLOG ADMIN": "To purge binary logs and to set variables of the binlog",
-    "BINLOG REPLAY": "To commit SQL under any GTID; and everything else",
-    "CONNECTION ADMIN": "To kill connections of others and to set their limits",
+    "BINLOG REPLAY": "To commit SQL under any GTID; and all but CREATE USER and REPLICATION SLAVE",
+    "CONNECTION ADMIN": "To kill connections of others and to set how many there may be",
     "READ_ONLY ADMIN": "To set read_only",
     "REPLICATION SLAVE ADMIN": "To use CHANGE MASTER, START SLAVE and STOP SLAVE",
-    "REPLICATION MASTER ADMIN": "To see the replicas",
+    "REPLICATION MASTER ADMIN": "To see the replicas and to set semi-sync",
     "SLAVE MONITOR": "To use SHOW SLAVE STATUS",
 }
 assert set(_MEANINGS) == set(SINGLE)

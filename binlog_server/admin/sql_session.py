@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY
+from binlog_server.accounts.privileges import suffices
 from binlog_server.admin import events, maintenance
 from binlog_server.admin.answers import answer
 from binlog_server.admin.functions import call
-from binlog_server.admin.needed_privileges import PRIVILEGES
+from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES, subject
 from binlog_server.admin.parser import parse
 from binlog_server.admin.statements import (
     ColumnName,
@@ -22,7 +22,6 @@ from binlog_server.admin.statements import (
     Function,
     Literal,
     Select,
-    Show,
     ShowDiagnostics,
     Statement,
     SystemVariable,
@@ -47,6 +46,7 @@ from binlog_server.admin.view import (
     Work,
 )
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from protocol.connection.commands import Command
 from protocol.errors import (
     PrivilegeRequired,
     ReadOnlyVariable,
@@ -94,8 +94,8 @@ class SqlSession:
         self.diagnostics.clear()
 
     def may(self, *privileges: str) -> bool:
-        """Whether the account has any of these. Who may commit under any GTID may do everything else, too."""
-        return not self.grants.isdisjoint({*privileges, ALL_PRIVILEGES, BINLOG_REPLAY})
+        """Whether what the account has suffices, where any of these is needed."""
+        return suffices(self.grants, privileges)
 
     def require(self, *privileges: str) -> None:
         """Raises `PrivilegeRequired` (1227)."""
@@ -119,12 +119,11 @@ class SqlSession:
         except StorageError as error:
             raise self._failed(maintenance.server_error(error)) from error
 
-    def require_for(self, statement: Statement) -> None:
-        """Raises `PrivilegeRequired` (1227)."""
-        key = statement if isinstance(statement, Show) else type(statement)
-        needed = PRIVILEGES.get(key)
-        if needed is not None:
-            self.require(*needed)
+    def require_for(self, statement: Statement | Command) -> None:
+        """Raises `PrivilegeRequired` (1227). What is allowed of one's own is left to the statement."""
+        key = subject(statement)
+        if key not in OF_ONES_OWN:
+            self.require(*PRIVILEGES[key])
 
     def _failed(self, error: ServerError) -> ServerError:
         self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))

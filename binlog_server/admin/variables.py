@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from binlog_server.accounts.privileges import BINLOG_REPLAY
+
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 
@@ -162,7 +164,9 @@ NOT_IN_SET_STATEMENT = frozenset(
 )
 
 # Those of them that decide what a group is called: only with the right to commit.
-NEED_RIGHT = frozenset({"gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "server_id"})
+RESTRICTED: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "server_id"), (BINLOG_REPLAY,)
+)
 # Not between BEGIN and COMMIT.
 NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
 

@@ -7,9 +7,9 @@ import logging
 from typing import Final
 
 from binlog_server.accounts.account import UserAccount
-from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.account_sql import AccountSql
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.view import ResultSet
 from binlog_server.clients.channel import Channel
@@ -193,7 +193,10 @@ class Conversation:
             case InitDatabase(database):
                 self.committer.use(_encoded(database))
                 write(machine.send_ok())
-            case Ping() | Refresh():
+            case Ping():
+                write(machine.send_ok())
+            case Refresh():  # there is nothing to do, as for FLUSH of most things
+                self.sql.require_for(command)
                 write(machine.send_ok())
             case ResetConnection():
                 self.sql.reset()
@@ -204,7 +207,7 @@ class Conversation:
             case Statistics():
                 write(machine.send_string(self._server.statistics()))
             case RegisterSlave():
-                if REPLICATION_SLAVE not in self.sql.grants:
+                if not self.sql.may(*PRIVILEGES[RegisterSlave]):
                     raise AccessDenied(self._user, self._address, using_password=True)
                 self._connection.registered = command
                 write(machine.send_ok())

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from binlog_server.accounts.privileges import REPLICATION_SLAVE
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
@@ -17,7 +16,7 @@ from binlog_server.dumps.stream_writer import Sink
 from binlog_server.host import Host
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server_states import ServerState
-from protocol.errors import DuplicateServerId, PrivilegeRequired, ServerError
+from protocol.errors import DuplicateServerId, ServerError
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +67,7 @@ class DumpSession:
         skip_marked = sql.variables.get("skip_replication") == "ON"
         channel.machine.start_dump()
         try:
-            if REPLICATION_SLAVE not in sql.grants:
-                raise PrivilegeRequired(REPLICATION_SLAVE)
+            sql.require_for(command)
             request = DumpRequest.of(
                 command,
                 sql.user_variables,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog_server.accounts.users import BINLOG_REPLAY
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
@@ -117,7 +117,7 @@ class SessionState:
             self.prepared is None
             and self.autocommit
             and not self.sql.in_transaction
-            and BINLOG_REPLAY in self.sql.grants
+            and self.sql.may(*PRIVILEGES[Kind.DML])
             and not settings.seq_no
             and not settings.context
             and settings.timestamp is None

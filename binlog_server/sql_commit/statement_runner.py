@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from binlog_server.accounts.users import BINLOG_REPLAY
+from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.sql_commit.client import Client, not_written
@@ -100,8 +100,7 @@ class StatementRunner:
         elif kind is Kind.BEGIN:
             yield from end.commit_and_answer(begin=True, read_only=statement.read_only)
         elif kind in (Kind.LOCK_TABLES, Kind.UNLOCK_TABLES):
-            if kind is Kind.LOCK_TABLES:
-                state.sql.require(BINLOG_REPLAY)
+            state.sql.require(*PRIVILEGES[kind])
             yield from end.commit_and_answer()
         elif kind is Kind.ROLLBACK:
             state.rollback(begin=statement.chain)
@@ -125,7 +124,7 @@ class StatementRunner:
 
     def _change(self, statement: Statement) -> Iterator[None]:
         state = self._state
-        settings = self._check()
+        settings = self._check(statement.kind)
         if state.read_only:
             raise ReadOnlyTransaction
         variables = self._look_at(statement.text, settings)
@@ -139,7 +138,7 @@ class StatementRunner:
             yield from self._end.commit_and_answer(affected_rows=1)
 
     def _define(self, statement: Statement) -> Iterator[None]:
-        settings = self._check()
+        settings = self._check(statement.kind)
         text = statement.text
         # Only in CREATE TABLE ... SELECT a variable is asked for its value; elsewhere @ stands before a host.
         words = first_words(text)
@@ -153,8 +152,8 @@ class StatementRunner:
         self._end.append(transaction.events, standalone=True)
         self._end.answer_when_committed(0)
 
-    def _check(self) -> Settings:
-        self._state.sql.require(BINLOG_REPLAY)
+    def _check(self, kind: Kind) -> Settings:
+        self._state.sql.require(*PRIVILEGES[kind])
         settings = self._state.settings
         self._publisher.require_open(settings.domain_id)
         return settings

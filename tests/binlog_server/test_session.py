@@ -171,7 +171,6 @@ async def test_connect_timeout_ends_with_the_login(lab: Lab) -> None:
 COMMANDS = {
     "ping": (Ping().build(), b"\0\0\0\2\0\0\0"),
     "init db": (InitDatabase("mysql").build(), b"\0\0\0\2\0\0\0"),
-    "refresh": (Refresh(7).build(), b"\0\0\0\2\0\0\0"),
     "set option": (SetOption(0).build(), b"\xfe\0\0\2\0"),
     "reset": (ResetConnection().build(), b"\0\0\0\2\0\0\0"),
     "register": (RegisterSlave(5, "host", port=3306).build(), b"\0\0\0\2\0\0\0"),
@@ -192,6 +191,13 @@ async def test_commands(lab: Lab, name: str) -> None:
     client = await lab.client()
     assert await client.ask(command) == expected
     assert await client.query("SELECT 1") == [["1"]]
+
+
+async def test_refresh_is_a_flush() -> None:
+    admin = Account(PASSWORD, frozenset({"RELOAD"}))
+    async with Lab(users={USER: admin}) as lab:
+        client = await lab.client()
+        assert await client.ask(Refresh(7).build()) == b"\0\0\0\2\0\0\0"
 
 
 async def test_statistics(lab: Lab) -> None:

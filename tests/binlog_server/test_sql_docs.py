@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from binlog_server.admin.global_variables import GLOBALS
-from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.parser import parse
 from protocol.errors import SqlSyntaxError
 
@@ -93,8 +92,3 @@ def test_every_global_variable_is_documented() -> None:
     assert set(needs) == set(GLOBALS)
     for name, privilege in needs.items():
         assert privilege in GLOBALS[name].privileges, name
-
-
-def test_privileges_are_documented() -> None:
-    for kind, privileges in PRIVILEGES.items():
-        assert any(privilege in PAGE for privilege in privileges), kind

@@ -1,0 +1,234 @@
+"""An example of everything that a client can say, and of each variable that can be set.
+
+`{victim}` stands for the number of somebody else's connection, `victim` for the name of that account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
+from binlog_server.admin.account_statements import Kind as AccountKind
+from binlog_server.admin.global_variables import GLOBALS
+from binlog_server.admin.needed_privileges import (
+    ANYBODY,
+    OF_ONES_OWN,
+    PRIVILEGES,
+    Subject,
+    subject,
+)
+from binlog_server.admin.parser import parse
+from binlog_server.admin.statements import SetVariables, Show, Statement
+from binlog_server.admin.variables import RESTRICTED, SESSION_SETTABLE
+from binlog_server.sql_commit.statement_kind import Kind as CommitKind
+from binlog_server.sql_commit.statement_kind import classify
+from protocol.connection.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    Command,
+    InitDatabase,
+    Ping,
+    Query,
+    Quit,
+    Refresh,
+    RegisterSlave,
+    ResetConnection,
+    SetOption,
+    Statistics,
+    UnknownCommand,
+    parse_command,
+)
+
+VICTIM: Final = "victim"
+HASH: Final = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"
+
+
+@dataclass(frozen=True)
+class Example:
+    """`said`: SQL, or a command's packet with the name of the command. `own`: it is about what is the client's own.
+
+    `only_here`: MariaDB takes it for something else.
+    """
+
+    said: str | bytes
+    name: str = ""
+    own: bool = False
+    only_here: bool = False
+
+    @property
+    def shown(self) -> str:
+        """On the page."""
+        return self.name or str(self.said).replace("{victim}", "n")
+
+    @property
+    def sql(self) -> str:
+        """Empty for a command."""
+        return self.said.replace("{victim}", "1") if isinstance(self.said, str) else ""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is an example of, by the server's own parsers."""
+        if isinstance(self.said, bytes):
+            return subject(parse_command(self.said))
+        if IS_ABOUT_ACCOUNTS.match(self.sql.encode()):
+            return parse_account_statement(self.sql).kind
+        kind = classify(self.sql.encode()).kind
+        return subject(parse(self.sql)) if kind is CommitKind.OTHER else kind
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """What the server's tables say of it."""
+        return ANYBODY if self.own else PRIVILEGES[self.subject]
+
+
+@dataclass(frozen=True)
+class VariableExample(Example):
+    """SET of a variable: the right is that of the variable."""
+
+    variable: str = ""
+    is_global: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        if self.is_global:
+            return GLOBALS[self.variable].privileges
+        return RESTRICTED.get(self.variable, ANYBODY)
+
+
+SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
+    "Looking": (
+        Example("SELECT @@port, CONNECTION_ID()"),
+        Example("SELECT MASTER_GTID_WAIT('0-1-1', 0)"),
+        Example("SELECT BINLOG_GTID_POS('binlog-000000.ibb', 4)"),
+        Example("SELECT FILE_NAME FROM INFORMATION_SCHEMA.FILES"),
+        Example("SHOW VARIABLES"),
+        Example("SHOW STATUS"),
+        Example("SHOW DATABASES"),
+        Example("SHOW TABLES"),
+        Example("SHOW WARNINGS"),
+        Example("SHOW ENGINES"),
+        Example("SHOW PRIVILEGES"),
+        Example("SHOW PROCESSLIST", "SHOW PROCESSLIST: connections of others"),
+        Example("SHOW FULL PROCESSLIST", "SHOW FULL PROCESSLIST: connections of others"),
+        Example("SHOW MASTER STATUS"),
+        Example("SHOW BINARY LOGS"),
+        Example("SHOW BINLOG EVENTS"),
+        Example("SHOW SLAVE HOSTS"),
+        Example("SHOW BINLOG REPLICAS"),
+        Example("SHOW BINLOG LEASES"),
+        Example("SHOW SLAVE STATUS"),
+        Example("SHOW ALL SLAVES STATUS"),
+        Example("EXPLAIN PURGE"),
+        Example("EXPLAIN GTID '0-1-1'", only_here=True),
+    ),
+    "Files": (
+        Example("PURGE BINARY LOGS TO 'binlog-000000.ibb'"),
+        Example("FLUSH BINARY LOGS"),
+        Example("FLUSH STATUS"),
+        Example("FLUSH TABLES"),
+        Example("FLUSH TABLES WITH READ LOCK"),
+        Example("RESET MASTER"),
+        Example("CREATE BINLOG LEASE etl"),
+        Example("ALTER BINLOG LEASE etl FOR 1 DAY"),
+        Example("DROP BINLOG LEASE etl"),
+    ),
+    "Connections": (
+        Example("KILL QUERY CONNECTION_ID()", own=True),
+        Example("KILL {victim}", "KILL n, of others"),
+        Example("KILL USER nobody", own=True, name="KILL USER, of one's own"),
+        Example("KILL USER victim", "KILL USER name, of others"),
+        Example("KILL QUERY ID 1"),
+    ),
+    "Upstreams": (
+        Example("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=1"),
+        Example("START SLAVE"),
+        Example("STOP SLAVE"),
+        Example("START ALL SLAVES"),
+        Example("STOP ALL SLAVES"),
+        Example("RESET SLAVE"),
+    ),
+    "Accounts": (
+        Example("SET PASSWORD = PASSWORD('x')", own=True),
+        Example("SHOW GRANTS", own=True),
+        Example("SHOW CREATE USER", own=True),
+        Example(f"SET PASSWORD FOR {VICTIM} = PASSWORD('x')"),
+        Example(f"SHOW GRANTS FOR {VICTIM}"),
+        Example(f"SHOW CREATE USER {VICTIM}"),
+        Example("CREATE USER another"),
+        Example(f"ALTER USER {VICTIM} IDENTIFIED BY 'x'"),
+        Example(f"GRANT RELOAD ON *.* TO {VICTIM}"),
+        Example(f"REVOKE RELOAD ON *.* FROM {VICTIM}"),
+        Example(f"REVOKE ALL PRIVILEGES, GRANT OPTION FROM {VICTIM}"),
+        Example(f"RENAME USER {VICTIM} TO other"),
+        Example(f"DROP USER {VICTIM}"),
+        Example("FLUSH PRIVILEGES"),
+        Example("FLUSH HOSTS"),
+    ),
+    "What is committed": (
+        Example("INSERT INTO test.t VALUES (1)"),
+        Example("CREATE TABLE test.t (a INT)"),
+        Example("LOCK TABLES test.t READ"),
+        Example("UNLOCK TABLES"),
+        Example("BEGIN"),
+        Example("COMMIT"),
+        Example("ROLLBACK"),
+        Example("SAVEPOINT a"),
+        Example("ROLLBACK TO SAVEPOINT a"),
+        Example("RELEASE SAVEPOINT a"),
+        Example("USE test"),
+    ),
+    "SET GLOBAL": tuple(
+        VariableExample(
+            f"SET GLOBAL {name} = DEFAULT", f"GLOBAL {name}", variable=name, is_global=True
+        )
+        for name in GLOBALS
+    ),
+    "SET of the session": (
+        *(
+            VariableExample(f"SET SESSION {name} = @@{name}", f"SESSION {name}", variable=name)
+            for name in sorted(SESSION_SETTABLE)
+        ),
+        Example("SET STATEMENT max_statement_time = 1 FOR SELECT 1"),
+    ),
+    "Commands": (
+        Example(Ping().build(), "COM_PING"),
+        Example(Statistics().build(), "COM_STATISTICS"),
+        Example(ResetConnection().build(), "COM_RESET_CONNECTION"),
+        Example(SetOption(0).build(), "COM_SET_OPTION"),
+        Example(InitDatabase("test").build(), "COM_INIT_DB"),
+        Example(Refresh(1).build(), "COM_REFRESH"),
+        Example(RegisterSlave(77).build(), "COM_REGISTER_SLAVE"),
+        Example(BinlogDump(77, 3).build(), "COM_BINLOG_DUMP"),
+        Example(BinlogDumpGtid(77, 1).build(), "COM_BINLOG_DUMP_GTID"),
+    ),
+}
+EXAMPLES: Final = tuple(example for section in SECTIONS.values() for example in section)
+
+# Of them there is nothing to show: they say what another one is, or that there is none.
+WITHOUT_EXAMPLE: Final = frozenset({CommitKind.OTHER, Query, Quit, UnknownCommand})
+assert {example.subject for example in EXAMPLES if not example.own} >= OF_ONES_OWN
+
+
+def everything() -> frozenset[Subject]:
+    """Whatever the server's parsers can find, but for what needs no example."""
+    statements = set(_members(Statement)) - {Show}
+    commands = set(_members(Command))
+    found = statements | set(Show) | set(AccountKind) | set(CommitKind) | commands
+    return frozenset(found - WITHOUT_EXAMPLE)
+
+
+def _members(union: Any) -> list[type]:
+    members: list[type] = []
+    for member in get_args(union):
+        members += _members(member) if get_args(member) else [member]
+    return members
+
+
+def variables_of(section: str) -> set[str]:
+    """Those that have an example there."""
+    return {e.variable for e in SECTIONS[section] if isinstance(e, VariableExample)}
+
+
+assert SetVariables in {example.subject for example in EXAMPLES}
