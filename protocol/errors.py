@@ -75,6 +75,14 @@ class BadHandshake(ServerError):
         super().__init__("Bad handshake")
 
 
+class CannotOpenFile(ServerError):
+    """ER_CANT_OPEN_FILE: there is no descriptor left at the moment. A replica that gets it in a dump comes again."""
+
+    errno = 1016
+    sqlstate = "HY000"
+    fatal = True
+
+
 class AccessDenied(ServerError):
     """ER_ACCESS_DENIED_ERROR: unknown user or wrong password."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storage.durable_files import sync_folder
-from storage.errors import DiskError, DiskFull, StoreInUse
+from storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
 from storage.local_path import local_path
 
 
@@ -59,13 +59,18 @@ class Disk(Protocol):
     """One directory."""
 
     def open(self, name: str, *, create: bool = False) -> File:
-        """Open for reading and writing. `create` makes a new empty file and fails if there is one."""
+        """Open for reading and writing; `FileMissing` if there is none. `create` makes a new empty file and fails if
+        there is one.
+        """
 
     def names(self) -> list[str]:
         """All names in the directory, in no order."""
 
     def modified(self, name: str) -> float:
         """Time of the last change of the file, seconds since 1970."""
+
+    def size(self, name: str) -> int:
+        """Length in bytes, without opening the file. Raises `FileMissing`."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces `new`."""
@@ -83,13 +88,22 @@ class Disk(Protocol):
         """Give up the lock."""
 
 
+_KINDS: Final[dict[int | None, type[DiskError]]] = {
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+    errno.ENOENT: FileMissing,
+    errno.EMFILE: TooManyOpenFiles,
+    errno.ENFILE: TooManyOpenFiles,
+}
+
+
 @contextlib.contextmanager
-def _mapped(action: str, path: Path) -> Iterator[None]:
+def mapped(action: str, path: Path) -> Iterator[None]:
     """The border at which `OSError` becomes ours, with the action and the path in the text."""
     try:
         yield
     except OSError as error:
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskError
+        kind = _KINDS.get(error.errno, DiskError)
         raise kind(f"cannot {action} {path}: {error.strerror or error}") from error
 
 
@@ -108,7 +122,7 @@ class OsFile:
         self._fd = fd
 
     def pread(self, size: int, offset: int) -> bytes:
-        with _mapped("read", self._path):
+        with mapped("read", self._path):
             data = os.pread(self._fd, size, offset)
             if len(data) == size or not data:
                 return data
@@ -125,7 +139,7 @@ class OsFile:
             return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        with _mapped("write", self._path):
+        with mapped("write", self._path):
             view = memoryview(data)
             while view:
                 # A full disk shows as a short write first; the next call then names the reason.
@@ -134,21 +148,21 @@ class OsFile:
                 offset += done
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
-        with _mapped("write", self._path):
+        with mapped("write", self._path):
             done = os.pwritev(self._fd, parts, offset)
         if done < sum(map(len, parts)):
             self.pwrite(memoryview(b"".join(parts))[done:], offset + done)
 
     def size(self) -> int:
-        with _mapped("stat", self._path):
+        with mapped("stat", self._path):
             return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        with _mapped("truncate", self._path):
+        with mapped("truncate", self._path):
             os.ftruncate(self._fd, size)
 
     def allocate(self, size: int) -> None:
-        with _mapped("allocate", self._path):
+        with mapped("allocate", self._path):
             os.posix_fallocate(self._fd, 0, size)
 
     def start_writing(self, size: int, offset: int) -> None:
@@ -156,7 +170,7 @@ class OsFile:
             _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self) -> None:
-        with _mapped("sync", self._path):
+        with mapped("sync", self._path):
             os.fdatasync(self._fd)
 
     def close(self) -> None:
@@ -174,38 +188,42 @@ class OsDisk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory = local_path(directory)
         self._lock_fd = -1
-        with _mapped("make directory", directory):
+        with mapped("make directory", directory):
             directory.mkdir(parents=True, exist_ok=True)
 
     def open(self, name: str, *, create: bool = False) -> OsFile:
         path = self._directory / name
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        with _mapped("create" if create else "open", path):
+        with mapped("create" if create else "open", path):
             return OsFile(path, os.open(path, flags, 0o640))
 
     def names(self) -> list[str]:
-        with _mapped("list", self._directory):
+        with mapped("list", self._directory):
             return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
 
     def modified(self, name: str) -> float:
-        with _mapped("stat", self._directory / name):
+        with mapped("stat", self._directory / name):
             return (self._directory / name).stat().st_mtime
 
+    def size(self, name: str) -> int:
+        with mapped("stat", self._directory / name):
+            return (self._directory / name).stat().st_size
+
     def rename(self, old: str, new: str) -> None:
-        with _mapped("rename", self._directory / old):
+        with mapped("rename", self._directory / old):
             (self._directory / old).replace(self._directory / new)
 
     def unlink(self, name: str) -> None:
-        with _mapped("remove", self._directory / name):
+        with mapped("remove", self._directory / name):
             (self._directory / name).unlink()
 
     def fsync_dir(self) -> None:
-        with _mapped("sync directory", self._directory):
+        with mapped("sync directory", self._directory):
             sync_folder(self._directory)
 
     def lock(self, name: str) -> None:
         path = self._directory / name
-        with _mapped("open", path):
+        with mapped("open", path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,14 @@ class DiskFull(DiskError):
     """There is no room on the disk, or none left for this user."""
 
 
+class FileMissing(DiskError):
+    """There is no file of that name."""
+
+
+class TooManyOpenFiles(DiskError):
+    """This process, or the system, has no descriptor left. Nothing was done: it may be tried again."""
+
+
 class BinlogInUse(StorageError):
     """RESET MASTER while a reader is at work (4243)."""
 

@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.errors import DiskError, DiskFull, StoreInUse
+from storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
 
 SECTOR_BYTES = 512  # the unit that a disk writes whole
 
@@ -191,7 +191,7 @@ class MemoryDisk:
             self._visible[name] = _Content()
             self._changed()
         elif name not in self._visible:
-            raise DiskError(f"cannot open {name}: No such file or directory")
+            raise FileMissing(f"cannot open {name}: No such file or directory")
         return MemoryFile(self, name, self._visible[name])
 
     def names(self) -> list[str]:
@@ -200,17 +200,22 @@ class MemoryDisk:
     def modified(self, name: str) -> float:
         return self.times.get(name, 0.0)
 
+    def size(self, name: str) -> int:
+        if name not in self._visible:
+            raise FileMissing(f"cannot stat {name}: No such file or directory")
+        return len(self._visible[name].visible)
+
     def rename(self, old: str, new: str) -> None:
         self.count("rename", old)
         if old not in self._visible:
-            raise DiskError(f"cannot rename {old}: No such file or directory")
+            raise FileMissing(f"cannot rename {old}: No such file or directory")
         self._visible[new] = self._visible.pop(old)
         self._changed()
 
     def unlink(self, name: str) -> None:
         self.count("unlink", name)
         if self._visible.pop(name, None) is None:
-            raise DiskError(f"cannot remove {name}: No such file or directory")
+            raise FileMissing(f"cannot remove {name}: No such file or directory")
         self._changed()
 
     def fsync_dir(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import logging
 import signal
 import sys
@@ -17,7 +18,7 @@ from binlog_server import logs
 from binlog_server.allocation import keep_freed_memory
 from binlog_server.app import Server
 from binlog_server.archive_intake import take_archive
-from binlog_server.clients.open_files import allow_connections
+from binlog_server.clients.open_files import allow_open_files
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
 from protocol.errors import BadGtidList, DuplicateGtidDomain
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         log.warning("%s has no effect: the binlog is in an engine", name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
-    allow_connections(config.max_connections)
+    config = dataclasses.replace(config, max_connections=allow_open_files(config.max_connections))
     return uvloop.run(_serve(config, arguments.archive, arguments.archive_start_position))
 
 

@@ -7,23 +7,31 @@ import resource
 
 log = logging.getLogger(__name__)
 
-_OTHER_FILES = 256  # of the store, the log, the upstream, and libraries
+# Of the store, however many files it has, and the log, the metrics' clients, upstreams, and libraries.
+_OTHER_FILES = 192
 
 
-def allow_connections(max_connections: int) -> None:
-    """Raise the soft limit as far as it is needed and the hard one lets us; warn if that is not enough.
+def allow_open_files(max_connections: int) -> int:
+    """Raise the soft limit as far as the hard one lets us. Returns the max_connections that there may be.
 
-    As many again may be waiting for their login (`pending_logins`).
+    As many again may be waiting for their login (`pending_logins`). Where that is too much there are fewer, as with
+    MariaDB, and a warning: connections must not take the descriptors that the store needs.
     """
     wanted = 2 * max_connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
-    if allowed < wanted:
-        log.warning(
-            "%(allowed)d open files are allowed, and max_connections = %(max_connections)d may take %(wanted)d: "
-            "raise the limit (ulimit -n, LimitNOFILE), or lower max_connections",
-            {"allowed": allowed, "max_connections": max_connections, "wanted": wanted},
-        )
+    allowed = wanted if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed >= wanted:
+        return max_connections
+    possible = max(1, (allowed - _OTHER_FILES) // 2)
+    log.warning(
+        "Could not increase number of max_open_files to more than %(allowed)d (request: %(wanted)d): raise the limit "
+        "(ulimit -Hn, LimitNOFILE), or lower max_connections",
+        {"allowed": allowed, "wanted": wanted},
+    )
+    log.warning(
+        "Changed limits: max_open_files: %(allowed)d  max_connections: %(possible)d (was %(max_connections)d)",
+        {"allowed": allowed, "possible": possible, "max_connections": max_connections},
+    )
+    return possible

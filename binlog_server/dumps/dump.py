@@ -32,12 +32,12 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from protocol.classic_positions import position_of
 from protocol.connection.server import ServerConnection
 from protocol.dump_position import DumpFilter, Verdict
-from protocol.errors import MasterFatalError, ProtocolError, ServerError
+from protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
 from protocol.events.gtid_list import GtidListFlags
 from protocol.events.rotate import FIRST_EVENT_POSITION
 from protocol.stored_group import group_gtid
 from storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
-from storage.errors import StorageError
+from storage.errors import StorageError, TooManyOpenFiles
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
@@ -102,6 +102,8 @@ class Dump:
             await self._stream()
         except ServerError as error:
             self._refuse(error)
+        except TooManyOpenFiles as error:
+            self._refuse(CannotOpenFile(str(error)))
         except (StorageError, ProtocolError) as error:
             # 1236 stops the replica: it would meet the same error again and again.
             self._refuse(MasterFatalError(str(error)))

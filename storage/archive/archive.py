@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 from protocol.gtid import BinlogState
 from storage.archive.errors import ArchiveDamaged, NotAnArchive
 from storage.archive.manifest import MANIFEST_NAME, Chunk, Manifest, Part, parse_chunk
-from storage.errors import DiskError
+from storage.errors import FileMissing
 from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
 from storage.local_path import local_path
 
@@ -98,10 +98,8 @@ def _read(disk: ReadableDisk, name: str) -> bytes | None:
     """None if the file is not there."""
     try:
         file = disk.open(name)
-    except DiskError as error:
-        if isinstance(error.__cause__, FileNotFoundError) or name not in disk.names():
-            return None
-        raise
+    except FileMissing:
+        return None
     try:
         return file.pread(file.size(), 0)
     finally:

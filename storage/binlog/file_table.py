@@ -1,7 +1,9 @@
-"""The .ibb files of a directory: opened once, shared by readers and writer, made ahead, removed.
+"""The .ibb files of a directory: opened when needed, shared by readers and writer, made ahead, removed.
 
-A file that is removed while somebody reads it is closed when the last reader has left it: a descriptor closed too
-early may be another file's by the time it is used.
+However many files there are, few are open: beyond `OPEN_FILES_MAX` those are closed that nobody has used for longest.
+Whoever uses a file keeps it open, even if it is removed meanwhile: a descriptor closed too early may be another file's
+by the time it is used. A file with data that were written and not synced stays open, too: if the kernel then fails to
+write them back, the descriptor is what it tells, and a later one may not hear of it.
 """
 
 from __future__ import annotations
@@ -9,23 +11,34 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from storage.binlog.file_names import file_name, file_numbers
 from storage.disk import Disk, File
-from storage.errors import DiskError, DiskFull, PositionPurged
+from storage.errors import DiskError, DiskFull, FileMissing, PositionPurged, TooManyOpenFiles
 
 log = logging.getLogger(__name__)
 
 ROOM_RETRY_S = 60.0
+OPEN_FILES_MAX = 64
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Handle:
     file: File
     users: int = 0
+    unsynced: bool = False
     gone: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may be closed."""
+        return not self.users and not self.unsynced
 
 
 class FileTable:
@@ -37,19 +50,19 @@ class FileTable:
 
     def __init__(self, disk: Disk, wait: Callable[[float], object] | None = None) -> None:
         self._disk = disk
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._making = (
             threading.Lock()
         )  # the caretaker and the writer may come to make the same file
         self._stopping = threading.Event()
         self._wait = wait or self._stopping.wait
-        self._handles: dict[int, _Handle] = {}
+        self._handles: OrderedDict[int, _Handle] = OrderedDict()  # the least recently used first
         self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
         self._purged_below = 0
 
     @contextlib.contextmanager
     def use(self, file_no: int) -> Iterator[File | None]:
-        """The file, for as long as the block lasts; None if there is none. Raises `PositionPurged`."""
+        """The file, for as long as the block lasts; None if there is none. Raises `PositionPurged`, `DiskError`."""
         handle = self._enter(file_no)
         if handle is None:
             yield None
@@ -60,32 +73,74 @@ class FileTable:
             with self._lock:
                 handle.users -= 1
                 self._close_if_done(handle)
+                self._close_idle(OPEN_FILES_MAX)
+
+    def note_unsynced(self, file_no: int, *, unsynced: bool) -> None:
+        """Within `use`: whether the file has data from now on that are not synced."""
+        with self._lock:
+            handle = self._handles.get(file_no)
+            if handle is not None:
+                handle.unsynced = unsynced
 
     def _enter(self, file_no: int) -> _Handle | None:
         with self._lock:
-            if 0 <= file_no < self._purged_below:
-                raise PositionPurged(f"{file_name(file_no)} was purged")
+            self._require_kept(file_no)
             handle = self._handles.get(file_no)
             if handle is None:
-                if file_name(file_no) not in self._disk.names():
+                try:
+                    handle = self._handles[file_no] = _Handle(self._open(file_name(file_no)))
+                except FileMissing:
                     return None
-                handle = self._handles[file_no] = _Handle(self._disk.open(file_name(file_no)))
+            else:
+                self._handles.move_to_end(file_no)
             handle.users += 1
             return handle
+
+    def _open(self, name: str) -> File:
+        self._close_idle(OPEN_FILES_MAX - 1)
+        return self._with_descriptor(lambda: self._disk.open(name))
+
+    def _with_descriptor(self, what: Callable[[], T]) -> T:
+        """If others have taken all there are, those that we can do without may be enough."""
+        try:
+            return what()
+        except TooManyOpenFiles:
+            with self._lock:
+                self._close_idle(0)
+            return what()
+
+    def _close_idle(self, most: int) -> None:
+        """Under the lock: as far as can be, until so many are open."""
+        surplus = len(self._handles) - most
+        if surplus > 0:
+            idle = [number for number, handle in self._handles.items() if handle.is_idle]
+            for number in idle[:surplus]:
+                self._handles.pop(number).file.close()
 
     @staticmethod
     def _close_if_done(handle: _Handle) -> None:
         if handle.gone and not handle.users:
             handle.file.close()
 
+    def _require_kept(self, file_no: int) -> None:
+        if 0 <= file_no < self._purged_below:
+            raise PositionPurged(f"{file_name(file_no)} was purged")
+
     def numbers(self) -> list[int]:
         """Numbers of the files there are, ascending, those made ahead included."""
-        return file_numbers(self._disk.names())
+        return file_numbers(self._with_descriptor(self._disk.names))
 
     def size(self, file_no: int) -> int | None:
         """Physical size in bytes; None if there is no such file."""
-        with self.use(file_no) as file:
-            return None if file is None else file.size()
+        with self._lock:
+            self._require_kept(file_no)
+        return self._size(file_no)
+
+    def _size(self, file_no: int) -> int | None:
+        try:
+            return self._disk.size(file_name(file_no))
+        except FileMissing:
+            return None
 
     def modified(self, file_no: int) -> float:
         """Time of the last write, seconds since 1970."""
@@ -104,7 +159,7 @@ class FileTable:
         If it is there, it is left as it is: the writer may have come first.
         """
         with self._making:
-            if file_name(file_no) in self._disk.names():
+            if self._size(file_no) is not None:
                 return
             self._allocate(file_no, size)
             self._made_ahead[file_no] = size
@@ -118,7 +173,7 @@ class FileTable:
             try:
                 with self._making:
                     made = self._made_ahead.pop(file_no, None)
-                    if made != size or file_name(file_no) not in self._disk.names():
+                    if made != size or self._size(file_no) is None:
                         self._allocate(file_no, size)
                 return
             except DiskFull as error:
@@ -136,9 +191,11 @@ class FileTable:
     def _allocate(self, file_no: int, size: int) -> None:
         name = file_name(file_no)
         self.forget(file_no)
-        if name in self._disk.names():  # left by a crash; recovery saw to it that it holds nothing
+        if (
+            self._size(file_no) is not None
+        ):  # left by a crash; recovery saw to it that it holds nothing
             self._disk.unlink(name)
-        file = self._disk.open(name, create=True)
+        file = self._with_descriptor(lambda: self._disk.open(name, create=True))
         try:
             file.allocate(size)
             file.fdatasync()
@@ -150,7 +207,7 @@ class FileTable:
             raise
         finally:
             file.close()
-        self._disk.fsync_dir()
+        self._with_descriptor(self._disk.fsync_dir)
 
     # --- ending files ---
 
@@ -159,7 +216,7 @@ class FileTable:
         with self._lock:
             self._purged_below = file_no + 1
         self.forget(file_no)
-        if file_name(file_no) in self._disk.names():
+        if self._size(file_no) is not None:
             try:
                 self._disk.unlink(file_name(file_no))
             except DiskError:
@@ -167,7 +224,7 @@ class FileTable:
                     self._purged_below = file_no
                 raise
             # One by one: a gap between files, left by a power cut, would be taken for damage.
-            self._disk.fsync_dir()
+            self._with_descriptor(self._disk.fsync_dir)
 
     def forget(self, file_no: int) -> None:
         """The file is closed, and opened anew when it is used next."""

@@ -32,7 +32,7 @@ from storage.binlog.publication import Publication
 from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.survey import UNSYNCED_PAGES_MAX
 from storage.binlog.worker import Worker
-from storage.errors import DiskError, StoreFailed
+from storage.errors import DiskError, StoreFailed, TooManyOpenFiles
 from storage.ibb.chunk import Position
 
 _BATCH_PAGES = 64
@@ -109,8 +109,8 @@ class Flusher:
                 return False
             try:
                 return work()
-            except StoreFailed:
-                return False
+            except (StoreFailed, TooManyOpenFiles):
+                return False  # of the second nothing was done: the next round tries again
             except DiskError as error:
                 self._durability.fail(error)
                 return False
@@ -212,6 +212,8 @@ class Flusher:
                         self._durability.sync_log()
                 if self._pages.synced_end < end:
                     self._sync_files()
+            except TooManyOpenFiles:
+                raise
             except DiskError as error:
                 self._durability.fail(error)
                 raise

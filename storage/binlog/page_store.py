@@ -272,6 +272,7 @@ class PageStore:
             self.files.make(file_no, size)
             del self._new_files[file_no]
         with self._use(file_no) as file:
+            self.files.note_unsynced(file_no, unsynced=True)
             write_pages(file, [(some.key[1], some.data) for some in pages])
             count = sum(some.page_count for some in pages)
             if hurry:
@@ -314,6 +315,7 @@ class PageStore:
                 with self.fsyncs.measured():
                     file.fdatasync()
                 del self._cuts[file_no]
+            self.files.note_unsynced(file_no, unsynced=False)
 
     @contextlib.contextmanager
     def _use(self, file_no: int) -> Iterator[File]:

@@ -58,6 +58,7 @@ from storage.errors import (
     DomainInUse,
     PositionPurged,
     StoreFailed,
+    TooManyOpenFiles,
 )
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
@@ -214,6 +215,8 @@ class IbbEngine:
         """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
         try:
             self._flusher.checkpoint()
+        except TooManyOpenFiles:
+            raise
         except DiskError as error:
             self._durability.fail(error)
             raise

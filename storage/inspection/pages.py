@@ -15,7 +15,7 @@ from storage.binlog.file_names import file_name, file_numbers
 from storage.errors import CorruptBinlog
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
-from storage.inspection.read_only_disk import ReadableDisk, ReadableFile
+from storage.inspection.read_only_disk import OpenFiles, ReadableDisk
 
 READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512
@@ -27,23 +27,20 @@ class OfflinePages:
     """A `PageSource`. One owner; `close` it."""
 
     def __init__(self, disk: ReadableDisk) -> None:
-        self._disk = disk
         self.numbers: Final = file_numbers(disk.names())
         """All files, those made ahead included, ascending."""
-        self._files: dict[int, ReadableFile] = {}
+        self._files = OpenFiles(disk)
         self._headers: dict[int, FileHeader | None] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._damaged: set[tuple[int, int]] = set()
         # Looked at once, from the newest: what gets its header later is not part of this.
         self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
         # After that: a file with a header has all of its length, one that is just being made may have none yet.
-        self._sizes: Final = {n: self._open(n).size() for n in self.numbers}
+        self._sizes: Final = {n: disk.size(file_name(n)) for n in self.numbers}
         self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._files.close()
 
     @property
     def newest(self) -> int:
@@ -104,22 +101,16 @@ class OfflinePages:
 
     def raw_page(self, file_no: int, page_no: int) -> bytes:
         """As it is on disk, unchecked; shorter at the end of the file."""
-        return self._open(file_no).pread(PAGE_SIZE, page_no * PAGE_SIZE)
+        return self._files.get(file_no).pread(PAGE_SIZE, page_no * PAGE_SIZE)
 
     def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
-        data = self._open(file_no).pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
+        data = self._files.get(file_no).pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
         return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
 
     def _keep(self, key: tuple[int, int], page: bytes) -> None:
         self._cache[key] = page
         if len(self._cache) > _CACHE_PAGES:
             self._cache.popitem(last=False)
-
-    def _open(self, file_no: int) -> ReadableFile:
-        file = self._files.get(file_no)
-        if file is None:
-            file = self._files[file_no] = self._disk.open(file_name(file_no))
-        return file
 
     def _is_empty(self, file_no: int) -> bool:
         first = b""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from storage.disk import OsFile
-from storage.errors import DiskError
+from storage.binlog.file_names import file_name
+from storage.disk import OsFile, mapped
 from storage.local_path import local_path
+
+OPEN_FILES_MAX: Final = 64
 
 
 class ReadableFile(Protocol):
@@ -24,6 +27,7 @@ class ReadableDisk(Protocol):
 
     def open(self, name: str) -> ReadableFile: ...
     def names(self) -> list[str]: ...
+    def size(self, name: str) -> int: ...
 
 
 class ReadOnlyDisk:
@@ -35,14 +39,40 @@ class ReadOnlyDisk:
     def open(self, name: str) -> OsFile:
         """Raises `DiskError`."""
         path = self._directory / name
-        try:
+        with mapped("open", path):
             return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        except OSError as error:
-            raise DiskError(f"cannot open {path}: {error.strerror or error}") from error
 
     def names(self) -> list[str]:
         """Raises `DiskError`."""
-        try:
+        with mapped("list", self._directory):
             return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
-        except OSError as error:
-            raise DiskError(f"cannot list {self._directory}: {error.strerror or error}") from error
+
+    def size(self, name: str) -> int:
+        """Raises `DiskError`."""
+        with mapped("stat", self._directory / name):
+            return (self._directory / name).stat().st_size
+
+
+class OpenFiles:
+    """The .ibb files of a directory that were used last; there may be many more than one may have open. One owner."""
+
+    def __init__(self, disk: ReadableDisk) -> None:
+        self._disk = disk
+        self._files: OrderedDict[int, ReadableFile] = OrderedDict()
+
+    def get(self, file_no: int) -> ReadableFile:
+        """To be used before the next call. Raises `DiskError`, `FileMissing`."""
+        file = self._files.get(file_no)
+        if file is None:
+            if len(self._files) >= OPEN_FILES_MAX:
+                self._files.popitem(last=False)[1].close()
+            file = self._files[file_no] = self._disk.open(file_name(file_no))
+        else:
+            self._files.move_to_end(file_no)
+        return file
+
+    def close(self) -> None:
+        """All of them."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -13,16 +13,15 @@ from collections import OrderedDict
 from typing import Final
 
 from storage.binlog.file_names import file_name, file_numbers
-from storage.errors import CorruptBinlog, DiskError, PositionPurged
+from storage.errors import CorruptBinlog, FileMissing, PositionPurged
 from storage.ibb.chunk import Position
 from storage.ibb.file_header import FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
-from storage.inspection.read_only_disk import ReadableDisk, ReadableFile
+from storage.inspection.read_only_disk import OpenFiles, ReadableDisk, ReadableFile
 
 _READ_AHEAD_PAGES: Final = 64
 _RUNS_MAX: Final = 8
 _CACHE_PAGES: Final = 512
-_OPEN_FILES_MAX: Final = 64
 _TRIES: Final = 10
 _RETRY_S: Final = 0.01
 
@@ -37,7 +36,7 @@ class LogPages:
     def __init__(self, disk: ReadableDisk, end: Position | None = None) -> None:
         self._disk = disk
         self._end = end
-        self._files: OrderedDict[int, ReadableFile] = OrderedDict()
+        self._files = OpenFiles(disk)
         self._headers: dict[int, FileHeader] = {}
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         # By the page that comes next, how many were read before it.
@@ -49,9 +48,7 @@ class LogPages:
         return self._end
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._files.close()
 
     def __enter__(self) -> LogPages:
         return self
@@ -140,14 +137,9 @@ class LogPages:
 
     def _file(self, file_no: int) -> ReadableFile | None:
         """None behind the last file."""
-        if file_no in self._files:
-            self._files.move_to_end(file_no)
-            return self._files[file_no]
         try:
-            file = self._disk.open(file_name(file_no))
-        except DiskError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
+            return self._files.get(file_no)
+        except FileMissing:
             numbers = file_numbers(self._disk.names())
             if numbers and file_no < numbers[0]:
                 raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
@@ -160,7 +152,3 @@ class LogPages:
                     file_no, 0, "the file is missing, but what is in it was published"
                 ) from None
             return None
-        self._files[file_no] = file
-        if len(self._files) > _OPEN_FILES_MAX:
-            self._files.popitem(last=False)[1].close()
-        return file

@@ -18,7 +18,9 @@ from protocol.events import (
 )
 from protocol.events.gtid_list import GtidListFlags
 from protocol.events.header import TYPE_OFFSET
-from protocol.gtid import Gtid
+from protocol.gtid import Gtid, SlavePosition
+from storage.engine import StartPoint
+from storage.errors import TooManyOpenFiles
 
 from .engines import SlowEngine
 from .lab import Lab, Replica, gtids, transaction, until
@@ -86,6 +88,20 @@ async def test_refused_before_the_first_event(lab: Lab, name: str) -> None:
     lab.publish(history)
     replica = await lab.replica(position)
     assert await replica.refused() == (1236, text)
+
+
+async def test_no_descriptor_left(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1236 would stop the replica for good; with anything else it comes again, when there may be one."""
+
+    def no_file(position: SlavePosition) -> StartPoint:
+        raise TooManyOpenFiles("cannot open binlog-000000.ibb: Too many open files")
+
+    monkeypatch.setattr(lab.engine, "find_start", no_file)
+    replica = await lab.replica("0-1-1")
+    assert await replica.refused() == (
+        1016,
+        "cannot open binlog-000000.ibb: Too many open files",
+    )
 
 
 async def test_hole_in_strict_mode(lab: Lab) -> None:

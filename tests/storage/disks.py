@@ -69,6 +69,7 @@ class BreakableDisk:
         self.names = disk.names
         self.lock = disk.lock
         self.modified = disk.modified
+        self.size = disk.size
         self.close = disk.close
 
     def check(self) -> None:

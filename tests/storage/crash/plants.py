@@ -56,6 +56,7 @@ class Careless:
         self.names = disk.names
         self.lock = disk.lock
         self.modified = disk.modified
+        self.size = disk.size
         self.close = disk.close
         self.rename = disk.rename
         self.unlink = disk.unlink

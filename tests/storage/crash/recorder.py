@@ -126,6 +126,7 @@ class RecordingDisk:
             file.close()
         self.initial_names = dict(self._inodes)
         self.modified = disk.modified
+        self.size = disk.size
         self.names = disk.names
         self.close = disk.close
 
