@@ -39,7 +39,6 @@ def make(directory: Path, closed_files: int, file_bytes: int, written_bytes: int
         seq_no = _make_file(directory, file_no, file_bytes // PAGE_SIZE, seq_no, last=last)
     disk = OsDisk(directory)
     facts = StateStore(disk)
-    facts.set("store", "binlog-server")
     facts.set(BREAKS_KEY, [])
     engine = IbbEngine(disk, server_options(file_bytes), facts=facts)
     for _ in range(written_bytes // GROUP_BYTES):

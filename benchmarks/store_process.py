@@ -168,7 +168,6 @@ def fill_and_die(directory: Path, options: StoreOptions) -> None:
     """No background work: it happens only when there is no more room. So the redo log is at its fullest before."""
     disk = OsDisk(directory)
     facts = StateStore(disk)
-    facts.set("store", "binlog-server")
     engine = IbbEngine(disk, options, facts=facts)
     committing = Committing(engine, GROUP_BYTES, sync=False)
     groups, age, fullest, seen_fullest = 0, 0, 0, False

@@ -48,8 +48,6 @@ class StoreDirectory:
         disk.lock(LOCK_NAME)
         try:
             self.state = StateStore(disk)
-            if self.state.get("store") is None:
-                self.state.set("store", "binlog-server")  # from now on the directory is ours
             self.engine = IbbEngine(disk, options, facts=self.state, background=background)
         except BaseException:
             disk.close()

@@ -60,8 +60,6 @@ def replay(
     disk.lock(LOCK_NAME)
     try:
         state = StateStore(disk)
-        if state.get("store") is None:
-            state.set("store", "binlog-server")
         redo = _SMALL_REDO_BYTES if max_binlog_size < _REDO_BYTES else _REDO_BYTES
         options = StoreOptions(max_binlog_size=max_binlog_size, innodb_log_file_size=redo)
         engine = IbbEngine(disk, options, facts=state, background=True)

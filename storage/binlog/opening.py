@@ -5,6 +5,8 @@
     none, no files         a new store
     innodb_force_recovery=6    as if there were no redo log
 
+All of that is planned before anything is changed: a start that is refused leaves every byte as it found it.
+
 In the end there is a redo log with a checkpoint where the files end, in a new epoch. Its uuid is also a fact of the
 store, so that a log that is missing, or is another store's, is found out.
 """
@@ -17,13 +19,15 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage.binlog.file_names import file_name
+from protocol.gtid import BinlogState
+from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.options import NO_LOG_REDO, StoreOptions
 from storage.binlog.page_store import PageStore
+from storage.binlog.planned_pages import PlannedPages
 from storage.binlog.prepared import PreparedTransactions
-from storage.binlog.publication import read_published
-from storage.binlog.recovery import Recovered, recover
-from storage.binlog.replay import replay
+from storage.binlog.publication import Published, read_published
+from storage.binlog.recovery import Recovered, Recovery
+from storage.binlog.replay import plan_replay
 from storage.disk import Disk
 from storage.errors import CorruptRedo
 from storage.ibb.chunk import LAST_CHUNK_START, Position
@@ -36,6 +40,7 @@ from storage.state import StateStore
 log = logging.getLogger(__name__)
 
 REDO_KEY = "redo/uuid"
+STORE_KEY = "store"
 
 
 class Opened(NamedTuple):
@@ -54,24 +59,37 @@ def open_log(
     lock: threading.Lock,
     new_uuid: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
 ) -> Opened:
-    """Recover what there is. Raises `CorruptRedo`, `CorruptBinlog`, `DiskError`."""
+    """Recover what there is.
+
+    Raises `CorruptRedo`, `CorruptBinlog`, and has changed nothing then; `DiskError`.
+    """
     ignored = options.innodb_force_recovery >= NO_LOG_REDO
     there = REDO_NAME in disk.names()
     known = None if facts is None else facts.get(REDO_KEY)
+    told = read_published(disk)
     if there and not ignored:
-        return _open_existing(disk, pages, prepared, facts, options, lock)
+        return _open_existing(disk, pages, prepared, facts, options, lock, told)
     if known is not None and not ignored:
         raise CorruptRedo(
-            f"{REDO_NAME} is missing. The store was not opened: put it back; or start once with "
-            "innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
+            f"{REDO_NAME} is missing. The store was not opened and nothing was changed: put it back; or start once "
+            "with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
         )
+    if there:
+        disk.open(REDO_NAME).close()  # it can be replaced then
+    recovery = Recovery(disk, pages)
+    recovery.plan(prepared, ours=ignored)
+    found = recovery.found
+    lsn = _lsn_behind(recovery.planned, found)
     if ignored:
         log.warning(
             "innodb_force_recovery=%d: the redo log is not applied; what was only there is lost",
             options.innodb_force_recovery,
         )
-    found = recover(disk, pages, prepared, ours=ignored)
-    stand, lsn = _adopt(disk, pages, found)
+        _tell_lost(told, found)
+    # From here on the store is changed.
+    _claim(facts)
+    recovery.carry_out()
+    stand = _made_durable(disk, found)
     made = new_uuid()
     if facts is not None:
         facts.set(REDO_KEY, None)  # a crash from here on finds a log, or none, and both are right
@@ -90,6 +108,7 @@ def _open_existing(
     facts: StateStore | None,
     options: StoreOptions,
     lock: threading.Lock,
+    told: Published | None,
 ) -> Opened:
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
     try:
@@ -97,11 +116,17 @@ def _open_existing(
         if known not in (None, redo.uuid.hex()):
             raise CorruptRedo(
                 f"{REDO_NAME} is that of another store: it has uuid {redo.uuid.hex()}, the store says {known}. The "
-                "store was not opened: put the right one back; or start once with innodb_force_recovery=6"
+                "store was not opened and nothing was changed: put the right one back; or start once with "
+                "innodb_force_recovery=6"
             )
-        end = replay(disk, redo)
-        _require_published(disk, redo, end)
-        found = None if end is None else recover(disk, pages, prepared, end)
+        replay = plan_replay(disk, redo)
+        end = replay.end
+        _require_published(told, redo, end)
+        recovery = Recovery(disk, pages, replay)
+        recovery.plan(prepared)
+        # From here on the store is changed.
+        _claim(facts)
+        recovery.carry_out()
         if options.innodb_log_file_size != redo.size:
             redo.close()
             redo = _resized(disk, redo, options, lock, end)
@@ -111,20 +136,26 @@ def _open_existing(
     except BaseException:
         redo.close()
         raise
-    return Opened(redo, found)
+    return Opened(redo, recovery.found)
 
 
-def _require_published(disk: Disk, redo: RedoLog, end: Position | None) -> None:
+def _claim(facts: StateStore | None) -> None:
+    """From now on the directory is ours."""
+    if facts is not None and facts.get(STORE_KEY) is None:
+        facts.set(STORE_KEY, "binlog-server")
+
+
+def _require_published(told: Published | None, redo: RedoLog, end: Position | None) -> None:
     """What other processes were told is durable must be there."""
-    told = read_published(disk)
     if told is None or (told.uuid, told.epoch) != (redo.uuid, redo.checkpoint.epoch):
         return
     if end is None or told.end > _normal(end):
         found = "nothing" if end is None else f"{file_name(end.file_no)}:{end.offset}"
         raise CorruptRedo(
             f"{REDO_NAME} leads to {found}, but {file_name(told.end.file_no)}:{told.end.offset} was durable: the log "
-            "is an older copy, or the disk lost what it had confirmed. The store was not opened: restore it from a "
-            "copy; or start once with innodb_force_recovery=6 to go on without what is lost"
+            "is an older copy, or the disk lost what it had confirmed. The store was not opened and nothing was "
+            "changed: restore it from a copy; or start once with innodb_force_recovery=6 to go on with what the .ibb "
+            "files hold"
         )
 
 
@@ -150,19 +181,45 @@ def _resized(
     return RedoLog(disk, lock, options.innodb_log_buffer_size)
 
 
-def _adopt(disk: Disk, pages: PageStore, found: Recovered | None) -> tuple[Position | None, int]:
-    """Where the files end, now durable, and an LSN behind all that their headers tell."""
-    if found is None:
-        return None, redo_log.FIRST_LSN
+def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
+    """Behind all that the headers of the last two files tell."""
     lsn = redo_log.FIRST_LSN
+    if found is None:
+        return lsn
     current = found.header.file_no
     for file_no in (current - 1, current):
-        header = pages.header(file_no) if file_no >= 0 else None
+        header = planned.header(file_no) if file_no >= 0 else None
         if header is not None:
             lsn = max(lsn, header.start_lsn + redo_log.FIRST_LSN)
-            file = disk.open(file_name(file_no))
-            try:
-                file.fdatasync()
-            finally:
-                file.close()
-    return Position(current, found.page_no * PAGE_SIZE + found.at), lsn
+    return lsn
+
+
+def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
+    """Where the files end: those that the redo of before was about are synced."""
+    if found is None:
+        return None
+    current = found.header.file_no
+    for file_no in sorted({current - 1, current} & set(file_numbers(disk.names()))):
+        file = disk.open(file_name(file_no))
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
+    return Position(current, found.page_no * PAGE_SIZE + found.at)
+
+
+def _tell_lost(told: Published | None, found: Recovered | None) -> None:
+    """For innodb_force_recovery: which groups other processes were told of are in no file."""
+    if told is None:
+        return
+    have = BinlogState() if found is None else found.state
+    lost = [
+        gtid
+        for gtid in BinlogState.parse(told.state).entries()
+        if (have.get(gtid.domain_id, gtid.server_id) or 0) < gtid.seq_no
+    ]
+    if lost:
+        log.warning(
+            "the files hold less than was durable: groups up to %s are lost",
+            ",".join(map(str, lost)),
+        )

@@ -10,8 +10,11 @@
 4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
    of a cut is durable before the next, from the end backwards: after a crash in between the next start goes on.
 
-With a redo log all this is not left to what can be seen: `replay` has made the files end where the redo does, and
+With a redo log all this is not left to what can be seen: `replay` makes the files end where the redo does, and
 recovery only reads what is there. A record that does not end then, or an end somewhere else, is corruption.
+
+First all of this is looked at, on the files as they will be (`Recovery.plan`, `PlannedPages`); a store that is refused
+has not been changed. Then it is done (`Recovery.carry_out`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from storage.binlog.broken import keep_aside, put_aside
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_head
 from storage.binlog.page_store import PageStore
+from storage.binlog.planned_pages import PlannedPages
 from storage.binlog.prepared import PreparedTransactions
+from storage.binlog.replay import Replay
 from storage.binlog.search import read_state, read_state_record
-from storage.binlog.survey import ADVICE, UNSYNCED_PAGES_MAX, survey, used_pages
+from storage.binlog.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
 from storage.disk import Disk
 from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import xa
@@ -79,49 +84,105 @@ class _Walk:
     cut: Position | None = None
 
 
-def recover(
-    disk: Disk,
-    pages: PageStore,
-    prepared: PreparedTransactions,
-    end: Position | None = None,
-    *,
-    ours: bool = True,
-) -> Recovered | None:
-    """Find the end of the data, and repair it; None if there is none yet. Raises `CorruptBinlog`.
+class Recovery:
+    """What a start is going to do with the files, and where the writer goes on then.
 
-    Args:
-        end: where the redo log ended, in the page that was being filled; None without a redo log.
-        ours: without a redo log: whether our flusher may have left these files in a crash.
+    Attributes:
+        found: None if there is no data yet.
+        planned: the files as they will be.
     """
-    if end is None:
-        current = _current_file(disk, pages, UNSYNCED_PAGES_MAX if ours else _TAIL_PAGES)
+
+    def __init__(self, disk: Disk, pages: PageStore, replay: Replay | None = None) -> None:
+        self._disk = disk
+        self._pages = pages
+        self._replay = replay
+        self.planned = PlannedPages(pages, replay)
+        self.found: Recovered | None = None
+        self._repairs: list[tuple[Position, int]] = []  # cuts, and the last file with data then
+        self._aside: list[int] = []
+
+    def plan(self, prepared: PreparedTransactions, *, ours: bool = True) -> None:
+        """Find the end of the data, and what is to be repaired. Nothing is changed. Raises `CorruptBinlog`.
+
+        Args:
+            ours: without a redo log: whether our flusher may have left these files in a crash.
+        """
+        pages = self.planned
+        end = None if self._replay is None else self._replay.end
+        if end is not None:
+            _require_all(pages.numbers())
+            current: int | None = end.file_no
+            if read_state_record(pages, end.file_no, 1) is None:
+                raise CorruptBinlog(end.file_no, PAGE_SIZE, f"no state record on page 1{ADVICE}")
+        elif self._replay is not None:
+            return
+        else:
+            current = self._current_file(UNSYNCED_PAGES_MAX if ours else _TAIL_PAGES)
         if current is None:
+            return
+        walk = _walk_to_end(pages, current)
+        if end is not None:
+            _require_end(walk, end)
+        while walk.cut is not None:
+            left = self._cut_at(walk.cut, current)
+            if left is None:
+                return
+            current = left
+            walk = _walk_to_end(pages, current)
+        _replay_xa(pages, walk, prepared)
+        self.found = _recovered(pages, walk, current)
+
+    def carry_out(self) -> None:
+        """Do it. Raises `DiskError`."""
+        before = set(self._pages.files.numbers())
+        if self._replay is not None:
+            self._replay.apply()
+        for file_no in self._aside:
+            put_aside(self._disk, file_no)
+        for cut, current in self._repairs:
+            _cut(self._disk, cut, current)
+        if self.found is not None:
+            _restore_size(self._disk, self.found)
+        for file_no in before | set(self._pages.files.numbers()):
+            self._pages.forget(file_no)
+
+    def _current_file(self, unsynced: int) -> int | None:
+        """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
+        numbers = self.planned.numbers()
+        while numbers:
+            found = survey(self._disk, numbers[-1], unsynced)
+            if found.sound >= 2:
+                break
+            number = numbers.pop()
+            if found.sound or found.torn:
+                self._aside.append(number)
+        _require_all(numbers)
+        if self._aside:
+            self.planned.end_at(Position(self._aside[-1], 0))
+        if not numbers:
             return None
-    else:
-        current = end.file_no
-        _require_all(pages.files.numbers())
-        if read_state_record(pages, current, 1) is None:
-            raise CorruptBinlog(current, PAGE_SIZE, f"no state record on page 1{ADVICE}")
-    walk = _walk_to_end(disk, pages, current)
-    if end is not None:
-        _require_end(walk, end)
-    while walk.cut is not None:
-        left = _cut(disk, pages, walk.cut, current)
-        if left is None:
-            return None
-        current = left
-        walk = _walk_to_end(disk, pages, current)
-    _replay_xa(pages, walk, prepared)
+        if found.torn:
+            return self._cut_at(Position(numbers[-1], found.sound * PAGE_SIZE), numbers[-1])
+        return numbers[-1]
+
+    def _cut_at(self, cut: Position, current: int) -> int | None:
+        """Everything from `cut` on was never durable. Returns the file that is the current one then."""
+        self._repairs.append((cut, current))
+        self.planned.end_at(cut)
+        left = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
+        return left if left in self.planned.numbers() else None
+
+
+def _recovered(pages: PlannedPages, walk: _Walk, current: int) -> Recovered:
     header = pages.header(current)
     assert header is not None
-    file_pages = _restore_size(disk, pages, header)
     # At a page start the page before is full: stand there, so that the next write enters the next page by the rules.
     page_no = walk.end.page_no if walk.end.in_page else walk.end.page_no - 1
     page = bytearray(pages.page(current, page_no) or b"")
     page[PAGE_END:] = bytes(PAGE_SIZE - PAGE_END)
     return Recovered(
         header,
-        file_pages,
+        max((pages.size(current) or 0) // PAGE_SIZE, header.pages),
         page_no,
         _filled(page),
         page,
@@ -143,38 +204,16 @@ def _require_end(walk: _Walk, end: Position) -> None:
         )
 
 
-def _replay_xa(pages: PageStore, walk: _Walk, prepared: PreparedTransactions) -> None:
+def _replay_xa(pages: PlannedPages, walk: _Walk, prepared: PreparedTransactions) -> None:
     """The XA transactions that wait: the records from the file of the oldest on, or else from where the walk began."""
     record = read_state_record(pages, walk.begin.file_no, walk.begin.page_no)
     begin = walk.begin
     if record is not None and record.xa_ref is not None:
         # What was prepared in a file that has gone was completed later, or the file would have been kept.
-        begin = Position(max(record.xa_ref, pages.files.numbers()[0]), PAGE_SIZE)
+        begin = Position(max(record.xa_ref, pages.numbers()[0]), PAGE_SIZE)
     reader = RecordReader(pages, begin, skip_partial=True)
     while (found := reader.next()) is not None:
         prepared.replay(found)
-
-
-def _current_file(disk: Disk, pages: PageStore, unsynced: int) -> int | None:
-    """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
-    numbers = pages.files.numbers()
-    aside = []
-    while numbers:
-        found = survey(disk, numbers[-1], unsynced)
-        if found.sound >= 2:
-            break
-        number = numbers.pop()
-        if found.sound or found.torn:
-            aside.append(number)
-    _require_all(numbers)
-    for number in aside:
-        pages.forget(number)
-        put_aside(disk, number)
-    if not numbers:
-        return None
-    if found.torn:
-        _cut(disk, pages, Position(numbers[-1], found.sound * PAGE_SIZE), numbers[-1])
-    return numbers[-1]
 
 
 def _require_all(numbers: list[int]) -> None:
@@ -193,9 +232,9 @@ def _filled(page: bytearray) -> int:
     return at
 
 
-def _walk_to_end(disk: Disk, pages: PageStore, current: int) -> _Walk:
+def _walk_to_end(pages: PlannedPages, current: int) -> _Walk:
     first = walk = None
-    for start, state, since_page_one in _state_records(disk, pages, current):
+    for start, state, since_page_one in _state_records(pages, current):
         walk = _walk(pages, current, start, state, since_page_one)
         first = first or walk
         if walk.commits:
@@ -209,7 +248,7 @@ def _walk_to_end(disk: Disk, pages: PageStore, current: int) -> _Walk:
 
 
 def _state_records(
-    disk: Disk, pages: PageStore, current: int
+    pages: PlannedPages, current: int
 ) -> Iterator[tuple[Position, BinlogState, BinlogState]]:
     """(place, state, state since page 1 of its file) of all state records, the last one first."""
     file_no = current
@@ -220,7 +259,7 @@ def _state_records(
             continue
         full = BinlogState(entries or [])
         interval = header.state_interval_pages
-        last_page = used_pages(disk, file_no) - 1
+        last_page = pages.used_pages(file_no) - 1
         page_no = last_page - last_page % interval if interval else 1
         while page_no > 1:
             entries = _whole_state(pages, file_no, page_no)
@@ -234,16 +273,20 @@ def _state_records(
         file_no -= 1
 
 
-def _whole_state(pages: PageStore, file_no: int, page_no: int) -> list[Gtid] | None:
+def _whole_state(pages: PlannedPages, file_no: int, page_no: int) -> list[Gtid] | None:
     """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
     try:
-        return read_state(pages.probing(), file_no, page_no)
+        return read_state(pages, file_no, page_no)
     except TruncatedRecord:
         return None
 
 
 def _walk(
-    pages: PageStore, current: int, start: Position, state: BinlogState, since_page_one: BinlogState
+    pages: PlannedPages,
+    current: int,
+    start: Position,
+    state: BinlogState,
+    since_page_one: BinlogState,
 ) -> _Walk:
     reader = RecordReader(pages, start, skip_partial=True)
     walk = _Walk(start, state, since_page_one, start)
@@ -288,19 +331,14 @@ def _rolled_back(record: Record) -> bool:
         raise CorruptBinlog(*record.start, str(error), record.data) from None
 
 
-def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | None:
-    """Everything from `cut` on was never durable: keep it aside, and make the store end there.
-
-    Returns the file that is the current one now.
-    """
+def _cut(disk: Disk, cut: Position, current: int) -> None:
+    """Everything from `cut` on is kept aside, and the store ends there. `current`: the last file with data."""
     # Page 1 begins with the state of the file. Without it there is no file, and the data ends in the one before.
     last = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
     for file_no in range(current, last, -1):
-        pages.forget(file_no)
         put_aside(disk, file_no)
     if last < cut.file_no:
-        return last if last in pages.files.numbers() else None
-    pages.forget(cut.file_no)
+        return
     file = disk.open(file_name(cut.file_no))
     try:
         size = file.size()
@@ -318,19 +356,14 @@ def _cut(disk: Disk, pages: PageStore, cut: Position, current: int) -> int | Non
         file.fdatasync()
     finally:
         file.close()
-    return cut.file_no
 
 
-def _restore_size(disk: Disk, pages: PageStore, header: FileHeader) -> int:
-    """Pages of the current file, extended to what its header says if a crash left it shorter."""
-    size = pages.files.size(header.file_no) or 0
-    wanted = header.pages * PAGE_SIZE
-    if size < wanted:
-        file = disk.open(file_name(header.file_no))
-        try:
-            file.truncate(wanted)
+def _restore_size(disk: Disk, found: Recovered) -> None:
+    """The current file gets the length that its header says, if a crash left it shorter."""
+    file = disk.open(file_name(found.header.file_no))
+    try:
+        if file.size() < found.file_pages * PAGE_SIZE:
+            file.truncate(found.file_pages * PAGE_SIZE)
             file.fdatasync()
-        finally:
-            file.close()
-        size = wanted
-    return size // PAGE_SIZE
+    finally:
+        file.close()

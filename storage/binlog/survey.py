@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
-from storage.disk import Disk, File
+from storage.disk import Disk
 from storage.errors import CorruptBinlog
 from storage.ibb.page import PAGE_SIZE, is_sound
 
@@ -32,7 +33,9 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
     file = disk.open(file_name(file_no))
     try:
         pages = -(-file.size() // PAGE_SIZE)
-        end = _first_empty(file, pages)
+        end = first_empty(
+            pages, lambda page_no: not any(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+        )
         first = max(0, end - unsynced)
         sound = first
         torn: int | None = None
@@ -59,22 +62,13 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
     return Survey(sound, torn is not None)
 
 
-def _first_empty(file: File, pages: int) -> int:
-    """By bisection: the first empty page behind the header, `pages` if there is none."""
+def first_empty(pages: int, is_empty: Callable[[int], bool]) -> int:
+    """By bisection: the first empty page behind the header, of so many; `pages` if there is none."""
     low, high = 0, pages
     while high - low > 1:
         middle = (low + high) // 2
-        if any(file.pread(PAGE_SIZE, middle * PAGE_SIZE)):
-            low = middle
-        else:
+        if is_empty(middle):
             high = middle
+        else:
+            low = middle
     return high
-
-
-def used_pages(disk: Disk, file_no: int) -> int:
-    """Pages in front of the first empty one."""
-    file = disk.open(file_name(file_no))
-    try:
-        return _first_empty(file, file.size() // PAGE_SIZE)
-    finally:
-        file.close()

@@ -110,6 +110,10 @@ class RedoLog:
         yield from self._reader.replay()
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
 
+    def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
+        """Once more, from the one at that LSN on. After `replay`."""
+        return self._reader.mtrs_from(lsn)
+
     def begin(self, end: Position | None) -> None:
         """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
         self.epoch += 1

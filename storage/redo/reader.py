@@ -63,6 +63,8 @@ class RedoReader:
         self._torn_checkpoint = False
         self.checkpoint = self._last_checkpoint()
         self.end = self.checkpoint.lsn
+        self._again = _RingReader(file, self.capacity, self.checkpoint.lsn)
+        self._last: MiniTransaction | None = None
 
     def _parse_header(self) -> LogHeader:
         try:
@@ -97,6 +99,20 @@ class RedoReader:
                 yield found
         self._require_end(lsn)
         self.end = lsn
+
+    def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
+        """Once more those from that LSN on. Raises `CorruptRedo` if they are not what `replay` has met there."""
+        while lsn < self.end:
+            if self._last is None or self._last.lsn != lsn:
+                self._last = self._mtr_at(self._again, lsn)
+            found = self._last
+            if found is None:
+                raise CorruptRedo(
+                    f"{REDO_NAME} was changed at LSN {lsn} while it was read{_ADVICE}"
+                )
+            lsn = found.end
+            if found.body[0] != KIND_FLUSHED:
+                yield found
 
     def _mtr_at(self, reader: _RingReader, lsn: int) -> MiniTransaction | None:
         """The one of this epoch that begins there, if it is whole."""

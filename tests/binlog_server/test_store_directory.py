@@ -8,9 +8,11 @@ import pytest
 
 from binlog_server.store_directory import StoreDirectory, open_state
 from protocol.gtid import Gtid
-from storage.binlog.file_names import LOCK_NAME
-from storage.errors import NotAStore, StorageError, StoreInUse
+from storage.binlog.file_names import LOCK_NAME, file_name, file_number
+from storage.errors import CorruptBinlog, NotAStore, StorageError, StoreInUse
 from storage.state import STATE_NAME
+from tests.storage import damaged_stores
+from tests.storage.damaged_stores import DAMAGES
 
 from .lab import STORE, fill
 
@@ -132,3 +134,20 @@ def test_damaged_page_is_refused_and_lets_go_of_the_lock(tmp_path: Path) -> None
         with pytest.raises(StorageError, match="page 1 in binlog number 0"):
             opened(tmp_path)
     assert path.read_bytes() == bytes(data)
+
+
+def test_a_directory_of_mariadb_that_is_refused_gets_nothing_of_ours(tmp_path: Path) -> None:
+    """What makes it ours is written when it is clear that it can be opened."""
+    store = damaged_stores.make(tmp_path / "store", "closed")
+    for entry in list(store.iterdir()):
+        if file_number(entry.name) is None:
+            entry.unlink()
+    DAMAGES["middle: missing"](store)
+    before = damaged_stores.picture(store)
+    with pytest.raises(CorruptBinlog, match="the file is missing"):
+        StoreDirectory(store, damaged_stores.OPTIONS)
+    assert damaged_stores.picture(store) == before
+    DAMAGES["first: missing"](store)
+    (store / file_name(1)).unlink()
+    StoreDirectory(store, damaged_stores.OPTIONS).close()
+    assert STATE_NAME in damaged_stores.picture(store)

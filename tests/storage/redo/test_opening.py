@@ -327,3 +327,19 @@ def test_what_is_published_of_another_start_is_no_promise() -> None:
     engine = IbbEngine(disk, FORCED, facts=StateStore(disk))
     engine.close()
     store(disk).close()
+
+
+def test_forced_with_less_than_was_published(caplog: pytest.LogCaptureFixture) -> None:
+    disk = crashed(simple(100, size=2000))
+    engine = store(disk)
+    while engine.step():
+        pass
+    last = engine.durable_end.file_no
+    disk.kill()
+    for number in file_numbers(disk.names()):
+        if number >= last:
+            disk.unlink(file_name(number))
+    with caplog.at_level(logging.WARNING):
+        engine = IbbEngine(disk, FORCED, facts=StateStore(disk))
+    assert "the files hold less than was durable: groups up to 0-1-100 are lost" in caplog.text
+    engine.close()

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
-from storage.binlog.replay import match_first, replay
+from storage.binlog.replay import match_first, plan_replay
 from storage.binlog.store import IbbEngine
 from storage.errors import CorruptBinlog, CorruptRedo
 from storage.ibb import commit
@@ -118,7 +118,9 @@ def scene(*mtrs: bytes, files: dict[int, bytes] | None = None) -> MemoryDisk:
 def apply(disk: MemoryDisk) -> Position | None:
     log = opened(disk)
     try:
-        return replay(disk, log)
+        replay = plan_replay(disk, log)
+        replay.apply()
+        return replay.end
     finally:
         log.close()
 
