@@ -1,15 +1,42 @@
-"""Keeps passwords out of what is logged: statements are quoted in errors, and some hold one."""
+"""Keeps passwords out of what others see: SHOW PROCESSLIST, the log, and errors, which clients log in their turn.
+
+A statement is shown up to the first word behind which a password may stand, however badly it is written: without
+quotes, with a comment between, mistyped, cut off. What comes behind is left out as a whole, so nothing depends on
+understanding it. Such words are looked for as parts of words, so that one letter too few does not matter.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from protocol.errors import ServerError, SqlSyntaxError
 
-# Words of statements that may hold a password, however badly they are written.
-_SUSPICIOUS = re.compile(r"pass|ident|user|grant|auth|secret|master|using|by", re.IGNORECASE)
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", re.DOTALL)
-_NEAR = re.compile(r"near '(.*)' at line \d+\Z", re.DOTALL)
+SHOWN_CHARS: Final = 1024
+"""Of a statement; nothing looks at more of it."""
+_LEFT_OUT: Final = "..."
+
+_GAP: Final = r"(?:\s|/\*M?!\d{0,6}|\*/|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*+"
+# PASSWORD and IDENTIFIED with any one letter missing, and their kin; statements of which any part may be a password.
+_BEFORE_A_SECRET: Final = re.compile(
+    r"pas|word|pwd|iden|tified|auth|secre|cred"
+    rf"|(?:create|replace|alter|exists){_GAP}user|grant(?!s\b)|change{_GAP}master",
+    re.IGNORECASE | re.DOTALL,
+)
+# Without words of that kind: what may still be about accounts is shown without its strings.
+_ABOUT_ACCOUNTS: Final = re.compile(r"user|grant|master", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", re.DOTALL)
+
+
+def shown_text(sql: str) -> str:
+    """A statement for others to see."""
+    text = sql[:SHOWN_CHARS]
+    found = _BEFORE_A_SECRET.search(text)
+    if found is not None:
+        return hide_strings(text[: found.end()]) + _LEFT_OUT
+    if len(text) < len(sql):  # the rest may be about anything
+        return hide_strings(text) + _LEFT_OUT
+    return hide_strings(text) if _ABOUT_ACCOUNTS.search(text) else text
 
 
 def hide_strings(sql: str) -> str:
@@ -17,17 +44,15 @@ def hide_strings(sql: str) -> str:
     return _QUOTED.sub("'?'", sql)
 
 
-def shown_text(sql: str) -> str:
-    """A statement for others to see, as in SHOW PROCESSLIST: without strings if it may be about passwords."""
-    return hide_strings(sql) if _SUSPICIOUS.search(sql) else sql
-
-
-def log_text(error: ServerError) -> str:
-    """An error for the log. What a syntax error quotes is the middle of a statement: a quote in it may begin a string
-    or end one, so that nothing is kept of a text that has a quote and may be about passwords."""
-    if isinstance(error, SqlSyntaxError):
-        near = _NEAR.search(error.message)
-        text = near[1] if near else ""
-        if ("'" in text or '"' in text) and _SUSPICIOUS.search(text):
-            return f"{error.errno} ({error.sqlstate}): a syntax error; the text may hold a password"
-    return str(error)
+def shown_error(error: ServerError, sql: str) -> ServerError:
+    """An error of a statement, for its client and for the log: a syntax error quotes only what would be shown of it."""
+    if not isinstance(error, SqlSyntaxError):
+        return error
+    shown = shown_text(sql)
+    if shown == sql or error.near in ("", shown):
+        return error
+    found = _BEFORE_A_SECRET.search(error.near)
+    near = error.near if found is None else error.near[: found.end()]
+    if near not in shown.removesuffix(_LEFT_OUT):
+        return SqlSyntaxError("?", error.line)
+    return error if near == error.near else SqlSyntaxError(near + _LEFT_OUT, error.line)

@@ -133,6 +133,8 @@ class SqlSyntaxError(ServerError):
     sqlstate = "42000"
 
     def __init__(self, near: str, line: int = 1) -> None:
+        self.near = near
+        self.line = line
         super().__init__(
             "You have an error in your SQL syntax; check the manual that corresponds to your "
             "MariaDB server version for the right syntax to use near "

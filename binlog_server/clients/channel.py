@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from binlog_server.clients.tcp_options import give_up_after
 from binlog_server.logs import Peer
-from binlog_server.secrets_in_sql import log_text
 from protocol.connection.server import ServerConnection
 from protocol.connection.server_states import ServerState
 from protocol.errors import ServerError
@@ -93,7 +92,7 @@ class Channel:
 
     def send_error(self, error: ServerError) -> None:
         """The answer is an error; some of them end the connection."""
-        facts = {"peer": self.peer, "errno": error.errno, "error": log_text(error)}
+        facts = {"peer": self.peer, "errno": error.errno, "error": error}
         log.info("%(peer)s: %(error)s", facts)
         if not self.machine.is_closed:
             self.write(self.machine.send_error(error))

@@ -19,7 +19,7 @@ from binlog_server.clients.tls import tls_status
 from binlog_server.dumps.coordinates import coordinates_of
 from binlog_server.dumps.dump_session import DumpSession
 from binlog_server.host import Host
-from binlog_server.secrets_in_sql import shown_text
+from binlog_server.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
 from protocol.account_errors import ConnectionKilled, EmptyQuery
@@ -85,6 +85,7 @@ class Conversation:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
         self._work: asyncio.Task[None] | None = None  # a statement that takes longer
+        self._said = ""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
         self._idle.start()
@@ -113,7 +114,7 @@ class Conversation:
         try:
             self._answer(command)
         except ServerError as error:
-            self._channel.send_error(error)
+            self._send_error(error)
 
     def lost(self, reason: Exception | None) -> None:
         """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished."""
@@ -162,8 +163,11 @@ class Conversation:
     def refused(self, error: ServerError) -> None:
         """See `sql_commit.committer.Client`."""
         if not self._channel.mute:
-            self._channel.send_error(error)
+            self._send_error(error)
             self._channel.go_on()
+
+    def _send_error(self, error: ServerError) -> None:
+        self._channel.send_error(shown_error(error, self._said))
 
     def hold(self, *, held: bool) -> None:
         """See `sql_commit.committer.Client`."""
@@ -229,6 +233,7 @@ class Conversation:
 
     def _execute(self, query: Query) -> None:
         text = query.text
+        self._said = text[: SHOWN_CHARS + 1].decode("utf-8", "surrogateescape")
         if not text.strip(b" \t\r\n;\0"):
             raise EmptyQuery
         if IS_ABOUT_ACCOUNTS.match(text) and self._accounts.is_for_here(text):

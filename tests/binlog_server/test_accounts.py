@@ -15,7 +15,6 @@ from binlog_server.accounts.users import Account
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.clients.login import FailedLogins
 from binlog_server.logs import JsonFormatter
-from binlog_server.secrets_in_sql import hide_strings
 from protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from protocol.connection.ed25519 import ed25519_sign
 from protocol.connection.handshake import AuthSwitchRequest, LoginRequest
@@ -406,10 +405,6 @@ def test_statements_about_accounts_are_told_from_others() -> None:
         "SHOW CREATE TABLE t",
     ):
         assert not IS_ABOUT_ACCOUNTS.match(sql.encode())
-
-
-def test_strings_are_hidden() -> None:
-    assert hide_strings("a 'b' \"c\" 'd\\'e' 'f''g' 'h") == "a '?' '?' '?' '?' '?'"
 
 
 def test_long_user_names_are_no_login() -> None:

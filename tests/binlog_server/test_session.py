@@ -413,7 +413,7 @@ async def test_processlist_shows_what_runs(lab: Lab) -> None:
     assert its[6:8] == ["", None]
     full = "SHOW FULL /* password 'secret' */ PROCESSLIST"
     (mine, _) = await client.query(full)
-    assert mine[7] == full.replace("secret", "?")
+    assert mine[7] == "SHOW FULL /* pas..."
     ((_, *its), mine) = await other.query("SHOW PROCESSLIST")
     assert its[3] == "Sleep", "its statement is over"
 
