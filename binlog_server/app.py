@@ -238,8 +238,11 @@ class Server(ServerFacts):
                 error,
             )
 
-    def _upstream_is(self, version: str) -> None:
-        note_server_version(self.state, version)
+    async def _upstream_is(self, version: str) -> None:
+        try:
+            await asyncio.to_thread(note_server_version, self.state, version)
+        except StorageError as error:  # it is told again with the next connection
+            log.warning("the version of the upstream, %s, is not kept: %s", version, error)
 
 
 def _tls(config: Config) -> TlsServer:

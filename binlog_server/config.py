@@ -46,6 +46,7 @@ from storage.binlog.options import (
     StoreOptions,
 )
 from storage.binlog.transaction import BINLOG_CACHE_SIZE
+from storage.given_files import read_given_text
 from storage.local_path import NotLocal, local_path
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
@@ -56,6 +57,7 @@ LOG_FILE_SIZE_DEFAULT = 96 << 20
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
+_FILE_BYTES_MAX = 4 << 20  # of a configuration file
 _U32_MAX = 2**32 - 1
 _PORT_MAX = 65535
 _DAY_S = 86400
@@ -302,8 +304,7 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(read_given_text(path, _FILE_BYTES_MAX))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:

@@ -46,6 +46,7 @@ _GROUP_ENDS: Final = (b"COMMIT", b"ROLLBACK")
 # A replica adds these by itself, where slave_ddl_exec_mode is IDEMPOTENT.
 _OF_REPLICAS: Final = re.compile(rb"^(CREATE) OR REPLACE|^(DROP [A-Z ]{4,24}?) IF EXISTS", re.I)
 _SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.I | re.S)
+_FIRST_WORD: Final = re.compile(r"[A-Za-z]{1,16}\b")
 _DIGEST_SIZE: Final = 16
 
 
@@ -72,6 +73,13 @@ class Part(NamedTuple):
 
     def __str__(self) -> str:
         return self.subject if self.is_statement else f"{self.subject} ({self.size} bytes)"
+
+    @property
+    def outline(self) -> str:
+        """Without names and contents."""
+        word = _FIRST_WORD.match(self.subject)
+        kind = word[0].upper() if word else "statement"
+        return f"{kind} ({self.size} bytes)"
 
 
 class _Table(NamedTuple):

@@ -19,6 +19,7 @@ from typing import Final
 
 from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
 from protocol.gtid import SlavePosition
+from storage.given_files import read_given
 
 _PREFIXES: Final = ("mariadb_backup", "xtrabackup")
 # With the end of the line: without it the last number may be cut.
@@ -34,8 +35,7 @@ def backup_position(directory: Path) -> tuple[SlavePosition, str]:
         path = _existing(directory, what)
         if path is not None:
             names.append(path.name)
-            with path.open("rb") as file:
-                take(file.read(_INFO_BYTES_MAX).decode("utf-8", "replace"), found)
+            take(read_given(path, _INFO_BYTES_MAX).decode("utf-8", "replace"), found)
     if not names:
         expected = " or ".join(f"{prefix}_binlog_info" for prefix in _PREFIXES)
         raise NoPosition(

@@ -18,10 +18,10 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Protocol
 
 from binlog_server.clients.certificate import use_self_signed
+from storage.given_files import PEM_BYTES_MAX, load_authorities, load_chain, read_given_text
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ class TlsServer:
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0  # no client resumes, and a replica stays for weeks
         if cert:
-            context.load_cert_chain(cert, key or None)
-            pem = Path(cert).read_text(encoding="ascii")
+            load_chain(context, cert, key)
+            pem = read_given_text(cert, PEM_BYTES_MAX)
             end = pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
             pem = pem[
                 pem.index(ssl.PEM_HEADER) : end
@@ -61,7 +61,7 @@ class TlsServer:
         else:
             pem = use_self_signed(context).decode("ascii")
         if ca:
-            context.load_verify_locations(ca)
+            load_authorities(context, ca)
             context.verify_mode = ssl.CERT_OPTIONAL  # an account may REQUIRE X509
         return cls(context, sha256(ssl.PEM_cert_to_DER_cert(pem)).digest(), not cert)
 

@@ -1,19 +1,28 @@
 """A TCP connection of which the bytes are looked at where they came in: for streams that are to cost little.
 
 An `asyncio.StreamReader` copies each byte three times before anybody sees it.
+
+Here is the border at which a connection that is gone becomes a `ConnectionError`, whatever the loop's transports say of
+it: uvloop's raise `RuntimeError` for each call behind a loss, which may come at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Self
+
+from binlog_server.apart import apart
 
 # Of a buffer, at first and at most. A full one makes the next one four times as large: where little comes little memory
 # is needed, and large packets are put together from few parts.
 BUFFER_BYTES = 1 << 18
 BUFFER_BYTES_MAX = 1 << 22
 HEADROOM_BYTES = 1 << 20
+CLOSED: Final = "the server has closed the connection"
 
 
 class ByteStream(asyncio.BufferedProtocol):
@@ -34,18 +43,26 @@ class ByteStream(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int) -> Self:
-        """Raises `OSError`."""
+        """To the first address of the host that takes it. Raises `OSError`, `socket.gaierror` for an unknown name."""
         loop = asyncio.get_running_loop()
-        stream = cls()
-        stream._transport, _ = await loop.create_connection(lambda: stream, host, port)
-        return stream
+        failure: OSError | None = None
+        for address in await _addresses(host, port):
+            try:
+                transport, stream = await loop.create_connection(cls, address, port)
+            except OSError as error:
+                failure = error
+            else:
+                stream._transport = transport
+                return stream
+        raise failure or _unknown(host)
 
     async def start_tls(self, context: ssl.SSLContext, server_hostname: str) -> None:
         """From now on by TLS. Raises `ssl.SSLError`, `OSError`."""
         loop = asyncio.get_running_loop()
-        transport = await loop.start_tls(
-            self._transport, self, context, server_hostname=server_hostname
-        )
+        with self._while_open():
+            transport = await loop.start_tls(
+                self._transport, self, context, server_hostname=server_hostname
+            )
         if transport is None:
             raise ConnectionError("closed during the TLS handshake")
         self._transport = transport
@@ -75,17 +92,24 @@ class ByteStream(asyncio.BufferedProtocol):
         view[begin:HEADROOM_BYTES] = before
         if self._paused and not self._ended:
             self._paused = False
-            self._transport.resume_reading()
+            with suppress(ConnectionError), self._while_open():
+                self._transport.resume_reading()
         return view[begin : HEADROOM_BYTES + size]
 
     def write(self, data: bytes) -> None:
-        """Never waits."""
-        self._transport.write(data)
+        """Never waits. Raises `ConnectionError` if nothing is sent any more."""
+        with self._while_open():
+            self._transport.write(data)
 
     @property
     def is_closing(self) -> bool:
         """Nothing is sent any more."""
-        return self._transport.is_closing()
+        return self._ended or self._transport.is_closing()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether something has come that was not read yet."""
+        return bool(self._filled)
 
     @property
     def tls(self) -> ssl.SSLObject | None:
@@ -121,8 +145,20 @@ class ByteStream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
         self._ended = True
+        if exc is not None and not isinstance(exc, OSError):
+            exc = ConnectionError(f"the connection is lost: {exc!r}")
         self._error = exc
         self._wake()
+
+    @contextmanager
+    def _while_open(self) -> Iterator[None]:
+        """Around what a transport does only while its connection is there."""
+        if self.is_closing:
+            raise ConnectionError(CLOSED)
+        try:
+            yield
+        except RuntimeError as error:
+            raise ConnectionError(f"{CLOSED}: {error}") from error
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -131,3 +167,30 @@ class ByteStream(asyncio.BufferedProtocol):
 
 def _buffer(size: int) -> memoryview:
     return memoryview(bytearray(HEADROOM_BYTES + size))
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """As numbers. Raises `socket.gaierror`."""
+
+    def ask(flags: int = 0) -> list[str]:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+        except ValueError:  # no name at all, as with an empty part
+            raise _unknown(host) from None
+        return list(dict.fromkeys(_number(address) for *_, address in found))
+
+    try:
+        return ask(socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await apart(("address", host, port), ask)
+
+
+def _number(address: tuple[Any, ...]) -> str:
+    """Of what `getaddrinfo` gives; the interface of a link-local address is part of it."""
+    number: str = address[0]
+    scope = address[3] if len(address) > 3 else 0
+    return f"{number}%{scope}" if scope and "%" not in number else number
+
+
+def _unknown(host: str) -> socket.gaierror:
+    return socket.gaierror(socket.EAI_NONAME, f"{host!r} is not known")

@@ -5,9 +5,9 @@ tried again as without candidates: at once, after 1 s, after 2 s. Then the next 
 Once the ring has been gone round, each is tried once a round, and before each round there is a pause of 4, 8, 16 ... s,
 up to MASTER_CONNECT_RETRY.
 
-One that has not got our last groups yet, or that refuses us, is passed over: the next one comes at once. Those who
-refuse will go on to do so, so that the connection ends with their error when nobody else can be followed, and nobody
-may yet catch up, for MASTER_CONNECT_RETRY seconds.
+One that has not got our last groups yet, or that refuses us, is passed over: the next one comes at once. Who refuses
+will go on to do so; who is only down may come back, and who is behind may catch up. So the connection ends, with the
+last refusal, when all of them have refused, and none could be followed for MASTER_CONNECT_RETRY seconds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ TRIES: Final = 3
 RETRY_S_MIN: Final = 1.0
 CANDIDATES_MAX: Final = 16
 _PORT_MAX: Final = 65535
+_DOUBLINGS_MAX: Final = (
+    32  # of the shortest pause: more than any MASTER_CONNECT_RETRY; a float has no more than 1,023
+)
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?")
 
 
@@ -80,9 +83,9 @@ class Ring:
 
     def _begin(self) -> None:
         self._failures = self._moves = 0
-        self._refusal: Exception | None = None
-        self._refused_by = 0
-        self._may_catch_up = False
+        self._refusals: dict[
+            int, Exception
+        ] = {}  # of those whose last answer it was, the latest at the end
         self._since: float | None = None  # when the first one failed
 
     @property
@@ -109,7 +112,7 @@ class Ring:
         """
         if worked:
             self._begin()
-        self._note_failure()
+        self._note(None)
         self._failures += 1
         if not self.has_others:
             return self._pause(self._failures)
@@ -119,28 +122,26 @@ class Ring:
 
     def pass_over(self, refusal: Exception | None = None) -> float:
         """The current one is not to be followed; without a `refusal`, it may be later. Returns seconds as `lost`."""
-        self._note_failure()
-        if refusal is not None:
-            self._refusal, self._refused_by = refusal, self._index
-        self._may_catch_up = self._may_catch_up or refusal is None
+        self._note(refusal)
         return self._move_on()
 
     def hopeless(self) -> Exception | None:
         """After a failure: why it makes no sense to go on, if that is so. Who said that is the current one then."""
-        if self._moves % len(self._addresses) or self._refusal is None or self._since is None:
+        if len(self._refusals) < len(self._addresses) or self._since is None:
             return None
-        refusal, may_catch_up = self._refusal, self._may_catch_up
-        self._may_catch_up = False
-        if may_catch_up or self._clock() - self._since < self._longest:
+        if self._moves % len(self._addresses) or self._clock() - self._since < self._longest:
             return None
-        self._index = self._refused_by
+        self._index, refusal = next(reversed(self._refusals.items()))
         return refusal
 
     @property
     def _rounds(self) -> int:
         return self._moves // len(self._addresses)
 
-    def _note_failure(self) -> None:
+    def _note(self, refusal: Exception | None) -> None:
+        self._refusals.pop(self._index, None)
+        if refusal is not None:
+            self._refusals[self._index] = refusal
         if self._since is None:
             self._since = self._clock()
 
@@ -154,4 +155,5 @@ class Ring:
     def _pause(self, failures: int) -> float:
         if failures == 1:
             return 0.0
-        return float(min(RETRY_S_MIN * 2.0 ** (failures - 2), self._longest))
+        doublings = min(failures - 2, _DOUBLINGS_MAX)
+        return float(min(RETRY_S_MIN * 2.0**doublings, self._longest))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import Self, cast
 
-from binlog_server.relay.byte_stream import HEADROOM_BYTES, ByteStream
+from binlog_server.apart import apart
+from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 from protocol.connection.client import (
     AuthSwitchReceived,
@@ -97,8 +99,9 @@ class ClientLink:
             if self._tls.verify:
                 raise TlsFailed("SSL is required, but the server does not support it")
             return
-        context = await asyncio.to_thread(self._tls.context)
-        if self.machine.has_unread:
+        async with asyncio.timeout(self.timeout_s):
+            context = await apart(self._tls, self._tls.context)
+        if self.machine.has_unread or self._stream.has_unread:  # it would pass for what came by TLS
             raise TlsFailed("the server has sent something in clear behind its greeting")
         self._stream.write(self.machine.tls_request())
         try:
@@ -155,19 +158,17 @@ class ClientLink:
         async with asyncio.timeout(self.timeout_s):
             data = await self._stream.read(before)
         if len(data) == len(before):
-            raise ConnectionError("the server has closed the connection")
+            raise ConnectionError(CLOSED)
         return data
 
     def _send(self, request: bytes) -> None:
-        if self._stream.is_closing:  # while nobody read; writing would be a RuntimeError
-            raise ConnectionError("the server has closed the connection")
         if self._packed is not None:
             request, self._packed.next_seq = framed(compressed(request), 0)
         self._stream.write(request)
 
     def acknowledge(self, packet: bytes) -> None:
         """In a stream without compression; nothing if the socket is closed."""
-        if not self._stream.is_closing:
+        with suppress(ConnectionError):  # who reads will notice
             self._stream.write(packet)
 
     def close(self) -> None:

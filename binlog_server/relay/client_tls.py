@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from protocol.connection.client import ClientConnection
+from storage.given_files import load_authorities, load_chain
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -59,12 +60,12 @@ class TlsOptions:
             context.verify_mode = ssl.CERT_NONE
         try:
             if by_authority:
-                context.load_verify_locations(self.ca or None, self.capath or None)
+                load_authorities(context, self.ca, self.capath)
             if self.crl or self.crlpath:
-                context.load_verify_locations(self.crl or None, self.crlpath or None)
+                load_authorities(context, self.crl, self.crlpath)
                 context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
             if self.cert or self.key:
-                context.load_cert_chain(self.cert or self.key, self.key or None)
+                load_chain(context, self.cert or self.key, self.key)
             if self.cipher:
                 context.set_ciphers(self.cipher)
         except ssl.SSLError as error:
@@ -72,8 +73,8 @@ class TlsOptions:
                 f"{error.reason or error} in MASTER_SSL_CA, _CAPATH, _CERT, _KEY, _CRL, _CRLPATH or _CIPHER"
             ) from None
         except OSError as error:
-            paths = ", ".join(filter(None, (self.ca, self.capath, self.cert, self.key, self.crl)))
-            raise TlsFailed(f"{error.strerror}: one of {paths}") from None
+            paths = (self.ca, self.capath, self.cert, self.key, self.crl, self.crlpath)
+            raise TlsFailed(f"{error.strerror}: one of {', '.join(filter(None, paths))}") from None
         return context
 
     def check(self, host: str, machine: ClientConnection, session: ssl.SSLObject | None) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import traceback
 from typing import NamedTuple
 
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
-from binlog_server.relay.guard import CandidateBehind
+from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
@@ -18,6 +20,7 @@ from storage.errors import StorageError
 
 ER_ERROR_ON_WRITE = 1026
 ER_BINLOG_READ_EVENT_CHECKSUM_FAILURE = 1743
+CR_UNKNOWN_ERROR = 2000
 CR_CONN_HOST_ERROR = 2003
 CR_UNKNOWN_HOST = 2005
 CR_SERVER_LOST = 2013
@@ -35,17 +38,17 @@ class Failure(NamedTuple):
     def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
         """Of what ended a connection, or kept it from being made."""
         match error:
-            case UpstreamRefused() if error.errno != MasterFatalError.errno:
-                return cls(error.errno, f"Fatal error: {error.message}")
+            case UpstreamRefused() | RemoteError() if error.errno == MasterFatalError.errno:
+                return cls(
+                    error.errno,
+                    f"Got fatal error {error.errno} from master when reading data from binary log: '{_full(error)}'",
+                )
+            case UpstreamRefused():
+                return cls(error.errno, f"Fatal error: {_full(error)}")
             case GroupRefused():
                 return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
             case StorageError():
                 return cls(ER_ERROR_ON_WRITE, f"Error writing file 'binlog': {error}")
-            case UpstreamRefused() | RemoteError() if error.errno == MasterFatalError.errno:
-                return cls(
-                    error.errno,
-                    f"Got fatal error {error.errno} from master when reading data from binary log: '{error.message}'",
-                )
         errno, message = _told(error, info, connecting=connecting)
         if not connecting:
             return cls(errno, f"error reading from master '{_who(info)}' - message: {message}")
@@ -55,6 +58,11 @@ class Failure(NamedTuple):
             f"maximum-retries: 0  message: {message}",  # 0: as with master_retry_count=0, for ever
             connecting=True,
         )
+
+
+def _full(error: UpstreamRefused | RemoteError) -> str:
+    """Last_IO_Error wants a privilege."""
+    return error.full_message if isinstance(error, HistoryDiverged) else error.message
 
 
 def _who(info: MasterInfo) -> str:
@@ -75,6 +83,9 @@ def _told(error: Exception, info: MasterInfo, *, connecting: bool) -> tuple[int,
             return ER_BINLOG_READ_EVENT_CHECKSUM_FAILURE, str(error)
         case ProtocolError():
             return CR_MALFORMED_PACKET, f"Malformed packet: {error}"
+    if not isinstance(error, OSError | asyncio.IncompleteReadError):
+        shown = "".join(traceback.format_exception_only(error)).strip()
+        return CR_UNKNOWN_ERROR, f"Unknown error: {shown}; the server's log has more of it"
     reason = str(error) or "nothing came for slave_net_timeout, or three heartbeats"
     if connecting and isinstance(error, OSError) and error.errno:
         reason = f'{error.errno} "{os.strerror(error.errno)}"'

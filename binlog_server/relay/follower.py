@@ -6,9 +6,10 @@ connection was never stored, and comes again whole.
 Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY; with candidates as `candidates.Ring` says.
 Before anything is taken in, the upstream must show that it has our history (`guard`).
 
-An error that will not pass by itself (1236, another history, our own server_id, no GTIDs there) ends the following,
-unless a candidate may do better; a domain that comes from elsewhere, and a history that begins anew, always do. What is
-in the store is still served.
+What ends the following for good is named, in `_ends`: what the upstream refuses us for (1236, another history, our own
+server_id, no GTIDs there), unless a candidate may do better; a domain that comes from elsewhere, and a history that
+begins anew; a store that has failed. Whatever else goes wrong is tried again, also what nobody has thought of, which
+is in the log with its traceback. What is in the store is still served.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
 
 from binlog_server.relay.candidates import Ring
-from binlog_server.relay.failure import Failure
+from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.ingest import DumpEnded
@@ -31,11 +33,24 @@ from binlog_server.relay.stream import UpstreamStream
 from protocol.connection.replica import UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from protocol.gtid import SlavePosition
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreFailed
 
 log = logging.getLogger(__name__)
 
 WORKED_S = 1.0
+# What may happen with any upstream; others are defects, here or in what we use.
+_EXPECTED = (
+    asyncio.IncompleteReadError,
+    OSError,
+    PasswordUnavailable,
+    ProtocolError,
+    RemoteError,
+    StorageError,
+)
+
+
+class _CancelledInside(Exception):
+    """Somebody has cancelled what the following waited for, and not the following."""
 
 
 class Follower:
@@ -62,7 +77,8 @@ class Follower:
         self._ring = ring
         self._tell = follows
         self.status = status
-        self._gate = Gate(self._name, into.domains, info.filter)
+        self._gate = Gate(status.title, into.domains, info.filter)
+        self._traced: set[tuple[str, int]] = set()  # where defects were seen: file and line
         self._guard = Guard(
             into.engine,
             into.syncer,
@@ -97,82 +113,93 @@ class Follower:
 
     async def run(self) -> None:
         """Follow until cancelled, or until following makes no sense any more."""
+        self.status.state = IoState.CONNECTING
         try:
-            await self._run()
-        except Exception as error:  # of ours; it must not look as if nobody had started anything
-            self._stopped(error)
-            raise
+            while not await self._run():
+                pass
         finally:
             self.status.state = IoState.STOPPED
             self._gate.release()
 
-    async def _run(self) -> None:
-        while not self._has_reached_until():
+    async def _run(self) -> bool:
+        """One connection, and the pause behind it. Returns whether it was the last one."""
+        try:
+            if self._has_reached_until():
+                log.info("%s: UNTIL is reached: '%s'", self.status.title, self._until)
+                return True
             stream = self._stream()
             began = time.monotonic()
-            pause: float | None = None  # known, for those who are passed over
-            try:
-                await stream.run()
-            except GroupRefused as error:
+            self._gate.begin()
+            error = await self._end_of(stream)
+            if self._ends(error):
                 self._stopped(error)
-                return
-            except StorageError as error:
-                self._stopped(error)
-                self._into.syncer.fail(error)
-                return
-            except CandidateBehind as error:
-                self._lost(error)
-                pause = self._ring.pass_over()
-            except (UpstreamRefused, RemoteError) as error:
-                refused = (
-                    isinstance(error, UpstreamRefused) or error.errno == MasterFatalError.errno
-                )
-                if refused and self._is_final(error):
-                    self._stopped(error)
-                    return
-                self._lost(error)
-                if refused:
-                    pause = self._ring.pass_over(error)
-            except (
-                OSError,
-                ProtocolError,
-                TimeoutError,
-                asyncio.IncompleteReadError,
-                PasswordUnavailable,
-            ) as error:
-                if self._has_reached_until():  # the upstream has ended the stream there
-                    break
-                self._lost(error)
-            if pause is None:
-                # A connection that brought us on, or worked for more than a moment, starts the count anew.
-                lasted = stream.received and time.monotonic() - began >= WORKED_S
-                pause = self._ring.lost(worked=stream.stored or lasted)
+                if isinstance(error, StorageError):
+                    self._into.syncer.fail(error)
+                return True
+            if self._has_reached_until():  # the upstream has ended the stream there
+                return False
+            self._lost(error)
+            # A connection that brought us on, or worked for more than a moment, starts the count anew.
+            lasted = stream.received and time.monotonic() - began >= WORKED_S
+            pause = self._pause_behind(error, worked=stream.stored or lasted)
             refusal = self._ring.hopeless()
             if refusal is not None:
                 self._rename()
                 self._stopped(refusal)
-                return
-            await self._pause(pause)
-        log.info("%s: UNTIL is reached: '%s'", self._name, self._until)
+                return True
+        except Exception as error:  # a defect here, of all places, must not end it either
+            log.exception("%s: what is behind a lost connection has failed", self.status.title)
+            self.status.state = IoState.CONNECTING
+            self.status.last_error = self.status.error = f"{type(error).__name__}: {error}"
+            self.status.errno = CR_UNKNOWN_ERROR
+            pause = self._info.connect_retry
+        await self._pause(pause)
+        return False
 
-    def _is_final(self, refusal: Exception) -> bool:
-        """Whether no candidate may help. Where the one that we followed has changed its history a human must choose."""
+    def _pause_behind(self, error: Exception, *, worked: bool) -> float:
+        if isinstance(error, CandidateBehind):
+            return self._ring.pass_over()
+        if _is_refusal(error):
+            return self._ring.pass_over(error)
+        return self._ring.lost(worked=worked)
+
+    async def _end_of(self, stream: UpstreamStream) -> Exception:
+        """What has ended it."""
+        try:
+            return await stream.run()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return _CancelledInside("the following was not stopped, but what it waited for was")
+        except Exception as error:  # noqa: BLE001 - `_ends` names those that count
+            return error
+
+    def _ends(self, error: Exception) -> bool:
+        """Whether no later attempt would help, nor a candidate."""
+        if isinstance(error, GroupRefused):
+            return True
+        if isinstance(error, StorageError):
+            return isinstance(error, StoreFailed) or self._into.syncer.failure is not None
+        if not _is_refusal(error):
+            return False
         if not self._ring.has_others:
             return True
-        return isinstance(refusal, HistoryDiverged) and self._ring.is_home
+        # Where the one that we followed has changed its history a human must choose.
+        return isinstance(error, HistoryDiverged) and self._ring.is_home
 
     async def _pause(self, delay: float) -> None:
         name = str(self._ring.current)
         if name != self.status.name:
-            log.warning("upstream %s: the candidate %s is tried next", self.status.name, name)
+            log.warning("%s: the candidate %s is tried next", self.status.title, name)
             self._rename()
         if delay:
-            log.info("connecting to %s again in %.0f s", self._name, delay)
+            log.info("connecting to %s again in %.0f s", self.status.title, delay)
         await asyncio.sleep(delay)
 
     def _rename(self) -> None:
         self.status.name = str(self._ring.current)
-        self._gate.name = self._name
+        self._gate.name = self.status.title
 
     def _has_reached_until(self) -> bool:
         if self._until is None:
@@ -187,15 +214,32 @@ class Follower:
     def _stopped(self, error: Exception) -> None:
         self._failed(error)
         self.status.stopped = True
-        facts = {"upstream": self.status.name, "error": error}
-        log.error("stopped following upstream %(upstream)s: %(error)s", facts)
+        log.error("stopped following %(title)s: %(error)s", self._facts())
 
     def _lost(self, error: Exception) -> None:
         self._failed(error)
         self.status.losses += 1
         self._guard.lost(ended=isinstance(error, DumpEnded))
-        facts = {"upstream": self.status.name, "error": self.status.last_error}
-        log.warning("lost upstream %(upstream)s: %(error)s", facts)
+        trace = None if isinstance(error, _EXPECTED) or not self._is_new(error) else error
+        log.warning("lost %(title)s: %(error)s", self._facts(), exc_info=trace)
+
+    def _is_new(self, error: Exception) -> bool:
+        """Whether no defect was seen at that place before."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+        if place in self._traced:
+            return False
+        self._traced.add(place)
+        return True
+
+    def _facts(self) -> Mapping[str, object]:
+        status = self.status
+        return {
+            "title": status.title,
+            "connection_name": status.connection,
+            "upstream": status.name,
+            "error": status.last_error,
+        }
 
     def _failed(self, error: Exception) -> None:
         status = self.status
@@ -204,6 +248,9 @@ class Follower:
         status.last_error = str(error) or type(error).__name__
         status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
 
-    @property
-    def _name(self) -> str:
-        return f"upstream {self.status.name}"
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether that server cannot be followed as things are."""
+    return isinstance(error, UpstreamRefused) or (
+        isinstance(error, RemoteError) and error.errno == MasterFatalError.errno
+    )

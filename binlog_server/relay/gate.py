@@ -110,7 +110,7 @@ class Domains:
             del self._owners[domain_id]
 
     def forget(self) -> None:
-        """Nothing is followed, and the history may become another one."""
+        """What was taken in is what the store has: another history, or less than was let in."""
         self._seq_nos.clear()
 
 
@@ -204,6 +204,11 @@ class Gate:
             self._filter.wants_domain(gtid.domain_id)
             and gtid.server_id not in self._filter.ignore_server_ids
         )
+
+    def begin(self) -> None:
+        """A new connection. What was let in on the one before is in the store now, or comes again."""
+        self._last_seq_nos.clear()
+        self._domains.forget()
 
     def release(self) -> None:
         """Nothing more comes."""

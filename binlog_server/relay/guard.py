@@ -29,9 +29,10 @@ from binlog_server.relay.upstream_groups import (
     ask_state,
 )
 from protocol.account_errors import TooManyUserConnections, UserLimitReached
-from protocol.connection.replica import UpstreamRefused
+from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from protocol.group_comparison import Likeness, compare, describe
+from protocol.group_comparison import Likeness, compare, describe, outline
+from protocol.group_content import GroupContent
 from protocol.gtid import Gtid
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
@@ -50,7 +51,14 @@ _WAY_OUT = (
 
 
 class HistoryDiverged(UpstreamRefused):
-    """The upstream has another history than the store."""
+    """The upstream has another history than the store.
+
+    As text, which may get into logs, it tells nothing of what groups say; `full_message` does.
+    """
+
+    def __init__(self, message: str, full_message: str, errno: int = ER_SLAVE_FATAL_ERROR) -> None:
+        super().__init__(message, errno)
+        self.full_message = full_message
 
 
 class CandidateBehind(ConnectionError):
@@ -195,13 +203,18 @@ class Guard:
             return _Proof(gtid, f"the upstream cannot show it: {error.message}")
         if theirs is None:
             return _Proof(gtid, "the upstream does not show it")
-        likeness, difference = compare(ours.content, theirs.content)
-        if likeness is Likeness.OTHER:
-            raise HistoryDiverged(
+        found = compare(ours.content, theirs.content)
+        if found.likeness is Likeness.OTHER:
+            full, outlined = (
                 f"the upstream has another history: {gtid} is not the same group there ({difference}). "
-                f"{_sides(gtid, ours, theirs)}; {_WAY_OUT}; or MASTER_CHECK_LAST_GROUP=0 if both are right"
+                f"{sides}; {_WAY_OUT}; or MASTER_CHECK_LAST_GROUP=0 if both are right"
+                for difference, sides in (
+                    (found.difference, _sides(gtid, ours, theirs, describe)),
+                    (found.outline, _sides(gtid, ours, theirs, outline)),
+                )
             )
-        return _Proof(gtid, difference)
+            raise HistoryDiverged(outlined, full)
+        return _Proof(gtid, found.outline)
 
     def _lacks(self, theirs: Gtid) -> bool:
         """Whether that group should be in the store, if the store had what the upstream has."""
@@ -232,9 +245,10 @@ class Guard:
         text = f"{told(gtid).message}. Its last one there is {last}"
         if self._lacks(last):
             text += ", which is not in the store here"
-        return HistoryDiverged(
-            f"{text}. {_sides(gtid, ours, theirs)}; {_WAY_OUT}", MasterFatalError.errno
+        full, outlined = (
+            f"{text}. {_sides(gtid, ours, theirs, how)}; {_WAY_OUT}" for how in (describe, outline)
         )
+        return HistoryDiverged(outlined, full, MasterFatalError.errno)
 
     async def _own(self, gtid: Gtid) -> LastGroup | None:
         await self._syncer.synced()  # only what is durable can be read
@@ -245,9 +259,14 @@ class Guard:
             return None
 
 
-def _sides(gtid: Gtid, ours: LastGroup | None, theirs: FoundGroup | None) -> str:
-    here = describe(gtid, None if ours is None else ours.content)
-    there = "not known" if theirs is None else describe(*theirs)
+def _sides(
+    gtid: Gtid,
+    ours: LastGroup | None,
+    theirs: FoundGroup | None,
+    how: Callable[[Gtid, GroupContent | None], str],
+) -> str:
+    here = how(gtid, None if ours is None else ours.content)
+    there = "not known" if theirs is None else how(*theirs)
     return f"Here: {here}. There: {there}"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -89,7 +90,7 @@ class Ingest:
         self.stored = False
         """Something of it was new."""
 
-    async def run(self, link: ClientLink) -> None:
+    async def run(self, link: ClientLink) -> NoReturn:
         """Take what comes, for as long as it comes. Raises what ends it; what came whole is stored by then."""
         try:
             await self._run(link)
@@ -97,7 +98,7 @@ class Ingest:
             if self._large is not None:
                 await self._large.rollback()
 
-    async def _run(self, link: ClientLink) -> None:
+    async def _run(self, link: ClientLink) -> NoReturn:
         unsynced = 0
         while True:
             self._status.storing = False
@@ -240,8 +241,10 @@ class Ingest:
         try:
             await asyncio.wait([waiting], timeout=SLOW_S)
             if not waiting.done():
-                log.warning("reading from the %s pauses: the disk is full or slow", self._name)
+                log.warning("reading from %s pauses: the disk is full or slow", self._name)
                 await asyncio.shield(waiting)
-                log.info("reading goes on after %.1f s", time.monotonic() - began)
+                log.info(
+                    "reading from %s goes on after %.1f s", self._name, time.monotonic() - began
+                )
         finally:
             waiting.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from binlog_server.commits.room import Room
@@ -27,5 +27,5 @@ class Into:
     syncer: Syncer
     room: Room
     domains: Domains
-    upstream_is: Callable[[str], None]
+    upstream_is: Callable[[str], Awaitable[None]]
     semi_sync: SemiSyncMaster

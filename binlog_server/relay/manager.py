@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from binlog_server.relay.connection import UpstreamConnection
@@ -31,6 +31,7 @@ from protocol.replication_errors import (
     WrongArguments,
 )
 from protocol.sql_errors import NoMasterConnection, OptionPreventsStatement
+from storage.errors import StorageError
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -97,8 +98,7 @@ class Relay:
 
     async def close(self) -> None:
         """Nothing more is taken in. What ran runs again after a restart."""
-        for connection in self._connections.values():
-            await connection.stop()
+        await _stop_together(self._connections.values())
 
     # --- to look at ---
 
@@ -179,7 +179,11 @@ class Relay:
     async def stop_all(self) -> list[str]:
         """STOP ALL SLAVES: the names of those that ran."""
         async with self._lock:
-            return [c.name for c in self.connections if await self._stop(c)]
+            running = [connection for connection in self.connections if connection.runs]
+            await _stop_together(self.connections)
+            for connection in self.connections:
+                await self._want(connection, wanted=False)
+            return [connection.name for connection in running]
 
     async def reset(self, name: str, *, everything: bool) -> None:
         """RESET SLAVE [ALL]: errors are forgotten; or all of it. Raises `ServerError`: 1198, 1290, 1617."""
@@ -220,7 +224,10 @@ class Relay:
         async def follows(name: str) -> None:
             if connection.followed != name:
                 connection.followed = name
-                await self._keep_followed(connection)
+                try:
+                    await self._keep_followed(connection)
+                except StorageError as error:  # only a restart would miss it
+                    log.warning("that %s is followed is not kept: %s", name, error)
 
         connection.start(self._into, until, follows if connection.info.candidates else None)
 
@@ -258,6 +265,11 @@ class Relay:
             await asyncio.to_thread(keep)
         except PasswordUnavailable as error:
             raise MasterInfoRefused(connection.name, str(error)) from None
+
+
+async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:
+    """Each may have to wait for its upstream."""
+    await asyncio.gather(*(connection.stop() for connection in connections))
 
 
 def _require_ours(connection: UpstreamConnection) -> None:

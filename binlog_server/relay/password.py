@@ -6,6 +6,7 @@ a file of its own. A copy of the store without that file does not tell it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from binlog_server.apart import apart
 from storage.durable_files import replace_file
+from storage.given_files import read_given
 
 KEY_NAME = (
     "binlog-server.key"  # in the store's directory, unless master_info_key_file says otherwise
@@ -47,11 +50,22 @@ class Password:
                 ) from None
         return self.text
 
+    async def read_apart(self, timeout_s: float) -> str:
+        """As `read`, without waiting for a disk on the loop."""
+        if not self.file:
+            return self.read()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await apart(self, self.read)
+        except TimeoutError:
+            raise PasswordUnavailable(
+                f"the password's file {self.file} cannot be read: its disk has not answered for {timeout_s:g} s"
+            ) from None
+
 
 def _first_line(path: str) -> str:
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX)
+        data = read_given(path, FILE_BYTES_MAX)
         return data.partition(b"\n")[0].removesuffix(b"\r").decode()
     except OSError as error:
         raise PasswordUnavailable(
@@ -94,7 +108,7 @@ class KeyFile:
             if make and not self._path.exists():
                 # Whole or not at all: what is encrypted by it must not be lost.
                 replace_file(self._path, Fernet.generate_key() + b"\n", _MODE)
-            return Fernet(self._path.read_bytes().strip())
+            return Fernet(read_given(self._path, FILE_BYTES_MAX).strip())
         except OSError as error:
             raise PasswordUnavailable(
                 f"the key file {self._path} of passwords cannot be used: {error.strerror} (option master_info_key_file)"

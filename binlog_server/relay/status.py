@@ -38,7 +38,7 @@ class UpstreamStatus:
 
     name: host and port.
     connected: the dump command was accepted, and the connection is there.
-    stopped: following ended for good; `last_error` says why.
+    stopped: following ended for good; `last_error` says why, without what groups say.
     last_heard: when something came, heartbeats too.
     last_stored: when the last group was stored, and `last_timestamp` when it was written, by the upstream's clock.
     storing: something has come that is not stored yet; for long while the disk is full.
@@ -75,6 +75,11 @@ class UpstreamStatus:
     acks_sent: int = 0
     read: ReplicaPlace = field(default_factory=ReplicaPlace)
     stored: ReplicaPlace = field(default_factory=ReplicaPlace)
+
+    @property
+    def title(self) -> str:
+        """For log lines and errors."""
+        return f"upstream {self.name}" + (f" ('{self.connection}')" if self.connection else "")
 
     @property
     def behind_s(self) -> int | None:

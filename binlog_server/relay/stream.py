@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NoReturn
 
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
@@ -17,14 +17,14 @@ from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from protocol.connection.replica import ReplicaHandshake
-from protocol.errors import BadGtidList, ProtocolError, RemoteError
+from protocol.errors import BadGtidList, ProtocolError
 from protocol.gtid import SlavePosition
 from storage.engine import Position
 
 log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 10.0  # among candidates: for the login, and each answer before the stream
-END_DUMP_S: Final = 5.0  # for each answer, when an upstream is told that we go
+END_DUMP_S: Final = 3.0  # for an upstream to be told that we go
 _NS: Final = 1_000_000_000
 _OLD_PREFIX: Final = (
     "5.5.5-"  # in front of the version of servers before 11, for clients of their time
@@ -75,23 +75,19 @@ class UpstreamStream:
         """Whether something of it was new."""
         return self._ingest is not None and self._ingest.stored
 
-    @property
-    def _name(self) -> str:
-        return f"upstream {self._status.name}"
-
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Take what comes, for as long as it comes. Raises what ends it, or keeps it from beginning."""
         status, info, config = self._status, self._info, self._into.config()
         status.state = IoState.CONNECTING
-        self._password = await asyncio.to_thread(info.password.read)
+        self._password = await info.password.read_apart(config.slave_net_timeout)
         link = await self._connect()
         acks: UpstreamAcks | None = None
         try:
             status.version = (await link.log_in()).removeprefix(_OLD_PREFIX)
             status.protection = link.protection
-            self._into.upstream_is(status.version)
+            await self._into.upstream_is(status.version)
             status.state = IoState.CHECKING
-            await self._guard.prove(self._name, link, self._connect_more, among=self._among)
+            await self._guard.prove(self._status.title, link, self._connect_more, among=self._among)
             position = await self._position(link)
             handshake = ReplicaHandshake(
                 link.machine,
@@ -112,9 +108,9 @@ class UpstreamStream:
                 acks = self._acks(link)
                 self._into.semi_sync.when_moved.add(acks.flush)
             elif config.rpl_semi_sync_slave_enabled:
-                log.warning("%s has no semi-sync: it is followed without", self._name)
+                log.warning("%s has no semi-sync: it is followed without", self._status.title)
             self._ingest = Ingest(
-                self._name,
+                self._status.title,
                 self._into.engine,
                 self._into.syncer,
                 self._into.room,
@@ -186,16 +182,17 @@ class UpstreamStream:
         if greeting is None or link.machine.is_closed:
             return
         try:
-            other = await ClientLink.connect(
-                info.host, info.port, info.user, self._password, END_DUMP_S, info.tls
-            )
-            try:
-                await other.log_in()
-                await other.query(f"KILL {greeting.connection_id}")
-            finally:
-                other.close()
-        except (OSError, ProtocolError, TimeoutError, RemoteError) as error:
-            log.info("%s: its dump could not be ended: %s", self._name, error)
+            async with asyncio.timeout(END_DUMP_S):
+                other = await ClientLink.connect(
+                    info.host, info.port, info.user, self._password, END_DUMP_S, info.tls
+                )
+                try:
+                    await other.log_in()
+                    await other.query(f"KILL {greeting.connection_id}")
+                finally:
+                    other.close()
+        except Exception as error:  # noqa: BLE001 - we go in any case
+            log.info("%s: its dump could not be ended: %s", self._status.title, error)
 
     def _note_begin(self, handshake: ReplicaHandshake, position: SlavePosition) -> None:
         status = self._status
@@ -205,8 +202,10 @@ class UpstreamStream:
         status.errno, status.error = 0, ""
         status.server_id = handshake.upstream_server_id
         log.info(
-            "following upstream %(upstream)s (%(version)s) from '%(gtid)s', %(protection)s",
+            "following %(title)s (%(version)s) from '%(gtid)s', %(protection)s",
             {
+                "title": status.title,
+                "connection_name": status.connection,
                 "upstream": status.name,
                 "version": status.version,
                 "gtid": position,

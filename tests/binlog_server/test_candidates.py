@@ -64,6 +64,14 @@ def test_one_alone() -> None:
     assert Rounds("a", retry_s=0).lost(3) == "0a 1a 1a"
 
 
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_for_ever(names: str) -> None:
+    """A pause that is doubled each time is no number any more after 1,026 times: 17 hours of a master that is away."""
+    for rounds in (Rounds(names), Rounds(names, retry_s=4294967)):
+        for _ in range(5000):
+            assert 0 <= rounds.ring.lost(worked=False) <= 4294967
+
+
 def test_each_is_tried_and_then_each_once_a_round() -> None:
     rounds = Rounds("abc")
     assert rounds.lost(4) == "0a 1a 2a 0b"
@@ -96,34 +104,52 @@ def test_those_behind_are_asked_again_for_ever() -> None:
         assert rounds.ring.hopeless() is None
 
 
-def test_a_refusal_counts_once_nobody_else_could_be_followed_for_long() -> None:
-    refusal = ValueError("no")
-    rounds = Rounds("ab", retry_s=7)
-    assert rounds.lost(4) == "0a 1a 2a 0b"
-    assert rounds.passed_over(refusal) == "4a"
-    assert rounds.ring.hopeless() is refusal
-    rounds = Rounds("ab", retry_s=8)
-    assert rounds.lost(4) == "0a 1a 2a 0b"
-    assert rounds.passed_over(refusal) == "4a"
-    assert rounds.ring.hopeless() is None
-    assert rounds.lost(1) == "0b"
+def test_refusals_count_once_all_have_refused_and_for_long() -> None:
+    first, last = ValueError("first"), ValueError("last")
+    rounds = Rounds("ab", retry_s=13)
+    assert rounds.passed_over(first) == "0b"
     assert rounds.ring.hopeless() is None, "not before the end of the round"
-    assert rounds.lost(1) == "8a"
-    assert rounds.ring.hopeless() is refusal
-    assert rounds.ring.current.host == "b", "the one that refused"
+    assert rounds.passed_over(last) == "4a"
+    assert rounds.ring.hopeless() is None, "they have had no time"
+    rounds.passed_over(first)
+    assert rounds.passed_over(last) == "8a"
+    assert rounds.ring.hopeless() is None
+    rounds.passed_over(first)
+    assert rounds.passed_over(last) == "13a"
+    assert rounds.ring.hopeless() is last
+    assert rounds.ring.current.host == "b", "the one that refused last"
 
 
-def test_a_refusal_does_not_count_while_one_may_catch_up() -> None:
+def test_who_is_only_down_is_waited_for() -> None:
+    """Promoted b boots for longer than MASTER_CONNECT_RETRY; a, the old master, has a history of its own."""
+    refusal = ValueError("1236")
+    rounds = Rounds("ab", "b:3306")
+    worked = True
+    while rounds.now < 3600:
+        if rounds.ring.current.host == "b":
+            rounds.lost(1, worked=worked)
+            worked = False
+        else:
+            rounds.passed_over(refusal)
+        assert rounds.ring.hopeless() is None
+    while rounds.ring.current.host != "b":
+        rounds.passed_over(refusal)
+    rounds.passed_over(refusal)  # now it refuses, too
+    while rounds.ring.hopeless() is None:
+        rounds.passed_over(refusal)
+        assert rounds.now < 3800
+
+
+def test_refusals_do_not_count_while_one_may_catch_up() -> None:
     refusal = ValueError("no")
     rounds = Rounds("abc", retry_s=1)
     for _ in range(5):
-        rounds.lost(4)
+        rounds.passed_over(refusal)
         rounds.passed_over(refusal)
         rounds.passed_over()
         assert rounds.ring.hopeless() is None
-    rounds.lost(1)
-    rounds.passed_over(refusal)
-    rounds.lost(1)
+    for _ in range(3):
+        rounds.passed_over(refusal)
     assert rounds.ring.hopeless() is refusal
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
+import pkgutil
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -17,18 +20,20 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
 from binlog_server.relay.candidates import Ring
+from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
-from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
 from protocol.errors import MasterFatalError, UnknownServerError
 from protocol.events import FormatDescription, HeartbeatEvent, append_checksum
 from protocol.gtid import Gtid
 from protocol.stored_group import group_gtid
 from storage.engine import BinlogEngine
+from storage.errors import DiskFull
 from storage.memory_engine import MemoryEngine
 from storage.memory_history import MemoryHistory
 
@@ -47,6 +52,12 @@ from .upstream import (
 )
 
 Delays = list[float]
+
+
+class Listening(Protocol):
+    """Whom one can connect to."""
+
+    port: int
 
 
 @pytest.fixture
@@ -71,29 +82,40 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Delays:
 
 @asynccontextmanager
 async def following(
-    upstream: FakeUpstream,
+    upstream: Listening,
     engine: BinlogEngine,
     *,
     publisher: Publisher | None = None,
     status: UpstreamStatus | None = None,
     info: dict[str, Any] | None = None,
+    duplicates: bool = False,
     **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     master = MasterInfo(
-        "127.0.0.1", upstream.port, "relay", Password(PASSWORD), ssl=False, **(info or {})
+        "127.0.0.1",
+        upstream.port,
+        "relay",
+        Password(PASSWORD),
+        **{"ssl": False, **(info or {})},
     )
     config = Config(binlog_directory=Path("/nowhere"), **{"server_id": 10, **options})
     versions: list[str] = []
+
+    async def noted(version: str) -> None:
+        versions.append(version)
+
     publisher = publisher or Publisher(
         engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
     )
+    domains = Domains(engine, publisher)
+    domains.ignore_duplicates = duplicates
     into = Into(
         lambda: config,
         engine,
         Syncer(engine),
         Room(engine),
-        Domains(engine, publisher),
-        versions.append,
+        domains,
+        noted,
         SemiSyncMaster(lambda: config),
     )
     follower = Follower(
@@ -274,6 +296,109 @@ async def test_other_errors_are_tried_again(engine: MemoryEngine, delays: Delays
     assert upstream.visits == 3
 
 
+class Fails:
+    """In place of a function: fails some times."""
+
+    def __init__(self, works: Callable[..., Any], error: BaseException, times: int = 3) -> None:
+        self._works = works
+        self._error = error
+        self.left = times
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise type(self._error)(*self._error.args)
+        return self._works(*args, **kwargs)
+
+
+# Wherever something unforeseen happens. Some of it is in the middle of what has come.
+PLACES = {
+    "password": "binlog_server.relay.password.Password.read",
+    "resolver": "binlog_server.relay.byte_stream.socket.getaddrinfo",
+    "login": "protocol.connection.client.ClientConnection.login",
+    "handshake": "binlog_server.relay.stream.ReplicaHandshake",
+    "ingest": "binlog_server.relay.stream.Ingest",
+    "event": "protocol.event_group.EventGroupAssembler.feed",
+    "run": "storage.memory_engine.MemoryEngine.append_run",
+    "group": "storage.memory_engine.MemoryEngine.append",
+    "follower": "binlog_server.relay.follower.Follower._stream",
+    "failure": "binlog_server.relay.follower.Failure.of",
+    "ring": "binlog_server.relay.candidates.Ring.lost",
+}
+ERRORS = (RuntimeError("oops"), AttributeError("oops"), MemoryError("oops"), KeyError("oops"))
+
+
+@pytest.mark.parametrize("duplicates", [False, True], ids=["", "gtid_ignore_duplicates"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_nobody_has_thought_of_is_tried_again(
+    place: str,
+    duplicates: bool,
+    engine: MemoryEngine,
+    history: MemoryHistory,
+    delays: Delays,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nothing is lost or doubled by it."""
+    if duplicates and place == "run":
+        pytest.skip("there are no runs then")
+    sent = groups("0-1-1", "0-1-2", "5-1-1")
+    lost = [Visit(deny=True)] * 3 if place in ("failure", "ring") else []
+    visits = [*lost, *[Visit(OPENING + sent)] * 9]
+    stored = "0-1-1,0-1-2,5-1-1"
+    works = pkgutil.resolve_name(PLACES[place])
+    fails = Fails(works, ERRORS[len(place) % len(ERRORS)])
+    if inspect.isfunction(works) and "." in works.__qualname__:  # a method: with its object
+        monkeypatch.setattr(PLACES[place], functools.partialmethod(fails))
+    else:
+        monkeypatch.setattr(PLACES[place], fails)
+    status = UpstreamStatus("x")
+    async with (
+        FakeUpstream(visits) as upstream,
+        following(upstream, engine, status=status, duplicates=duplicates) as task,
+    ):
+        await until(lambda: fails.left == 1)
+        assert status.state.running != "No"
+        assert not status.stopped
+        assert status.state is not IoState.WAITING
+        assert status.errno == 2000
+        assert "oops" in status.error
+        await until(lambda: durable(history) == stored or task.done())
+        assert not task.done()
+    assert fails.left == 0
+    assert delays[:3] in ([0, 1, 2], [0, 1, 0], [60, 60, 60], [0, 0, 0])
+    traced = [record for record in caplog.records if record.exc_info]
+    assert len(traced) == (3 if place in ("follower", "failure", "ring") else 1)
+
+
+async def test_a_cancellation_that_is_not_ours(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody cancels what we wait for: nobody has said STOP SLAVE."""
+    fails = Fails(ClientLink.receive, asyncio.CancelledError())
+    monkeypatch.setattr(ClientLink, "receive", functools.partialmethod(fails))
+    async with FakeUpstream() as upstream, following(upstream, engine) as task:
+        await until(lambda: upstream.streaming == 1 or task.done())
+        assert not task.done()
+
+
+async def test_a_store_that_may_recover_is_tried_again(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it refuses once, it may take later: it has not said that it takes nothing more."""
+    fails = Fails(MemoryEngine.append_run, DiskFull("no room"))
+    monkeypatch.setattr(MemoryEngine, "append_run", functools.partialmethod(fails))
+    status = UpstreamStatus("x")
+    async with (
+        FakeUpstream([Visit(OPENING + groups("0-1-1"))] * 9) as upstream,
+        following(upstream, engine, status=status) as task,
+    ):
+        await until(lambda: fails.left == 1)
+        assert status.errno == 1026
+        await until(lambda: durable(history) == "0-1-1" or task.done())
+        assert not task.done()
+
+
 async def test_failed_store_ends_the_following(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -310,7 +435,7 @@ async def test_reading_pauses_without_room(
         engine.room = True
         await until(lambda: str(engine.binlog_state()) == "0-1-3")
     assert caplog.text.count("pauses: the disk is full or slow") == 1
-    assert "reading goes on" in caplog.text
+    assert "goes on after" in caplog.text
     assert len(upstream.positions) == 1, "the connection was kept"
 
 

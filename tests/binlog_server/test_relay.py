@@ -33,6 +33,10 @@ from .lab import Lab, until
 from .upstream import OPENING, PASSWORD, FakeUpstream, Visit, groups
 
 
+async def _ignored(_: str) -> None:
+    """The version of an upstream."""
+
+
 class Place:
     """Where relays come and go: the store and its state stay."""
 
@@ -59,7 +63,7 @@ class Place:
             Syncer(self.engine),
             Room(self.engine),
             domains,
-            lambda _: None,
+            _ignored,
             SemiSyncMaster(lambda: config),
         )
         named = {name.strip("_"): info for name, info in configured.items()}

@@ -192,7 +192,7 @@ async def test_groups_that_come_while_a_replica_catches_up(lab: Lab) -> None:
 
 
 async def test_version_of_the_upstream_is_told(lab: Lab) -> None:
-    lab.server._upstream_is("10.11.19-MariaDB-" + "é" * 60)
+    await lab.server._upstream_is("10.11.19-MariaDB-" + "é" * 60)
     replica = await lab.replica()
     _, description = await replica.opening()
     version = FormatDescription.parse(description).server_version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from protocol.events.gtid import GtidEvent, GtidFlags
 from protocol.events.header import build_event
 from protocol.events.query import QueryEvent
 from protocol.events.xid import XidEvent
-from protocol.group_comparison import Comparison, Likeness, compare, describe
+from protocol.group_comparison import Comparison, Likeness, compare, describe, outline
 from protocol.group_content import PARTS_MAX, GroupContent, shown
 from protocol.gtid import Gtid
 
@@ -209,7 +210,8 @@ def test_far_behind() -> None:
     many = [query(b"INSERT %d" % n) for n in range(PARTS_MAX + 10)]
     assert len(content(*many).parts) == PARTS_MAX
     found = compare(content(*many), content(*many[:-1], STATEMENT))
-    assert found == Comparison(Likeness.OTHER, f"the first difference is behind part {PARTS_MAX}")
+    behind = f"the first difference is behind part {PARTS_MAX}"
+    assert found == Comparison(Likeness.OTHER, behind, behind)
 
 
 @given(st.lists(st.integers(0, 99), max_size=30), st.data())
@@ -235,6 +237,42 @@ def test_what_is_told() -> None:
     assert describe(GTID, content(gtid(), xid())).endswith("2 events, 65 bytes: nothing")
     three = describe(GTID, content(*[query(b"DELETE FROM t")] * 3))
     assert three.endswith("DELETE FROM t; DELETE FROM t; 3 parts in all")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b"DELETE FROM t WHERE x = 'secret'", "DELETE"),
+        (b"/*secret*/ DELETE FROM t", "statement"),
+        (b"secret_function()", "statement"),
+        (b"averylongwordthatisnokeyword x", "statement"),
+    ],
+)
+def test_an_outline_has_no_secrets(text: bytes, kind: str) -> None:
+    told = outline(GTID, content(query(text)))
+    assert re.search(rf"bytes: {kind} \(\d+ bytes\), digest ", told)
+    assert "secret" not in told
+
+
+def test_an_outline_of_rows() -> None:
+    told = outline(GTID, content(*MASTER))
+    assert re.search(r": INSERT \(10 bytes\), digest [0-9a-f]{16}$", told)
+    assert outline(GTID, None) == "0-1-42"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([query(b"DELETE FROM secret")], [query(b"DROP TABLE secret")]),
+        ([query(b"DELETE FROM secret")], [query(b"DELETE FROM secret2")]),
+        ([query(b"DELETE FROM secret", 5)], [query(b"DELETE FROM secret", 6)]),
+        ([query(b"DELETE FROM secret", 5)], [query(b"DELETE FROM secret", 5), query(b"x secret")]),
+    ],
+)
+def test_an_outline_of_differences(ours: list[bytes], theirs: list[bytes]) -> None:
+    found = compare(content(*ours), content(*theirs))
+    assert found.outline
+    assert "secret" not in found.outline
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from pipeline.errors import SourceError
 from pipeline.options import SourceOptions
 from protocol.gtid import U32_MAX
+from storage.given_files import read_given_text
 
 _RANDOM_IDS_FROM: Final = 1 << 31
+_PASSWORD_FILE_BYTES_MAX: Final = 4096
 
 
 def random_server_id() -> int:
@@ -64,11 +65,12 @@ class ServerAddress:
         """Anew for each connection, so that it may change. Raises `SourceError`."""
         if self.password_file:
             try:
-                return Path(self.password_file).read_text("utf-8").rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is no text"
+                text = read_given_text(self.password_file, _PASSWORD_FILE_BYTES_MAX)
+                return text.rstrip("\r\n")
+            except OSError as error:
                 raise SourceError(
-                    f"{self.name}: passwordFile {self.password_file} cannot be read: {reason}; each worker must have it"
+                    f"{self.name}: passwordFile {self.password_file} cannot be read: {error.strerror}; "
+                    "each worker must have it"
                 ) from None
         if self.password_env:
             try:

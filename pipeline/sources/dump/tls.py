@@ -18,6 +18,7 @@ from hashlib import sha256
 from pipeline.errors import SourceError
 from pipeline.sources.dump.address import ServerAddress
 from protocol.connection.client import ClientConnection
+from storage.given_files import load_authorities, load_chain
 
 
 def tls_context(address: ServerAddress) -> ssl.SSLContext:
@@ -29,9 +30,9 @@ def tls_context(address: ServerAddress) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     try:
         if address.tls_ca:
-            context.load_verify_locations(address.tls_ca)
+            load_authorities(context, address.tls_ca)
         if address.tls_cert:
-            context.load_cert_chain(address.tls_cert, address.tls_key or None)
+            load_chain(context, address.tls_cert, address.tls_key)
     except OSError as error:  # of which SSLError is one
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
         raise SourceError(
