@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from binlog_server.admin.maintenance import server_error
 from binlog_server.admin.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
+from binlog_server.shielded import shielded
 from protocol.connection.server import ServerConnection
 from protocol.errors import ServerError
 from protocol.gtid import Gtid
@@ -54,7 +55,7 @@ class Runner:
             if isinstance(what, Work):
                 result = await self._work(what)
             elif isinstance(what, Deed):
-                await asyncio.shield(asyncio.ensure_future(what.run()))
+                await shielded(asyncio.ensure_future(what.run()))
             else:
                 result = what.result(await self._reached(what))
             if machine.is_closed:
@@ -77,7 +78,7 @@ class Runner:
         future = self._loop.run_in_executor(self._threads, work.run)
         # Also when the client has gone meanwhile.
         future.add_done_callback(lambda _: work.done())
-        return await asyncio.shield(future)
+        return await shielded(future)
 
     async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
         rows = _Steps(stream.batches)
@@ -97,7 +98,7 @@ class Runner:
                 self._threads.submit(rows.close)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.shield(self._loop.run_in_executor(self._threads, call))
+        return await shielded(self._loop.run_in_executor(self._threads, call))
 
     async def _reached(self, wait: Wait) -> bool:
         if wait.timeout_s == 0:

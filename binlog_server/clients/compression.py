@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from binlog_server.shielded import shielded
 from protocol.errors import ProtocolError
 from protocol.wire.compressed import CompressedReader, Part, compressed, framed
 
@@ -68,7 +69,7 @@ class Compressor:
             # A task of its own: the replica that asked first may go away while others wait.
             making = asyncio.get_running_loop().create_task(self._make(key, data, start))
             self._being_made[key] = making
-        return await asyncio.shield(making)
+        return await shielded(making)
 
     async def payload(self, part: Part) -> bytes:
         """What was in a large packet. Raises `ProtocolError`."""

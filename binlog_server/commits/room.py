@@ -6,6 +6,7 @@ import asyncio
 import functools
 import time
 
+from binlog_server.shielded import shielded
 from storage.engine import BinlogEngine
 
 WATCH_S = 1.0  # a thread that waits looks this often whether the server stops
@@ -37,7 +38,7 @@ class Room:
         self.waits += 1
         if to_spill not in self._watches:
             self._watches[to_spill] = asyncio.create_task(self._until_room(to_spill))
-        await asyncio.shield(self._watches[to_spill])
+        await shielded(self._watches[to_spill])
 
     def close(self) -> None:
         """Nobody waits any more."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
+from binlog_server.shielded import shielded
 from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
 
 _Key = tuple[Position, FrameStyle]
@@ -62,7 +63,7 @@ class FrameCache:
         return await asyncio.to_thread(self._engine.read_placed, start)
 
     async def frames(
-        self, start: Position, style: FrameStyle, waiting: Waiting = asyncio.shield
+        self, start: Position, style: FrameStyle, waiting: Waiting = shielded
     ) -> FramedBatch:
         """The frames from `start`; `end` equals `start` at the durable end.
 

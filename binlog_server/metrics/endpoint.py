@@ -10,6 +10,7 @@ from binlog_server.metrics import health
 from binlog_server.metrics.collector import render
 from binlog_server.metrics.http import HttpListener, Request, Response
 from binlog_server.metrics.observed import Look, Observed
+from binlog_server.shielded import shielded
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class MetricsEndpoint:
         async with self._one:
             rendering = asyncio.ensure_future(asyncio.to_thread(render, Look(self._server), accept))
             try:
-                body, content_type = await asyncio.shield(rendering)
+                body, content_type = await shielded(rendering)
             except StorageError as error:
                 text = f"the store cannot be asked: {error}"
                 return Response.text(text, HTTPStatus.INTERNAL_SERVER_ERROR)
