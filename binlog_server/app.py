@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 import uuid
 from collections.abc import Callable
 
-from binlog_server.accounts.users import Users
+from binlog_server.accounts.users import LOGIN_KEY, Users
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
@@ -55,6 +56,7 @@ class Server(ServerFacts):
         self.engine: BinlogEngine = directory.engine
         self.state = directory.state
         self.connections = Connections()
+        self._make_keys()
         self.users = Users(self.state, config.users)
         self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls = _tls(config) if config.ssl else None
@@ -85,9 +87,15 @@ class Server(ServerFacts):
         self.is_listening = False
         self.syncer: Syncer
         self._endpoint: MetricsEndpoint | None = None
+        self._init_view()
+
+    def _make_keys(self) -> None:
+        """What is random once in the life of a store."""
         if self.state.get(SERVER_UUID_KEY) is None:
             self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
-        self._init_view()
+        if self.state.get(LOGIN_KEY) is None:
+            with contextlib.suppress(StorageError):  # a full disk: another time
+                self.state.set(LOGIN_KEY, secrets.token_hex())
 
     def _relay(self) -> Relay:
         domains = Domains(self.engine, self.publisher)

@@ -8,11 +8,15 @@ Passwords are kept as the hashes of their plugin, never as they are. Keys of the
     account/USER@HOST     `UserAccount.to_json`
     user/USER             hash of the account USER@%, of a store older than that; with
     grants/USER           its privileges
+
+    login_key             what unknown names are answered by; see `Users.share_of`
 """
 
 from __future__ import annotations
 
+import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +31,7 @@ __all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
 _PREFIX = "account/"
 _OLD_PREFIX = "user/"
 _OLD_GRANTS_PREFIX = "grants/"
+LOGIN_KEY = "login_key"
 _HASH_TEXT = re.compile(r"\*[0-9A-Fa-f]{40}")
 
 
@@ -47,6 +52,8 @@ class Users:
         self, state: StateStore, configured: Mapping[str, str | Account] | None = None
     ) -> None:
         self._state = state
+        # Where it cannot be kept, on a full disk, one until the next start.
+        self._key = str(state.get(LOGIN_KEY) or secrets.token_hex()).encode()
         self._configured: dict[str, UserAccount] = {}
         for name, given in (configured or {}).items():
             account = given if isinstance(given, Account) else Account(given)
@@ -65,9 +72,14 @@ class Users:
 
     def of(self, user: str) -> list[UserAccount]:
         """All accounts of that name."""
-        if user in self._configured:
-            return [self._configured[user]]
-        return [account for account in self._stored(f"{user}@") if account.user == user]
+        # Looked for in any case: how long an answer takes does not tell where an account stands.
+        stored = [account for account in self._stored(f"{user}@") if account.user == user]
+        return [self._configured[user]] if user in self._configured else stored
+
+    def share_of(self, user: str) -> float:
+        """A number from 0 to 1 for a name: always the same in this store, and known to nobody."""
+        digest = hmac.digest(self._key, user.encode(errors="backslashreplace"), "sha256")
+        return int.from_bytes(digest[:8], "big") / (1 << 64)
 
     def named(self, name: str) -> UserAccount | None:
         """The account user@host."""

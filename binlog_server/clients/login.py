@@ -24,8 +24,11 @@ from protocol.errors import AccessDenied, ServerError, TooManyConnections
 _ADDRESSES_MAX = 10_000  # of which failures are remembered; beyond it the oldest are forgotten
 # Whom max_connections does not keep out: somebody has to mend it.
 _ALWAYS_ADMITTED = frozenset({ALL_PRIVILEGES, "CONNECTION ADMIN", "SUPER"})
-# An unknown name is answered as one with a password that nobody knows.
-_NOBODY = Credential(text="*" + "0" * 40)
+# An unknown name is answered as one with a password that nobody knows; by plugin.
+_NOBODY = {
+    NATIVE_PASSWORD: Credential(text="*" + "0" * 40),
+    ED25519: Credential.of(secrets.token_hex(), ED25519),
+}
 
 
 class FailedLogins:
@@ -69,6 +72,8 @@ class Login:
         self._connections = connections
         self._config = config
         self._account: UserAccount | None = None
+        self._credential = _NOBODY[NATIVE_PASSWORD]
+        self._ed25519_share = 0.0  # of the accounts for clients from there
         self._challenge = b""
         self._user = ""
 
@@ -77,8 +82,11 @@ class Login:
         if self._failures.is_blocked(address):
             return HostBlocked(address)
         accounts = self._users.all()
-        if accounts and not any(account.admits(address) for account in accounts):
+        admitting = [account for account in accounts if account.admits(address)]
+        if accounts and not admitting:
             return HostNotAllowed(address)
+        signing = sum(account.credential.plugin == ED25519 for account in admitting)
+        self._ed25519_share = signing / max(1, len(admitting))
         return None
 
     def begin(
@@ -86,12 +94,21 @@ class Login:
     ) -> tuple[str, bytes] | None:
         """The plugin to switch to and its challenge, or None if the client has answered to `salt` already."""
         self._user = user
+        # Done for every name, so that the time does not tell of which there is an account.
+        nobody = self._nobody(user)
         self._account = self._users.find(user, address)
+        self._credential = nobody if self._account is None else self._account.credential
         self._challenge = salt
-        if self._account is not None and self._account.credential.plugin == ED25519:
+        if self._credential.plugin == ED25519:
             self._challenge = secrets.token_bytes(CHALLENGE_SIZE)
             return CLIENT_ED25519, self._challenge
         return (NATIVE_PASSWORD, salt) if needs_switch else None
+
+    def _nobody(self, user: str) -> Credential:
+        """What an unknown name is asked for: always the same of it, and of all of them each plugin as often as it is
+        among the accounts. So what is asked for does not tell whether there is an account of that name."""
+        plugin = ED25519 if self._users.share_of(user) < self._ed25519_share else NATIVE_PASSWORD
+        return _NOBODY[plugin]
 
     def finish(
         self, response: bytes, address: str, *, secured: bool, certified: bool
@@ -103,8 +120,7 @@ class Login:
         if self._config.require_secure_transport and not secured:
             raise SecureTransportRequired
         account = self._account
-        credential = account.credential if account is not None else _NOBODY
-        proved = credential.verify(self._challenge, response)
+        proved = self._credential.verify(self._challenge, response)
         if account is not None and proved:
             proved = certified if account.require is Require.X509 else proved
             proved = secured if account.require is Require.SSL else proved

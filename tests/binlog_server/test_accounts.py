@@ -11,16 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.accounts.users import Account
+from binlog_server.accounts.account import Credential
+from binlog_server.accounts.users import Account, Users
 from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.clients.login import FailedLogins
 from binlog_server.logs import JsonFormatter
+from protocol.connection.auth import NATIVE_PASSWORD
 from protocol.connection.commands import BinlogDump, Query, RegisterSlave
-from protocol.connection.ed25519 import ed25519_sign
+from protocol.connection.ed25519 import (
+    CHALLENGE_SIZE,
+    CLIENT_ED25519,
+    ED25519,
+    ed25519_sign,
+)
 from protocol.connection.handshake import AuthSwitchRequest, LoginRequest
 from protocol.errors import RemoteError, SqlSyntaxError
 from protocol.wire.packets import frame_packet
 from protocol.wire.results import parse_error
+from storage.memory_disk import MemoryDisk
+from storage.state import StateStore
 
 from .lab import Client, Lab, until
 from .tls_client import TlsClient
@@ -409,3 +418,70 @@ def test_statements_about_accounts_are_told_from_others() -> None:
 
 def test_long_user_names_are_no_login() -> None:
     assert LoginRequest("x" * 300).build()
+
+
+async def asked_for(lab: Lab, name: str) -> str:
+    """The plugin that a client which speaks mysql_native_password is asked for; every one of these logins fails."""
+    client = await lab.connect()
+    answer = await client.log_in(name, "wrong")
+    if answer[:1] != b"\xfe":
+        assert parse_error(answer).errno == 1045
+        return NATIVE_PASSWORD
+    request = AuthSwitchRequest.parse(answer)
+    assert len(request.salt) == CHALLENGE_SIZE
+    client.send(frame_packet(ed25519_sign("wrong", request.salt), 3)[0])
+    assert parse_error(await client.answer()).errno == 1045
+    return request.plugin
+
+
+NAMES = [f"nobody{number}" for number in range(40)]
+SHARES = {
+    "native alone": ([NATIVE_PASSWORD] * 3, 0, 0),
+    "ed25519 alone": ([ED25519] * 2, 40, 40),
+    "both": ([NATIVE_PASSWORD, ED25519, NATIVE_PASSWORD, ED25519], 5, 35),
+}
+
+
+@pytest.mark.parametrize("plugins", SHARES)
+async def test_a_name_does_not_tell_whether_it_has_an_account(plugins: str) -> None:
+    """A name without one is asked for what one of the accounts is asked for, always the same, after a restart too."""
+    of_accounts, least, most = SHARES[plugins]
+    async with Lab(users={}, max_connect_errors=1000) as lab:
+        users = Users(lab.directory.state)
+        for number, plugin in enumerate(of_accounts):
+            users.add(f"user{number}", "pw", plugin=plugin)
+        users.add("elsewhere", "pw", host="10.9.9.9")
+        asked = [await asked_for(lab, name) for name in NAMES]
+        assert least <= asked.count(CLIENT_ED25519) <= most
+        assert [await asked_for(lab, name) for name in NAMES] == asked
+        again = Users(lab.directory.state)
+        shares = [again.share_of(name) for name in NAMES]
+        assert shares == [lab.server.users.share_of(name) for name in NAMES]
+        assert sorted(zip(asked, shares, strict=True)) == sorted(
+            zip(asked, shares, strict=True), key=lambda pair: pair[1]
+        ), "names are asked for ed25519 up to one number, and for the other plugin from there on"
+
+
+async def test_the_number_of_a_name_is_another_one_in_another_store(lab: Lab) -> None:
+    other = Users(StateStore(MemoryDisk()))
+    assert other.share_of("a") != lab.server.users.share_of("a")
+    assert other.share_of("a") == other.share_of("a") != other.share_of("b")
+    assert 0 <= other.share_of("\udcff") < 1
+
+
+@pytest.mark.parametrize("name", ["plain", "nobody", "signs"])
+async def test_a_wrong_password_takes_one_check_whoever_it_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """So that the time does not tell, either."""
+    Users(lab.directory.state).add("signs", "pw", plugin=ED25519)
+    checked: list[str] = []
+    verify = Credential.verify
+
+    def noted(self: Credential, challenge: bytes, response: bytes) -> bool:
+        checked.append(self.plugin)
+        return verify(self, challenge, response)
+
+    monkeypatch.setattr(Credential, "verify", noted)
+    plugin = await asked_for(lab, name)
+    assert [f"client_{kind}" if kind == ED25519 else kind for kind in checked] == [plugin]
