@@ -12,6 +12,7 @@ from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.disk import Disk, OsDisk
 from storage.errors import NotAStore
+from storage.patient_disk import PatientDisk
 from storage.redo.format import REDO_NAME
 from storage.state import STATE_NAME, StateStore
 
@@ -36,15 +37,20 @@ class StoreDirectory:
     Args:
         background: files are made ahead and purged from now on; without it from `start` on, when all that holds files
             back is known.
+        patient: on a full disk it is opened all the same, see `PatientDisk`.
     """
 
-    def __init__(self, path: Path, options: StoreOptions, *, background: bool = True) -> None:
+    def __init__(
+        self, path: Path, options: StoreOptions, *, background: bool = True, patient: bool = False
+    ) -> None:
         """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`."""
         if path.is_dir():
             require_ours(path, (entry.name for entry in path.iterdir()))
         elif path.exists():
             raise NotAStore(f"{path} is not a directory")
-        disk = OsDisk(path)
+        disk: Disk = OsDisk(path)
+        if patient:
+            disk = PatientDisk(disk)
         disk.lock(LOCK_NAME)
         try:
             self.state = StateStore(disk)

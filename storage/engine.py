@@ -179,6 +179,11 @@ class GroupWriter(Protocol):
         `XaStateError` for a name in use.
         """
 
+    def give_up(self) -> None:
+        """Whoever waits for room, or for files, on behalf of this group gets an error. From any thread; behind it comes
+        `rollback`.
+        """
+
     def rollback(self) -> None:
         """The group never was. What was spilled stays as garbage that no reader reaches."""
 
@@ -343,6 +348,9 @@ class BinlogEngine(Protocol):
 
     def status(self) -> tuple[str, int]:
         """Name of the file being written and offset of the next write."""
+
+    def stop_waiting(self) -> None:
+        """The store will be closed: whoever waits for room gets an error, now and from now on."""
 
     def close(self) -> None:
         """Sync, write the last page, give up the directory."""

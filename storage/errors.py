@@ -27,6 +27,14 @@ class TooManyOpenFiles(DiskError):
     """This process, or the system, has no descriptor left. Nothing was done: it may be tried again."""
 
 
+class NoRoom(DiskFull):
+    """There was no room for a new file. Nothing was written: it can be tried again."""
+
+
+class WaitGivenUp(StorageError):
+    """Who waited for room in the store need not any more: it is being closed, or the group was rolled back."""
+
+
 class BinlogInUse(StorageError):
     """RESET MASTER while a reader is at work (4243)."""
 

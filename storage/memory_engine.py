@@ -371,6 +371,9 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         return True
 
+    def stop_waiting(self) -> None:
+        """See `BinlogEngine`. Nobody ever waits."""
+
     def close(self) -> None:
         """See `BinlogEngine`."""
         if not self._failed:

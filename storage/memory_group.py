@@ -78,6 +78,9 @@ class MemoryGroup:
         self.rollback()
         return end
 
+    def give_up(self) -> None:
+        """See `GroupWriter`. Nobody ever waits."""
+
     def rollback(self) -> None:
         """See `GroupWriter`. A second call does nothing."""
         self._closed = True

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.disk import Disk, File
-from storage.errors import DiskError, DiskFull
+from storage.errors import DiskError, DiskFull, FileMissing
 
 WAITING_BYTES_MAX: Final = 256 << 20
 
@@ -191,6 +191,11 @@ class PatientDisk:
         """Why changes wait; None if none do."""
         return self._full
 
+    def touches(self, name: str) -> bool:
+        """Whether a change of that file waits."""
+        content = self._contents.get(name)
+        return content is not None and content.shown is not None
+
     def opened(self) -> None:
         """From now on a change is done at once, or refused: who asks for it believes that it was done."""
         self._opening = False
@@ -309,7 +314,7 @@ class PatientDisk:
         content = self._contents.get(name)
         if content is None:
             if self._waiting and name not in self._names:
-                raise DiskError(f"cannot open {name}: No such file or directory")
+                raise FileMissing(f"cannot open {name}: No such file or directory")
             content = self._contents[name] = _Content(name, self._below.open(name))
         return content
 
@@ -321,12 +326,19 @@ class PatientDisk:
                     return list(self._names)
         return self._below.names()
 
+    def size(self, name: str) -> int:
+        """See `Disk`."""
+        if self._waiting:
+            with self.lock_of_changes:
+                if self._waiting and name not in self._names:
+                    raise FileMissing(f"cannot stat {name}: No such file or directory")
+                if self.touches(name):
+                    return self._contents[name].size
+        return self._below.size(name)
+
     def modified(self, name: str) -> float:
         """See `Disk`; of a file that is not made yet it is later than all others."""
-        content = self._contents.get(name)
-        if content is not None and content.shown is not None:
-            return math.inf
-        return self._below.modified(name)
+        return math.inf if self.touches(name) else self._below.modified(name)
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk`."""
@@ -335,7 +347,7 @@ class PatientDisk:
             return
         with self.lock_of_changes:
             if old not in self.names():
-                raise DiskError(f"cannot rename {old}: No such file or directory")
+                raise FileMissing(f"cannot rename {old}: No such file or directory")
             content = self._content(old)
             content.users += 1  # until it has its new name
 
@@ -356,10 +368,8 @@ class PatientDisk:
         """See `Disk`. While changes wait, for files that none of them touches."""
         with self.lock_of_changes:
             if self._waiting and name not in self._names:
-                raise DiskError(f"cannot remove {name}: No such file or directory")
-            content = self._contents.get(name)
-            touched = content is not None and content.shown is not None
-            if self._waiting and not self._opening and not touched:
+                raise FileMissing(f"cannot remove {name}: No such file or directory")
+            if self._waiting and not self._opening and not self.touches(name):
                 self._below.unlink(name)  # out of turn, and now
                 self._names.discard(name)
             else:

@@ -86,7 +86,9 @@ async def _serve(
     config: Config, archive: Path | None = None, start: SlavePosition | None = None
 ) -> int:
     """The exit status: 1 after a failure of the store for which the server is to end."""
-    directory = StoreDirectory(config.binlog_directory, config.store_options(), background=False)
+    directory = StoreDirectory(
+        config.binlog_directory, config.store_options(), background=False, patient=True
+    )
     server = Server(config, directory)
     directory.start()  # now that it is known who holds files back
     stop = asyncio.Event()

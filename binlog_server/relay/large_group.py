@@ -71,6 +71,7 @@ class LargeGroup:
     async def rollback(self) -> None:
         """It never was."""
         self._dropped = True
+        self._writer.give_up()
         try:
             await self._end()  # the thread would go on while the store is closed
         finally:

@@ -51,7 +51,7 @@ class Appender:
         breaks: StateBreaks,
         piece_bytes: int,
         filled: Callable[[], None],
-        settle: Callable[[PageKey], None],
+        settle: Callable[[PageKey, Callable[[], bool]], None],
         last_marker: bytes | None = None,
     ) -> None:
         self.lock = lock
@@ -193,9 +193,12 @@ class Appender:
 
     # --- one step ---
 
-    def admit(self, size: int) -> None:
-        """Under the lock, before a record of that many bytes is written: wait for room. Raises `StoreFailed`."""
-        self._room.admit(size + RECORD_OVERHEAD)
+    def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
+        """Under the lock, before a record of that many bytes is written: wait for room.
+
+        Raises `StoreFailed`; `WaitGivenUp`, as soon as it would have to wait and `given_up` says so.
+        """
+        self._room.admit(size + RECORD_OVERHEAD, given_up)
         self._durability.require_sound()
 
     def ended(self, *, commits: int = 0) -> Position:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from storage.binlog import purge
-from storage.binlog.caretaker import Caretaker
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.file_table import FileTable
+from storage.binlog.full_disk import ROOM_RETRY_S
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.purge import FileFacts, FileFate, PurgePlan, Wanted
 from storage.binlog.references import Reason, References
+from storage.binlog.worker import Worker
 from storage.errors import UnknownBinlog
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
@@ -30,7 +31,9 @@ class FileKeeper:
     Args:
         written_end: the store's.
         first_open: the first file that recovery may need: that of the last checkpoint.
+        catch_up: what is to be written before files are made. Raises `DiskFull`.
         clock: seconds since 1970.
+        freed: called when files were deleted.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class FileKeeper:
         *,
         written_end: Callable[[], Position],
         first_open: Callable[[], int],
+        catch_up: Callable[[], None],
         clock: Callable[[], float],
+        freed: Callable[[], None],
     ) -> None:
         self._files = files
         self._pages = pages
@@ -50,12 +55,14 @@ class FileKeeper:
         self.options = options  # may be replaced at any time
         self._written_end = written_end
         self._first_open = first_open
+        self._catch_up = catch_up
         self._clock = clock
+        self._freed = freed
         self.files_purged = 0
         self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
-        self.caretaker = Caretaker(self._take_care)
+        self.caretaker = Worker("binlog-caretaker", self._take_care, retry_s=ROOM_RETRY_S)
 
     def purge_to(self, name: str) -> PurgePlan:
         """PURGE BINARY LOGS TO: delete files before the named one, as far as they may go.
@@ -118,6 +125,7 @@ class FileKeeper:
                 self._files.remove(file_no)
                 self._pages.forget(file_no)
         if plan.delete:
+            self._freed()
             log.info(
                 "purged %d binlog files, up to %s", len(plan.delete), file_name(plan.delete[-1])
             )
@@ -135,6 +143,7 @@ class FileKeeper:
     def _take_care(self) -> None:
         """One round: the next file, then the limits of age and size; these also when the disk is full."""
         try:
+            self._catch_up()
             with self.working:
                 following = self._first_open() + 1
                 self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)

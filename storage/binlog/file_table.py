@@ -9,7 +9,6 @@ write them back, the descriptor is what it tells, and a later one may not hear o
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -17,12 +16,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from storage.binlog.file_names import file_name, file_numbers
+from storage.binlog.full_disk import FullDisk
 from storage.disk import Disk, File
 from storage.errors import DiskError, DiskFull, FileMissing, PositionPurged, TooManyOpenFiles
 
-log = logging.getLogger(__name__)
-
-ROOM_RETRY_S = 60.0
 OPEN_FILES_MAX = 64
 
 T = TypeVar("T")
@@ -42,20 +39,15 @@ class _Handle:
 
 
 class FileTable:
-    """All files of one directory. May be used from several threads; each file is written by one at a time.
+    """All files of one directory. May be used from several threads; each file is written by one at a time."""
 
-    Args:
-        wait: waits that many seconds for room on a full disk, or until `stop_waiting`.
-    """
-
-    def __init__(self, disk: Disk, wait: Callable[[float], object] | None = None) -> None:
+    def __init__(self, disk: Disk, full: FullDisk) -> None:
         self._disk = disk
         self._lock = threading.RLock()
         self._making = (
             threading.Lock()
         )  # the caretaker and the writer may come to make the same file
-        self._stopping = threading.Event()
-        self._wait = wait or self._stopping.wait
+        self._full = full
         self._handles: OrderedDict[int, _Handle] = OrderedDict()  # the least recently used first
         self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
         self._purged_below = 0
@@ -167,26 +159,17 @@ class FileTable:
     def make(self, file_no: int, size: int) -> None:
         """The file is to be written: take the one made ahead, or make it. Durable, its name too.
 
-        Waits for room as long as the disk is full, or until `stop_waiting`. Raises `DiskError`.
+        Raises `NoRoom`, and then it can be tried again; `DiskError`.
         """
-        while True:
-            try:
-                with self._making:
-                    made = self._made_ahead.pop(file_no, None)
-                    if made != size or self._size(file_no) is None:
-                        self._allocate(file_no, size)
-                return
-            except DiskFull as error:
-                if self._stopping.is_set():
-                    raise
-                log.error(
-                    "InnoDB: %s. Waiting %.0f seconds before trying again...", error, ROOM_RETRY_S
-                )
-                self._wait(ROOM_RETRY_S)
-
-    def stop_waiting(self) -> None:
-        """The store is closed: from now on a full disk is an error at once."""
-        self._stopping.set()
+        with self._making:
+            made = self._made_ahead.pop(file_no, None)
+            if made != size or self._size(file_no) is None:
+                self._full.require_time()
+                try:
+                    self._allocate(file_no, size)
+                except DiskFull as error:
+                    raise self._full.met(error) from error
+            self._full.passed()
 
     def _allocate(self, file_no: int, size: int) -> None:
         name = file_name(file_no)
@@ -242,6 +225,7 @@ class FileTable:
             self._purged_below = 0
         with self._making:
             self._made_ahead.clear()
+        self._full.passed()
 
     def close(self) -> None:
         """Close all files."""

@@ -14,11 +14,15 @@ A crash before 5 leaves the checkpoint before, and all redo since. A torn page, 
 its redo.
 
 Publishing the durable end for other processes takes steps 1 to 3 without the sync, and without logging the partial page
-again: all of it is in the redo since the last checkpoint.
+again: all of it is in the redo since the last checkpoint. If it cannot be written that is said, and tried again.
+
+A new file for which there is no room is waited for (`FullDisk`), and not with `working` held: whoever appends, syncs or
+reads goes on meanwhile.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -26,20 +30,24 @@ from typing import NamedTuple
 
 from protocol.gtid import BinlogState
 from storage.binlog.durability import Durability
+from storage.binlog.full_disk import FullDisk
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import FullPages, PageKey, PageStore
 from storage.binlog.publication import Publication
 from storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
 from storage.binlog.survey import UNSYNCED_PAGES_MAX
 from storage.binlog.worker import Worker
-from storage.errors import DiskError, StoreFailed, TooManyOpenFiles
+from storage.errors import DiskError, NoRoom, StoreFailed, TooManyOpenFiles
 from storage.ibb.chunk import Position
+
+log = logging.getLogger(__name__)
 
 _BATCH_PAGES = 64
 # So that no sync has much to write: another one, of the redo log, may be waiting behind it. While nobody commits it may
 # have `UNSYNCED_PAGES_MAX`.
 _UNSYNCED_PAGES = 64
 _PUBLISH_S = 0.05
+_PUBLISH_RETRY_S = 5.0
 
 
 class _Capture(NamedTuple):
@@ -56,6 +64,7 @@ class Flusher:
 
     Args:
         lock: the append lock.
+        full: waits for room.
         checkpointed: called after each checkpoint.
     """
 
@@ -67,6 +76,7 @@ class Flusher:
         writer: LogWriter,
         room: Room,
         publication: Publication,
+        full: FullDisk,
         checkpointed: Callable[[], None],
     ) -> None:
         self._lock = lock
@@ -76,6 +86,9 @@ class Flusher:
         self._writer = writer
         self._room = room
         self._publication = publication
+        self.unpublished = ""
+        """Why the durable end could not be published, the last time; empty if it was."""
+        self._full = full
         self._capture: _Capture | None = None
         self._checkpointed = checkpointed
         self.working = threading.RLock()
@@ -99,21 +112,35 @@ class Flusher:
         )
 
     def _checkpoint_done(self) -> bool:
-        self.checkpoint()
+        self._checkpoint()
         return True
 
     def _guarded(self, work: Callable[[], bool]) -> bool:
-        """An error of the disk is the end of writing. Returns what `work` does; False once the store failed."""
+        """An error of the disk is the end of writing. Returns what `work` does; False once the store failed, and while
+        there is no room.
+        """
         with self.working:
             if self._durability.failed:
                 return False
             try:
                 return work()
-            except (StoreFailed, TooManyOpenFiles):
-                return False  # of the second nothing was done: the next round tries again
+            except (StoreFailed, NoRoom, TooManyOpenFiles):
+                return False  # of the latter two nothing was done: the next round tries again
             except DiskError as error:
                 self._durability.fail(error)
                 return False
+
+    def _patiently(
+        self, work: Callable[[], None], given_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Do it as soon as there is room for it. Raises `NoRoom` if that is given up."""
+        while True:
+            try:
+                with self.working:
+                    work()
+                return
+            except NoRoom:
+                self._full.wait(given_up)
 
     def synced(self) -> None:
         """More is durable: wake the thread, unless it will soon look by itself."""
@@ -146,24 +173,28 @@ class Flusher:
         with self.working:
             if not self.step():
                 self._guarded(self._checkpoint_done)
+        if self._full.error is not None:
+            self._full.wait()
         return True
 
     def checkpoint(self) -> None:
-        """Bring everything appended so far to the files. Raises `DiskError`, `StoreFailed`."""
-        with self.working:
-            with self._lock:
-                self._durability.require_sound()
-                lsn = self._redo.lsn
-                stand = self._writer.stand
-                tail = self._writer.tail_taken()
-            self._durability.sync_log()
-            while batch := self._pages.ready(lsn, _BATCH_PAGES):
-                self._write(batch)
-            self._put([tail])
-            self._sync_files()
-            self._redo.write_checkpoint(lsn, stand)
-            self.checkpoints += 1
-            self.began(stand)
+        """Bring everything appended so far to the files, when there is room. Raises `DiskError`, `StoreFailed`."""
+        self._patiently(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        with self._lock:
+            self._durability.require_sound()
+            lsn = self._redo.lsn
+            stand = self._writer.stand
+            tail = self._writer.tail_taken()
+        self._durability.sync_log()
+        while batch := self._pages.ready(lsn, _BATCH_PAGES):
+            self._write(batch)
+        self._put([tail])
+        self._sync_files()
+        self._redo.write_checkpoint(lsn, stand)
+        self.checkpoints += 1
+        self.began(stand)
 
     def publish(self) -> bool:
         """Tell other processes of what has become durable. Returns whether there was anything new.
@@ -186,7 +217,19 @@ class Flusher:
             written = capture.lsn <= self._redo.checkpoint_lsn
             if not written and not self._pages.is_in_file(capture.tail.key):
                 self._put([capture.tail])
-            self._publication.publish(self._redo.epoch, capture.end, capture.state)
+            try:
+                self._publication.publish(self._redo.epoch, capture.end, capture.state)
+            except DiskError as error:
+                # Nobody who commits depends on it, and nothing in the files does.
+                if self.unpublished != str(error):
+                    self.unpublished = str(error)
+                    log.error(
+                        "%s. Other processes do not learn of what is new; trying again every %.0f seconds",
+                        error,
+                        _PUBLISH_RETRY_S,
+                    )
+                return False
+            self.unpublished = ""
             return True
 
     def _is_behind(self) -> bool:
@@ -200,23 +243,28 @@ class Flusher:
         self._room.freed()
         self._checkpointed()
 
-    def settle(self, end: PageKey) -> None:
-        """Full pages before that one are durable in their files. Raises `DiskError`, `StoreFailed`."""
-        with self.working:
-            self._durability.require_sound()
-            try:
-                while self._pages.written_end < end:
-                    if batch := self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES):
-                        self._write(batch, hurry=True)
-                    else:
-                        self._durability.sync_log()
-                if self._pages.synced_end < end:
-                    self._sync_files()
-            except TooManyOpenFiles:
-                raise
-            except DiskError as error:
-                self._durability.fail(error)
-                raise
+    def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
+        """Full pages before that one are durable in their files, as soon as there is room for them.
+
+        Raises `DiskError`, `StoreFailed`; `NoRoom` once it is given up.
+        """
+        self._patiently(lambda: self._settle(end), given_up)
+
+    def _settle(self, end: PageKey) -> None:
+        self._durability.require_sound()
+        try:
+            while self._pages.written_end < end:
+                if batch := self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES):
+                    self._write(batch, hurry=True)
+                else:
+                    self._durability.sync_log()
+            if self._pages.synced_end < end:
+                self._sync_files()
+        except (NoRoom, TooManyOpenFiles):
+            raise
+        except DiskError as error:
+            self._durability.fail(error)
+            raise
 
     def restart(self) -> None:
         """All files were removed."""
@@ -280,6 +328,8 @@ class Flusher:
         """One round of the thread: what `step` does, but published no more often than is of use."""
         while self._work():
             pass
+        if self._full.error is not None:
+            return max(self._full.retry_s, _PUBLISH_S)
         self._resting = True
         if not self._is_behind():
             return None
@@ -288,5 +338,5 @@ class Flusher:
         if wait <= 0:
             self._guarded(self.publish)
             self._published_at = time.monotonic()
-            wait = _PUBLISH_S
+            wait = _PUBLISH_RETRY_S if self.unpublished else _PUBLISH_S
         return wait

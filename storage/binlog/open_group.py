@@ -25,10 +25,11 @@ class GroupContext:
     Args:
         piece_bytes: largest piece in one record.
         admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
-            if the store accepts nothing more.
+            if the store accepts nothing more, or the group was given up.
         ended: called under the lock when a record is written, with the groups that it commits; returns its end.
         filled: called without the lock when there are more pages that are not in the redo.
-        settle: waits, without the lock, until the pages before that one are durable in their files.
+        settle: waits, without the lock, until the pages before that one are durable in their files; raises if the
+            group was given up.
         prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
     """
 
@@ -38,10 +39,10 @@ class GroupContext:
         lock: threading.Lock,
         references: References,
         piece_bytes: int,
-        admit: Callable[[int], None],
+        admit: Callable[[int, Callable[[], bool]], None],
         ended: Callable[..., Position],
         filled: Callable[[], None],
-        settle: Callable[[PageKey], None],
+        settle: Callable[[PageKey, Callable[[], bool]], None],
         prepare: Callable[[XaPrepare], Position],
     ) -> None:
         self.writer = writer
@@ -67,6 +68,7 @@ class OpenGroup:
         self._statement = oob.Forest()
         self._hold: Hold | None = None
         self._closed = False
+        self._given_up = False
 
     @property
     def spilled(self) -> bool:
@@ -80,7 +82,7 @@ class OpenGroup:
         for at in range(0, len(view), context.piece_bytes):
             piece = view[at : at + context.piece_bytes]
             with context.lock:
-                context.admit(len(piece) + _NODE_BYTES)
+                context.admit(len(piece) + _NODE_BYTES, self._is_given_up)
                 self._require_open()
                 if self._hold is None:
                     # Before node 0: the header of a new file may be written in the middle of it.
@@ -113,14 +115,14 @@ class OpenGroup:
         """See `GroupWriter`."""
         end, self._unlogged_end = self._unlogged_end, None
         if end is not None:
-            self._context.settle(end)
+            self._context.settle(end, self._is_given_up)
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""
         self.settle()
         context = self._context
         with context.lock:
-            context.admit(_COMMIT_BYTES)
+            context.admit(_COMMIT_BYTES, self._is_given_up)
             self._require_open()
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
@@ -134,7 +136,7 @@ class OpenGroup:
         self.settle()
         context = self._context
         with context.lock:
-            context.admit(_COMMIT_BYTES)
+            context.admit(_COMMIT_BYTES, self._is_given_up)
             self._require_open()
             if self._statement.count:
                 raise ValueError(
@@ -144,6 +146,13 @@ class OpenGroup:
             end = context.prepare(XaPrepare(engines, xid, reference))
             self._close()
             return end
+
+    def give_up(self) -> None:
+        """See `GroupWriter`."""
+        self._given_up = True
+
+    def _is_given_up(self) -> bool:
+        return self._given_up
 
     def rollback(self) -> None:
         """See `GroupWriter`. No use after it; a second call does nothing."""

@@ -11,12 +11,13 @@ import bisect
 import contextlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
+from storage.binlog.full_disk import FullDisk
 from storage.disk import Disk, File
 from storage.durations import Durations
 from storage.errors import CorruptBinlog, DiskError
@@ -61,11 +62,9 @@ class PageStore:
     append lock; those of the flusher by one thread at a time.
     """
 
-    def __init__(
-        self, disk: Disk, cache_pages: int, *, wait: Callable[[float], object] | None = None
-    ) -> None:
+    def __init__(self, disk: Disk, cache_pages: int, full: FullDisk | None = None) -> None:
         self._lock = threading.Lock()
-        self.files = FileTable(disk, wait)
+        self.files = FileTable(disk, full or FullDisk())
         self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
@@ -262,7 +261,7 @@ class PageStore:
         return found
 
     def write(self, pages: list[FullPages], *, hurry: bool = False) -> None:
-        """Put pages of one file into it, and make it if need be. Not synced. Raises `DiskError`.
+        """Put pages of one file into it, and make it if need be. Not synced. Raises `NoRoom`, `DiskError`.
 
         hurry: they are consecutive, and will be synced soon.
         """

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.page_store import PageStore
-from storage.errors import StorageError
+from storage.errors import StorageError, WaitGivenUp
 from storage.ibb.page import PAGE_SIZE
 from storage.redo.log import RedoLog
 
@@ -67,20 +67,26 @@ class Room:
         self._frees = 0
         self.clean_file = 0  # the file of the last checkpoint
         self._paused = False
+        self._closing = False
         self._credit = 0
         self.redo_waits = 0
         self.page_waits = 0
 
-    def admit(self, size: int) -> None:
+    def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
         """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written.
 
-        Raises `StorageError` if the redo log is too small for it, however empty.
+        Raises `StorageError` if the redo log is too small for it, however empty; `WaitGivenUp` when the store is closed
+        meanwhile, or `given_up` says so.
         """
         self._credit -= size
         if self._credit >= 0:
             return
         while not self.admits(size) and not self._failed():
             self._require_fits(size)
+            if self._closing or (given_up is not None and given_up()):
+                raise WaitGivenUp(
+                    "there was no room in the binlog, and nobody waits for it any more"
+                )
             self._note_wait()
             self._lock.release()
             try:
@@ -119,6 +125,11 @@ class Room:
     def resume(self) -> None:
         """See `pause`."""
         self._paused = False
+        self.freed()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closing = True
         self.freed()
 
     def admits(self, size: int) -> bool:

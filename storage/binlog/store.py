@@ -30,6 +30,7 @@ from storage.binlog.file_groups import groups_of_file
 from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
 from storage.binlog.flusher import Flusher
+from storage.binlog.full_disk import FullDisk
 from storage.binlog.locate import locate
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.opening import open_log
@@ -56,12 +57,14 @@ from storage.errors import (
     DiskError,
     DiskFull,
     DomainInUse,
+    NoRoom,
     PositionPurged,
     StoreFailed,
     TooManyOpenFiles,
 )
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
+from storage.patient_disk import PatientDisk
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -73,6 +76,8 @@ class IbbEngine:
     Args:
         facts: where the store keeps what a search needs to know beside the files; without it a search looks at every
             file.
+        disk: a `PatientDisk` lets a store be opened while it is full: then it is served, and nothing is appended until
+            there is room.
         background: as `start`, at once; without both, `step` does it.
         clock: seconds since 1970, for purge by age.
         wait_for_room: waits that many seconds when the disk is full; by default until `close` at the latest.
@@ -92,10 +97,12 @@ class IbbEngine:
         self._options = options or StoreOptions()
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
+        self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
-        self._pages = PageStore(disk, cache_pages, wait=wait_for_room)
+        self._full = FullDisk(wait_for_room)
+        self._pages = PageStore(disk, cache_pages, self._full)
         prepared = PreparedTransactions(self.references)
         self._shapes: dict[int, FileShape] = {}
         try:
@@ -115,7 +122,7 @@ class IbbEngine:
             self._writer,
             largest_record=self._options.piece_bytes + RECORD_OVERHEAD,
             failed=lambda: self._durability.failed,
-            relieve=lambda: self._flusher.relieve(),
+            relieve=self._relieve,
             commits=lambda: self._appender.commits,
         )
         self._breaks = StateBreaks(facts, lambda: self._pages.files.numbers()[0])
@@ -129,7 +136,7 @@ class IbbEngine:
             self._breaks,
             self._options.piece_bytes,
             lambda: self._flusher.filled(),
-            lambda end: self._flusher.settle(end),
+            lambda end, given_up: self._flusher.settle(end, given_up),
             None if found is None else found.last_marker,
         )
         self.keeper = FileKeeper(
@@ -138,8 +145,10 @@ class IbbEngine:
             self.references,
             self._options,
             written_end=lambda: self.written_end,
-            first_open=lambda: self._room.clean_file,
+            first_open=self._first_open,
+            catch_up=self._catch_up,
             clock=clock,
+            freed=self._freed,
         )
         self._flusher = Flusher(
             self._append_lock,
@@ -148,6 +157,7 @@ class IbbEngine:
             self._writer,
             self._room,
             Publication(disk, self._redo.uuid),
+            self._full,
             self.keeper.caretaker.poke,
         )
         # What only hands over to its part:
@@ -173,6 +183,15 @@ class IbbEngine:
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
+        if self._patient is not None:
+            self._patient.opened()
+            if self._patient.full is not None:
+                self._room.pause()
+                log.error(
+                    "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
+                    "PURGE BINARY LOGS makes some",
+                    self._patient.full,
+                )
         if background:
             self.start()
 
@@ -213,10 +232,11 @@ class IbbEngine:
 
     def checkpoint(self) -> None:
         """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
+        self._require_written()
         try:
             self._flusher.checkpoint()
-        except TooManyOpenFiles:
-            raise
+        except (NoRoom, TooManyOpenFiles):
+            raise  # nothing was done; the first only while the store is being closed
         except DiskError as error:
             self._durability.fail(error)
             raise
@@ -232,15 +252,14 @@ class IbbEngine:
     def flush(self, delete_domains: Iterable[int] = ()) -> None:
         """See `BinlogEngine`."""
         domains = set(delete_domains)
-        with self._flusher.working:
-            begun = False
-            while not begun:
-                self.checkpoint()  # in the current file, so that the next may be entered
-                with self._append_lock:
-                    for domain in sorted(domains):
-                        self._require_unused(domain)
-                    begun = self._appender.next_file(domains)
-            self.checkpoint()
+        begun = False
+        while not begun:
+            self.checkpoint()  # in the current file, so that the next may be entered
+            with self._append_lock:
+                for domain in sorted(domains):
+                    self._require_unused(domain)
+                begun = self._appender.next_file(domains)
+        self.checkpoint()
 
     def _require_unused(self, domain: int) -> None:
         """Nothing of the domain may be in an existing file: its state is the same as where the first one begins."""
@@ -253,6 +272,7 @@ class IbbEngine:
 
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""
+        self._require_written()
         with self._flusher.working, self.keeper.working:
             with self._append_lock:
                 self._durability.require_sound()
@@ -431,11 +451,69 @@ class IbbEngine:
             )
         return shape
 
+    # --- a disk that was full when the store was opened ---
+
+    def _require_written(self) -> None:
+        """Raises `DiskFull` while what opening has to write waits for room."""
+        if self._patient is not None and self._patient.full is not None:
+            raise self._patient.full
+
+    def _catch_up(self) -> None:
+        """Write what opening has to, as far as there is room now. Raises `DiskFull`."""
+        patient = self._patient
+        if patient is None or patient.full is None:
+            return
+        try:
+            done = patient.try_again()
+        except TooManyOpenFiles:
+            raise  # tried again
+        except DiskError as error:
+            self._durability.fail(error)
+            return
+        if not done:
+            self._require_written()
+        self._room.resume()
+        log.info("InnoDB: there was room for what opening had to write: commits go on")
+
+    def _first_open(self) -> int:
+        """The first file that recovery may need, or that a change waits for."""
+        first = self._room.clean_file
+        if self._patient is not None and self._patient.full is not None:
+            names = {file_name(number): number for number in self._pages.files.numbers()}
+            touched = [number for name, number in names.items() if self._patient.touches(name)]
+            first = min([first, *touched])
+        return first
+
+    def _relieve(self) -> bool:
+        """See `Room`."""
+        if self._patient is not None and self._patient.full is not None:
+            if self.keeper.caretaker.running:
+                return False
+            try:
+                self._catch_up()
+            except DiskFull as error:
+                self._full.met(error)
+                self._full.wait()
+            return True
+        return self._flusher.relieve()
+
+    def _freed(self) -> None:
+        """Files were deleted."""
+        self._full.freed()
+        self._flusher.worker.poke()
+        if self._patient is not None and self._patient.full is not None:
+            self.keeper.caretaker.poke()
+
     # --- the end ---
+
+    def stop_waiting(self) -> None:
+        """See `BinlogEngine`."""
+        self._full.close()
+        self._room.close()
 
     def close(self) -> None:
         """See `BinlogEngine`."""
-        self._pages.files.stop_waiting()
+        self.stop_waiting()
         self.keeper.caretaker.stop()
         self._flusher.worker.stop()
         try:
@@ -448,6 +526,11 @@ class IbbEngine:
             self._disk.close()
 
     def _end(self) -> None:
+        if self._patient is not None and self._patient.full is not None:
+            log.warning(
+                "%s: what opening has to write is left to the next start", self._patient.full
+            )
+            return
         try:
             self.sync()
             self._flusher.checkpoint()

@@ -1,9 +1,20 @@
-"""A thread of the store that does its work whenever it is poked. Simulations call the work themselves."""
+"""A thread of the store that does its work whenever it is poked. Simulations call `step` themselves.
+
+No error ends it for good. A full disk, a directory that cannot be read, a defect of ours: it is said in the log, and
+tried again after a pause. What is not to be tried again (a sync that failed) the work itself has to know.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+
+from storage.errors import DiskFull, StorageError
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
 
 
 class Worker:
@@ -11,14 +22,20 @@ class Worker:
 
     Args:
         work: one round; returns the seconds after which it wants to run again unasked, None for never.
+        retry_s: the pause after an error.
     """
 
-    def __init__(self, name: str, work: Callable[[], float | None]) -> None:
-        self._name = name
+    def __init__(
+        self, name: str, work: Callable[[], float | None], *, retry_s: float = RETRY_S
+    ) -> None:
+        self.name = name
         self._work = work
+        self._retry_s = retry_s
         self._poked = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self.failure = ""
+        """What the last round ended with; empty if all went well."""
 
     @property
     def running(self) -> bool:
@@ -27,7 +44,7 @@ class Worker:
 
     def start(self) -> None:
         """Have a thread from now on."""
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
         self.poke()
 
@@ -44,6 +61,33 @@ class Worker:
             self._thread.join()
             self._thread = None
 
+    def step(self) -> float | None:
+        """One round. Returns the seconds after which to run the next one unasked, None for never."""
+        try:
+            wait = self._work()
+        except DiskFull as error:
+            log.error(
+                "InnoDB: %s. Waiting %.0f seconds before trying again...", error, self._retry_s
+            )
+            self.failure = str(error)
+        except StorageError as error:
+            log.error("%s: %s. Trying again in %.0f seconds", self.name, error, self._retry_s)
+            self.failure = str(error)
+        except Exception as error:
+            known = self.failure == repr(error)  # its traceback is in the log already
+            log.error(
+                "%s: internal error %r. Trying again in %.0f seconds",
+                self.name,
+                error,
+                self._retry_s,
+                exc_info=not known,
+            )
+            self.failure = repr(error)
+        else:
+            self.failure = ""
+            return wait
+        return self._retry_s
+
     def _run(self) -> None:
         wait: float | None = None
         while True:
@@ -51,4 +95,4 @@ class Worker:
             self._poked.clear()
             if self._stopping:
                 return
-            wait = self._work()
+            wait = self.step()

@@ -95,9 +95,9 @@ class Injector:
 def main() -> int:
     """`binlog-server`, with the faults of the file that the environment names."""
     os_calls.watch(Injector(Path(os.environ[VARIABLE])))
-    from storage.binlog import file_table
+    from storage.binlog import full_disk
 
-    file_table.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])
+    full_disk.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])
     # Not before: others take the constant when they are imported.
     from binlog_server.cli import main as cli
 

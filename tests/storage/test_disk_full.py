@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.caretaker import Caretaker
-from storage.binlog.file_table import ROOM_RETRY_S
+from storage.binlog.full_disk import ROOM_RETRY_S
 from storage.binlog.store import IbbEngine
+from storage.binlog.worker import Worker
 from storage.disk import OsDisk
-from storage.errors import CorruptBinlog, DiskError, DiskFull, StorageError, StoreFailed
+from storage.errors import (
+    CorruptBinlog,
+    DiskError,
+    DiskFull,
+    NoRoom,
+    StorageError,
+    StoreFailed,
+    WaitGivenUp,
+)
 from storage.memory_disk import MemoryDisk
 from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
 from tests.storage.sizes import small
@@ -76,7 +85,7 @@ def test_others_go_on_while_the_flusher_waits() -> None:
         before.append(read_all(engine))
         disk.file_bytes_max = options.max_binlog_size
 
-    engine._pages.files._wait = wait
+    engine._full._instead = wait
     append_all(engine, groups[2:25])
     assert engine.status()[0] == "binlog-000001.ibb"
     disk.file_bytes_max = 0
@@ -140,6 +149,89 @@ def test_a_full_disk_at_close_loses_nothing(caplog: pytest.LogCaptureFixture) ->
     engine.close()
 
 
+def until_it_waits(engine: IbbEngine) -> None:
+    deadline = time.monotonic() + 20
+    while engine._full.error is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_closing_on_a_full_disk_keeps_what_was_not_synced_yet() -> None:
+    """With innodb_flush_log_at_trx_commit=0 that may be much; the thread that waits for room has not failed."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, small(8))
+    engine.checkpoint()
+    disk.file_bytes_max = 0
+    engine.start()
+    append_all(engine, GROUPS[:26])
+    engine.sync()
+    until_it_waits(engine)
+    append_all(engine, GROUPS[26:27])
+    engine.close()
+    disk.crash()
+    disk.file_bytes_max = 1 << 40
+    engine = IbbEngine(disk, small(8))
+    assert read_all(engine) == payloads(GROUPS[:27])
+    engine.close()
+
+
+@pytest.mark.parametrize("ends", ["given up", "closed"])
+@pytest.mark.parametrize(
+    ("pieces", "told"), [(10, NoRoom), (1000, WaitGivenUp)], ids=["settling", "spilling"]
+)
+def test_a_large_group_that_waits_for_room_can_be_given_up(
+    ends: str, pieces: int, told: type[StorageError]
+) -> None:
+    """Wherever it waits: to be written, or to be in its files; and nothing has failed by that."""
+    disk = MemoryDisk()
+    options = small(256, 64, innodb_log_file_size=8 << 20)
+    engine = IbbEngine(disk, options, background=True)
+    engine.keeper.caretaker.stop()
+    disk.unlink("binlog-000001.ibb")
+    engine._pages.files._made_ahead.clear()
+    disk.file_bytes_max = 0
+    append_all(engine, GROUPS[:3])
+    engine.sync()
+    errors: list[BaseException] = []
+    writer = engine.begin(bulk=True)
+
+    def spill() -> None:
+        try:
+            for _ in range(pieces):
+                writer.spill(bytes(500_000))
+            writer.settle()
+        except StorageError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=spill)
+    thread.start()
+    until_it_waits(engine)
+    thread.join(0.05)
+    assert thread.is_alive(), errors
+    if ends == "given up":
+        writer.give_up()
+    else:
+        engine.stop_waiting()
+    thread.join(20)
+    assert not thread.is_alive()
+    writer.rollback()
+    assert [type(error) for error in errors] == [told]
+    assert not engine._durability.failed
+    if ends == "given up":
+        disk.file_bytes_max = 1 << 40
+        engine._freed()
+        assert engine.wait_for_room(20)
+        append_all(engine, GROUPS[3:])
+        engine.sync()
+        assert read_all(engine) == payloads(GROUPS)
+    engine.close()
+    disk.file_bytes_max = 1 << 40
+    disk.crash()
+    engine = IbbEngine(disk, options)
+    assert read_all(engine) == payloads(GROUPS if ends == "given up" else GROUPS[:3])
+    engine.close()
+
+
 def test_another_error_is_none_to_wait_for() -> None:
     failed = []
     for stop in range(1, 12):
@@ -200,7 +292,7 @@ def test_purge_makes_room_for_a_writer_that_waits() -> None:
         deleted.append(engine.purge_to(engine.status()[0]).delete)
         disk.file_bytes_max = FILE
 
-    engine._pages.files._wait = wait
+    engine._full._instead = wait
     more = simple(20, first=31, size=5000)
     disk.file_bytes_max = 0
     append_all(engine, more)
@@ -221,7 +313,7 @@ def test_the_thread_goes_on_when_there_is_room() -> None:
             raise DiskFull("Unable to allocate")
         done.set()
 
-    caretaker = Caretaker(work, retry_s=0.01)
+    caretaker = Worker("caretaker", work, retry_s=0.01)
     caretaker.start()
     assert done.wait(20)
     caretaker.stop()
@@ -291,10 +383,33 @@ def test_a_file_that_was_left_half_made_is_made_anew() -> None:
     engine.close()
 
 
-def test_nothing_else_is_forgiven() -> None:
-    """What is no disk error passes through a step as its own."""
+@pytest.mark.parametrize(
+    ("error", "told", "traceback"),
+    [
+        (DiskFull("no room"), "InnoDB: no room. Waiting 7 seconds before trying again...", False),
+        (DiskError("cannot list"), "some-worker: cannot list. Trying again in 7 seconds", False),
+        (CorruptBinlog(1, 2, "damaged"), "Corrupt binlog found on page 0", False),
+        (KeyError("a defect"), "internal error KeyError('a defect')", True),
+        (MemoryError(), "internal error MemoryError()", True),
+    ],
+)
+def test_no_error_ends_a_worker(
+    error: Exception, told: str, traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails = True
 
-    def work() -> None:
-        raise CorruptBinlog(1, 2, "damaged")
+    def work() -> float | None:
+        if fails:
+            raise error
+        return 3.0
 
-    assert Caretaker(work).step() is None
+    worker = Worker("some-worker", work, retry_s=7)
+    assert worker.step() == 7
+    assert worker.step() == 7
+    assert [told in record.message for record in caplog.records] == [True, True]
+    tracebacks = [bool(record.exc_info) for record in caplog.records]
+    assert tracebacks == [traceback, False], "a traceback is told once"
+    assert worker.failure
+    fails = False
+    assert worker.step() == 3
+    assert not worker.failure

@@ -15,6 +15,7 @@ from protocol.gtid import Gtid, SlavePosition
 from storage.binlog import file_table
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
+from storage.binlog.full_disk import FullDisk
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
@@ -143,7 +144,7 @@ def test_a_file_stays_open_while_it_is_used(
     disk = OsDisk(tmp_path)
     for n in range(20):
         (tmp_path / file_name(n)).write_bytes(b"%04d" % n * 100)
-    table = FileTable(disk)
+    table = FileTable(disk, FullDisk())
     wrong: list[object] = []
 
     def read(first: int) -> None:

@@ -80,13 +80,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.gate = threading.Event()
-        self.engine = IbbEngine(
-            self.disk,
-            small(8),
-            background=True,
-            wait_for_room=lambda _: self.gate.wait(DEADLINE) and None,
-        )
+        self.engine = IbbEngine(self.disk, small(8), background=True)
         self.engine.keeper.caretaker.stop()
         for name in self.disk.names():
             if name > file_name(0) and name.endswith(".ibb"):
@@ -96,7 +90,7 @@ class Waiting:
 
     def room(self) -> None:
         self.disk.file_bytes_max = 1 << 40
-        self.gate.set()
+        self.engine._freed()  # as a purge says it
 
 
 def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:
@@ -157,7 +151,7 @@ def test_nobody_waits_for_a_store_that_failed() -> None:
     assert not thread.is_alive()
     assert isinstance(errors[0], StoreFailed)
     assert engine.wait_for_room()
-    waiting.gate.set()
+    waiting.room()
     engine.close()
 
 
@@ -167,7 +161,6 @@ def test_closing_while_the_disk_is_full() -> None:
     engine = waiting.engine
     append_all(engine, simple(45, size=3000))
     engine.sync()
-    threading.Timer(0.2, waiting.gate.set).start()  # the disk stays full
     engine.close()
     waiting.disk.crash()
     waiting.disk.file_bytes_max = 1 << 40
