@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from binlog_server.admin.runner import Runner
 from binlog_server.admin.variables import CONSTANTS
@@ -36,6 +36,8 @@ from protocol.gtid import BinlogState
 from protocol.wire.results import Value
 from storage.engine import BinlogEngine
 from storage.state import StateStore
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -327,10 +329,17 @@ class ServerFacts:
         warnings: Callable[[], int],
     ) -> asyncio.Task[None]:
         """See `admin.view.ServerView`."""
+        answering = self._statements().answer(what, client, machine, warnings)
+        return asyncio.get_running_loop().create_task(answering)
+
+    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """See `admin.view.ServerView`."""
+        return self._statements().in_thread(call)
+
+    def _statements(self) -> Runner:
         if self._runner is None:
             self._runner = Runner(self.engine)
-        answering = self._runner.answer(what, client, machine, warnings)
-        return asyncio.get_running_loop().create_task(answering)
+        return self._runner
 
     def _close_view(self) -> None:
         """Wait for the statements that are under way."""

@@ -18,10 +18,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
 from protocol.errors import BadGtidList, DuplicateGtidDomain
+from protocol.limits import GTID_LIST_BYTES_MAX
 
 U32_MAX: Final = 0xFFFFFFFF
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
+_GTID: Final = r"\s*+[0-9]{1,10}-[0-9]{1,10}-[0-9]{1,20}\s*+"
+_GTID_LIST: Final = re.compile(rf"{_GTID}(?:,{_GTID})*+")
 _GTID_TEXT: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
 
 
@@ -54,7 +57,14 @@ def parse_gtid_list(text: str) -> list[Gtid]:
     """
     if not text.strip():
         return []
-    return [Gtid.parse(part.strip()) for part in text.split(",")]
+    if _GTID_LIST.fullmatch(text) is None:
+        raise BadGtidList
+    # All numbers by one split, and all GTIDs by one map: half of the time of one after the other.
+    numbers = list(map(int, text.replace("-", ",").split(",")))
+    domain_ids, server_ids, seq_nos = numbers[::3], numbers[1::3], numbers[2::3]
+    if max(domain_ids) > U32_MAX or max(server_ids) > U32_MAX or max(seq_nos) > U64_MAX:
+        raise BadGtidList
+    return list(map(Gtid, domain_ids, server_ids, seq_nos))
 
 
 class SlavePosition:
@@ -75,6 +85,13 @@ class SlavePosition:
     def parse(cls, text: str) -> Self:
         """Read a GTID list; raises `BadGtidList` (1941) or `DuplicateGtidDomain` (1943)."""
         return cls(parse_gtid_list(text))
+
+    @classmethod
+    def from_peer(cls, text: str) -> Self:
+        """As `parse`; what is longer than `GTID_LIST_BYTES_MAX` is a `BadGtidList` (1941), too."""
+        if len(text) > GTID_LIST_BYTES_MAX:
+            raise BadGtidList
+        return cls.parse(text)
 
     def get(self, domain_id: int) -> Gtid | None:
         return self._by_domain.get(domain_id)

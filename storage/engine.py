@@ -206,9 +206,10 @@ class BinlogEngine(Protocol):
         """
 
     def append_run(self, run: GroupRun, index: int = 0) -> int:
-        """Add the groups of a run from that one on, as far as there is room. Returns the index of the next one.
+        """Add groups of a run from that one on, as far as there is room. Returns the index of the next one.
 
-        Never waits. Groups that are larger than `cache_bytes` are left, too: they are for `append`. Raises as that.
+        Never waits, and stops after a millisecond's work or so: the caller decides who comes next. Groups that are
+        larger than `cache_bytes` are left, too: they are for `append`. Raises as that.
         """
 
     def begin(self, *, bulk: bool = False) -> GroupWriter:

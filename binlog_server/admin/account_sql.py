@@ -25,7 +25,6 @@ from binlog_server.admin.account_statements import (
     Identified,
     Kind,
     Who,
-    parse_account_statement,
 )
 from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES
 from binlog_server.admin.view import ResultSet
@@ -75,19 +74,18 @@ class AccountSql:
         self._unblock = unblock
         self._set_policy = set_policy
 
-    def is_for_here(self, text: bytes) -> bool:
-        """Whether a statement about accounts means those of this server.
+    def is_for_here(self, head: bytes) -> bool:
+        """By how it begins, whether a statement about accounts means those of this server.
 
         Who may commit SQL but not manage accounts commits it: replicas get it.
         """
         if BINLOG_REPLAY not in self._me.grants or CREATE_USER in self._me.grants:
             return True
-        return text.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
+        return head.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
 
-    def execute(self, text: str) -> ResultSet | None:
+    def run(self, statement: AccountStatement) -> ResultSet | None:
         """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372,
         1396, 1524."""
-        statement = parse_account_statement(text)
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
         self._check_right(statement)
         match statement.kind:

@@ -14,18 +14,18 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, VisitError
 
 from binlog_server.accounts.account import ANY_HOST, Require
-from binlog_server.admin.tokens import unquote, whole_words
+from binlog_server.admin.tokens import is_too_long, unquote, whole_words
 from protocol.errors import SqlSyntaxError
 
-STATEMENT_CHARS_MAX = 16 * 1024
 MAX_USER_CONNECTIONS_MAX = 2**31 - 1
 _MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
 _NEAR_CHARS = 80
 _STRINGS = re.compile(r"""'[^']*'?|"[^"]*"?""")
 
 IS_ABOUT_ACCOUNTS = re.compile(
-    rb"\s*(?:(?:create\s+(?:or\s+replace\s+)?|alter\s+|drop\s+|rename\s+|show\s+create\s+)user\b|set\s+password\b|grant\b"
-    rb"|revoke\b|show\s+grants\b|flush\s+(?:local\s+|no_write_to_binlog\s+)?(?:hosts|privileges)\b)",
+    rb"\s*+(?:(?:create\s++(?:or\s++replace\s++)?|alter\s++|drop\s++|rename\s++|show\s++create\s++)user\b"
+    rb"|set\s++password\b|grant\b|revoke\b|show\s++grants\b"
+    rb"|flush\s++(?:local\s++|no_write_to_binlog\s++)?(?:hosts|privileges)\b)",
     re.IGNORECASE,
 )
 
@@ -93,7 +93,7 @@ class AccountStatement:
 
 def parse_account_statement(text: str) -> AccountStatement:
     """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
-    if len(text) > STATEMENT_CHARS_MAX:
+    if is_too_long(text):
         raise SqlSyntaxError("")
     try:
         tree = _lark().parse(text)

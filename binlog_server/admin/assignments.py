@@ -29,6 +29,7 @@ from binlog_server.admin.variables import (
 )
 from binlog_server.admin.view import Result, Work
 from binlog_server.engine_limits import AFTER_SYNC, SEMI_SYNC_WAIT_POINT
+from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from protocol.errors import (
     EngineBinlogUnavailable,
     ReadOnlyVariable,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
-USER_VARIABLES_MAX = 256  # a replica sets about ten
 
 
 def set_variables(session: SqlSession, statement: SetVariables) -> Result:

@@ -76,7 +76,7 @@ def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | Resul
 
     if None in arguments[:1]:
         return result(None)
-    position = SlavePosition.parse(str(arguments[0]))
+    position = SlavePosition.from_peer(str(arguments[0]))
     return Wait(list(position), _seconds(arguments[1:]), result)
 
 

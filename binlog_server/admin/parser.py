@@ -15,17 +15,9 @@ from binlog_server.admin.replication_statements import (
     parse_replication_statement,
 )
 from binlog_server.admin.statements import Statement
-from binlog_server.admin.tokens import NEAR_CHARS, whole_words
+from binlog_server.admin.tokens import NEAR_CHARS, is_too_long, whole_words
 from protocol.errors import SqlSyntaxError
 
-STATEMENT_CHARS_MAX = 64 * 1024  # nothing a binlog server understands is longer
-# Without what its strings hold: parsing is done on the event loop, and takes about 20 us for each of these.
-CODE_CHARS_MAX = 4 * 1024
-
-# A string, or the rest of the text if it is not ended: so that no place is looked at twice.
-_STRING = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)""", re.DOTALL
-)
 # What monitoring asks again and again, and what holds no password.
 _REPEATED = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX = 512
@@ -33,9 +25,7 @@ _REPEATED_CHARS_MAX = 512
 
 def parse(text: str) -> Statement:
     """The statement in `text`. Raises `SqlSyntaxError` (1064)."""
-    if len(text) > CODE_CHARS_MAX and (
-        len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
-    ):
+    if is_too_long(text):
         raise SqlSyntaxError(text[:NEAR_CHARS])
     if IS_ABOUT_REPLICATION.match(text):
         return parse_replication_statement(text)

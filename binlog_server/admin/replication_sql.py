@@ -115,7 +115,7 @@ def _start(session: SqlSession, name: str, statement: StartSlave) -> Deed:
     if statement.until is Until.GTID:
         if len(statement.threads) == 1:
             raise BadSlaveUntil
-        until = SlavePosition.parse(statement.gtids)
+        until = SlavePosition.from_peer(statement.gtids)
 
     async def run() -> None:
         if not await session.server.relay.start(name, until):

@@ -18,7 +18,7 @@ from protocol.errors import SqlSyntaxError
 from protocol.replication_errors import WrongArguments
 
 IS_ABOUT_REPLICATION: Final = re.compile(
-    r"(?:\s|/\*M?![0-9]{0,6}|/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|--[ \t][^\n]*\n|#[^\n]*\n)*"
+    r"(?:\s|/\*M?![0-9]{0,6}|/\*(?!M?!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*\n|#[^\n]*\n)*+"
     r"(?:change\s+master|(?:start|stop)\s+(?:all\s+slaves|all\s+replicas|slave|replica)|reset\s+(?:slave|replica))\b",
     re.IGNORECASE,
 )

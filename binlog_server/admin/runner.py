@@ -31,10 +31,16 @@ class Runner:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
+        self._parser = ThreadPoolExecutor(1, "sql-parser")
 
     def close(self) -> None:
         """No more statements. What runs is waited for: it changes files."""
+        self._parser.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Call what only computes, in a thread that waits for no disk."""
+        return self._loop.run_in_executor(self._parser, call)
 
     async def answer(
         self,

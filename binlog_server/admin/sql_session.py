@@ -104,10 +104,14 @@ class SqlSession:
 
     def execute(self, text: str) -> Result:
         """The result, or None for OK. Raises `ServerError`."""
+        return self.run(lambda: parse(text))
+
+    def run(self, parsed: Callable[[], Statement]) -> Result:
+        """As `execute`, of a statement that may have been parsed elsewhere."""
         told, self.diagnostics = self.diagnostics, []
         self._is_about_diagnostics = False
         try:
-            statement = parse(text)
+            statement = parsed()
             self._is_about_diagnostics = _asks_for_diagnostics(statement)
             if self._is_about_diagnostics:
                 self.diagnostics = told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from binlog_server.leases import Leases
 from binlog_server.relay.manager import Relay
@@ -16,6 +16,7 @@ from protocol.wire.results import Column, Value
 from storage.engine import BinlogEngine
 
 Row = Sequence[Value]
+T = TypeVar("T")
 
 
 class Level:
@@ -157,6 +158,9 @@ class ServerView(Protocol):
 
     def history_changed(self) -> None:
         """The store was reset: what was remembered of it is wrong."""
+
+    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Call what only computes in a thread: see `admin.runner`."""
 
     def answer_later(
         self,

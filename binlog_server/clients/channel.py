@@ -50,6 +50,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
         self._held = False
+        self._resting = False  # until the next round of the loop
         self._lost = False
         self._linger: asyncio.TimerHandle | None = None  # from `close` on
         self.traffic = Traffic()
@@ -129,9 +130,8 @@ class Channel:
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
-        if not self._lost and not self._held:
-            self.transport.resume_reading()
-            self.go_on()  # with what had come before reading was paused
+        if not self._lost:
+            self._read_on()
 
     def hold(self, *, held: bool) -> None:
         """Read nothing more, or go on."""
@@ -140,9 +140,37 @@ class Channel:
             return
         if held:
             self.transport.pause_reading()
-        elif self._writable is None:
-            self.transport.resume_reading()
+        else:
+            self._read_on()
+
+    @property
+    def is_resting(self) -> bool:
+        """Its turn is over: it goes on by itself with what has come."""
+        return self._resting
+
+    def rest(self) -> None:
+        """The turn is over: read nothing more, and go on in the next round of the loop. See `binlog_server.turn`."""
+        if not self._resting:
+            self._resting = True
+            self.transport.pause_reading()
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        if not self.is_closing:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """If nothing stands against it; first with what had come before reading was paused."""
+        if self._may_read:
             self.go_on()
+        if self._may_read and not self.is_closing:
+            self.transport.resume_reading()
+
+    @property
+    def _may_read(self) -> bool:
+        waits = self._writable is not None and self.machine.state is not ServerState.DUMPING
+        return not (self._held or self._resting or waits)
 
     def lost(self) -> None:
         """The connection has ended."""

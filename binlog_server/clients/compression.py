@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from binlog_server.shielded import shielded
+from binlog_server.turn import Turn
 from protocol.errors import ProtocolError
 from protocol.wire.compressed import CompressedReader, Part, compressed, framed
 
 # Compressed, or the other way round, on the loop: takes a tenth of a millisecond. Larger pieces go to a thread.
 _AT_ONCE_BYTES = 32 * 1024
+_PIECE_BYTES = 64 * 1024  # of what was in a packet, handed over at once
 _STEP_BYTES = 1 << 20  # of one job of a thread: some milliseconds
 _SHARED_BYTES = 16 << 20  # of frames that are kept with their compressed form
 
@@ -153,6 +155,8 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._reading = True  # the session wants to
         self._feeding = False
         self._inflating: asyncio.Task[None] | None = None
+        self._pieces: Iterator[bytes] = iter(())  # of the packet that is being handed over
+        self._resting = False  # until the next round of the loop
         self._queue: deque[bytes | bytearray] = deque()  # what waits to be compressed, in order
         self._queued = 0  # bytes of it
         self._write_buffer_bytes = write_buffer_bytes
@@ -201,12 +205,20 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     def _feed(self) -> None:
-        """Hand over what is here, while the session reads."""
-        if self._feeding or self._inflating is not None:
+        """Hand over what is here, while the session reads: for a turn."""
+        if self._feeding or self._resting or self._inflating is not None:
             return
         self._feeding = True
+        turn = Turn()
         try:
             while self._reading and not self.is_closing():
+                if turn.is_over:
+                    self._rest()
+                    return
+                piece = next(self._pieces, None)
+                if piece is not None:
+                    self._hand_over(piece)
+                    continue
                 part = self._reader.next_part()
                 if part is None:
                     return
@@ -215,7 +227,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
                     loop = asyncio.get_running_loop()
                     self._inflating = loop.create_task(self._inflate(part))
                     return
-                self._hand_over(part.payload())
+                self._pieces = _pieces(part.payload())
         except ProtocolError as error:
             self._fail(error)
         finally:
@@ -228,24 +240,41 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
             return
         self._inflating = None
-        if not self.is_closing():
-            self._hand_over(payload)
-        if not self.is_closing():  # as it may be by now
-            if self._reading:
-                self._transport.resume_reading()
-            self._feed()
+        self._pieces = _pieces(payload)
+        self._read_below()
+        self._feed()
+
+    def _rest(self) -> None:
+        self._resting = True
+        self._transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._read_below()
+        self._feed()
+
+    def _read_below(self) -> None:
+        """If nothing stands against it."""
+        if (
+            self._reading
+            and not self._resting
+            and self._inflating is None
+            and not self.is_closing()
+        ):
+            self._transport.resume_reading()
 
     def _fail(self, error: ProtocolError) -> None:
-        self._turn()
+        self._begin_answer()
         self._session.compression_failed(error)
 
-    def _turn(self) -> None:
+    def _begin_answer(self) -> None:
         """What is written next may be an answer."""
         if self._begins():
             self._seq = self._reader.next_seq
 
     def _hand_over(self, payload: bytes) -> None:
-        self._turn()
+        self._begin_answer()
         self._session.data_received(payload)
 
     # --- asyncio.Transport: what is written ---
@@ -309,15 +338,13 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
     def pause_reading(self) -> None:
         if self._reading:
             self._reading = False
-            if self._inflating is None:
-                self._transport.pause_reading()
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            if self._inflating is None:
-                self._transport.resume_reading()
-                asyncio.get_running_loop().call_soon(self._feed)
+            self._read_below()
+            asyncio.get_running_loop().call_soon(self._feed)
 
     def is_closing(self) -> bool:
         return self._closing or self._transport.is_closing()
@@ -332,3 +359,9 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._closing = True
         self._stop_packing()
         self._transport.abort()
+
+
+def _pieces(payload: bytes) -> Iterator[bytes]:
+    if len(payload) <= _PIECE_BYTES:
+        return iter((payload,))
+    return (payload[start : start + _PIECE_BYTES] for start in range(0, len(payload), _PIECE_BYTES))

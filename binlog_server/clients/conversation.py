@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from binlog_server.accounts.account import UserAccount
 from binlog_server.admin.account_sql import AccountSql
-from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS
+from binlog_server.admin.account_statements import (
+    IS_ABOUT_ACCOUNTS,
+    AccountStatement,
+    parse_account_statement,
+)
 from binlog_server.admin.needed_privileges import PRIVILEGES
+from binlog_server.admin.parser import parse
 from binlog_server.admin.sql_session import SqlSession
+from binlog_server.admin.statements import Statement
+from binlog_server.admin.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
 from binlog_server.admin.view import ResultSet
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
@@ -22,6 +30,7 @@ from binlog_server.host import Host
 from binlog_server.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
+from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
 from protocol.account_errors import ConnectionKilled, EmptyQuery
 from protocol.connection.commands import (
     BinlogDump,
@@ -39,11 +48,13 @@ from protocol.connection.commands import (
 )
 from protocol.connection.handshake import LoginRequest
 from protocol.connection.server_states import ServerState
-from protocol.errors import AccessDenied, ServerError, UnknownCommandError
+from protocol.errors import AccessDenied, ServerError, SqlSyntaxError, UnknownCommandError
 from protocol.wire.packets import frame_packet
 from protocol.wire.results import ok_payload
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 
@@ -84,7 +95,7 @@ class Conversation:
         if request.database:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
-        self._work: asyncio.Task[None] | None = None  # a statement that takes longer
+        self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
         self._said = ""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
@@ -99,10 +110,14 @@ class Conversation:
 
     def received(self) -> None:
         """More has come. What comes while a statement runs has to wait for its turn. Raises `ProtocolError`."""
-        if self._dump is not None:
-            self._dump.received()
+        self.take_acks()
         if self._work is not None and not self._work.done():
             self.hold(held=True)
+
+    def take_acks(self) -> None:
+        """Of a dump, as many as a turn allows. Raises `ProtocolError`."""
+        if self._dump is not None and self._dump.received():
+            self._channel.rest()
 
     def taken_in(self) -> None:
         """What has come was answered. Who has begun a packet must go on with it within net_read_timeout."""
@@ -232,35 +247,72 @@ class Conversation:
                 raise UnknownCommandError
 
     def _execute(self, query: Query) -> None:
+        # A statement may be as long as a packet: nothing here looks at more than its head.
         text = query.text
         self._said = text[: SHOWN_CHARS + 1].decode("utf-8", "surrogateescape")
-        if not text.strip(b" \t\r\n;\0"):
+        head = text[:HEAD_BYTES_MAX]
+        if not head.strip(b" \t\r\n;\0") and len(head) == len(text):
             raise EmptyQuery
-        if IS_ABOUT_ACCOUNTS.match(text) and self._accounts.is_for_here(text):
-            result = self._accounts.execute(query.sql)
-            if result is None:
-                self.write(self._machine.send_ok())
-            else:
-                self.write(self._machine.send_result_set(result.columns, result.rows))
+        if IS_ABOUT_ACCOUNTS.match(head) and self._accounts.is_for_here(head):
+            if len(text) > STATEMENT_CHARS_MAX:
+                raise SqlSyntaxError("")  # without the text, which may be a password
+            sql = query.sql
+            self._parse(sql, lambda: parse_account_statement(sql), self._answer_about_accounts)
         elif not self.committer.execute(text):
+            if len(text) > STATEMENT_CHARS_MAX:
+                raise SqlSyntaxError(text[:NEAR_CHARS].decode("utf-8", "replace"))
             self._query(query.sql)
 
     def _query(self, sql: str) -> None:
         self._connection.now("Query", "starting", shown_text(sql))
         try:
-            self._answer_query(sql)
+            self._parse(sql, lambda: parse(sql), self._answer_query)
         finally:
-            if self._work is None or self._work.done():
-                self._rests()
-            else:
-                self._work.add_done_callback(lambda _: self._rests())
+            self._rest_afterwards()
+
+    def _parse(
+        self, sql: str, parse: Callable[[], T], answer: Callable[[Callable[[], T]], None]
+    ) -> None:
+        """Answer what was parsed: at once, or when a thread has done it. `answer` gets what gives it or raises."""
+        if len(sql) <= LOOP_CHARS_MAX:
+            answer(parse)
+            return
+        self.hold(held=True)
+        self._work = parsed = self._server.in_thread(parse)
+
+        def done(_: asyncio.Future[T]) -> None:
+            # An exception that nobody asks for is a traceback in the log.
+            if parsed.cancelled() or (parsed.exception(), self._channel.mute)[1]:
+                return
+            try:
+                answer(parsed.result)
+            except ServerError as error:
+                self.refused(error)
+            finally:
+                self._rest_afterwards()
+                self.hold(held=False)
+
+        parsed.add_done_callback(done)
+
+    def _rest_afterwards(self) -> None:
+        if self._work is None or self._work.done():
+            self._rests()
+        else:
+            self._work.add_done_callback(lambda _: self._rests())
 
     def _rests(self) -> None:
-        if self._dump is None:
+        if self._dump is None and (self._work is None or self._work.done()):
             self._connection.now("Sleep", "")
 
-    def _answer_query(self, sql: str) -> None:
-        result = self.sql.execute(sql)
+    def _answer_about_accounts(self, parsed: Callable[[], AccountStatement]) -> None:
+        result = self._accounts.run(parsed())
+        if result is None:
+            self.write(self._machine.send_ok())
+        else:
+            self.write(self._machine.send_result_set(result.columns, result.rows))
+
+    def _answer_query(self, parsed: Callable[[], Statement]) -> None:
+        result = self.sql.run(parsed)
         if self._channel.mute:  # it was KILL of this connection
             return
         self._idle.start()  # it may have set wait_timeout

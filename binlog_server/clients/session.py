@@ -16,6 +16,7 @@ from binlog_server.clients.tcp_options import keep_alive
 from binlog_server.clients.tls import TlsLayer
 from binlog_server.host import Host, new_salt
 from binlog_server.logs import Peer
+from binlog_server.turn import Turn
 from protocol.connection.auth import certificate_proof
 from protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
 from protocol.connection.server import (
@@ -166,8 +167,10 @@ class ClientSession(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """With commands that came while the last one was being answered."""
-        if not self._pumping:
+        if not self._pumping and not self._channel.is_resting:
             try:
+                if self._conversation is not None:
+                    self._conversation.take_acks()
                 self._pump()
             except ProtocolError as error:
                 self._give_up(error)
@@ -182,7 +185,11 @@ class ClientSession(asyncio.Protocol):
     def _answer_all(self) -> None:
         # Short commands can have long answers: who does not read them waits with the commands that came together.
         channel = self._channel
+        turn = Turn()
         while not channel.transport.is_closing() and not channel.is_full:
+            if turn.is_over and self._machine.buffered:
+                channel.rest()
+                return
             try:
                 event = self._machine.next_event()
             except ServerError as error:

@@ -21,6 +21,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from binlog_server.clients.certificate import use_self_signed
+from binlog_server.turn import Turn
 from storage.given_files import PEM_BYTES_MAX, load_authorities, load_chain, read_given_text
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         if self._feeding:
             return
         self._feeding = True
+        turn = Turn()
         try:
             if not self._started:
                 self._tls.do_handshake()
@@ -158,6 +160,10 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
                 self._flush()
                 self._session.tls_started()
             while self._reading and not self._transport.is_closing():
+                if turn.is_over:  # a record may hold a single byte
+                    self._transport.pause_reading()
+                    asyncio.get_running_loop().call_soon(self._feed_on)
+                    return
                 data = self._tls.read(_READ_BYTES)
                 if not data:
                     self._transport.close()  # close_notify
@@ -174,6 +180,12 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             self._transport.close()
         finally:
             self._feeding = False
+
+    def _feed_on(self) -> None:
+        """With what has come in the turn before."""
+        self._feed()
+        if self._reading and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _flush(self) -> None:
         if self._outgoing.pending:

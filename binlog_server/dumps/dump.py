@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from binlog_server.clients.connections import Connection
 from binlog_server.commits.syncer import Syncer
@@ -41,6 +41,8 @@ from storage.errors import StorageError, TooManyOpenFiles
 from storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
+
+_PACKETS_AT_ONCE: Final = 64  # of acknowledgements: half a millisecond
 
 T = TypeVar("T")
 
@@ -173,13 +175,14 @@ class Dump:
         ):  # who ends somewhere does not get what is committed behind it
             self._semi_sync.add(self._acks)
 
-    def take_acks(self) -> None:
-        """The replica has said something. Raises `ProtocolError`."""
-        acks = self._machine.take_acks()
+    def take_acks(self) -> bool:
+        """The replica has said something. True: there may be more of it. Raises `ProtocolError`."""
+        acks, more = self._machine.take_acks(_PACKETS_AT_ONCE)
         if self._acks is not None:
             self._semi_sync.acks += len(acks)
             for ack in acks:
                 self._acks.received(ack)
+        return more
 
     def _has_more(self) -> None:
         assert self._acks is not None

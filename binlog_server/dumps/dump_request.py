@@ -61,10 +61,10 @@ class DumpRequest:
         file_position = None
         capability = _integer(variables, "mariadb_slave_capability")
         if isinstance(command, BinlogDumpGtid):
-            position = command.gtid_position
+            position = command.position_of()
             capability = Capability.GTID
         elif text is not None:
-            position = SlavePosition.parse(str(text))
+            position = SlavePosition.from_peer(str(text))
             if capability < Capability.GTID:
                 raise MasterFatalError(
                     "This server sends GTID events, which the slave does not understand; "
@@ -80,7 +80,7 @@ class DumpRequest:
             server_id=command.server_id,
             position=position,
             file_position=file_position,
-            until=None if until is None else SlavePosition.parse(str(until)),
+            until=None if until is None else SlavePosition.from_peer(str(until)),
             until_before_gtids=bool(_integer(variables, "slave_gtid_until_before_gtids")),
             strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
             ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),

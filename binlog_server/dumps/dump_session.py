@@ -102,9 +102,9 @@ class DumpSession:
         channel.give_up_after(net_write_timeout())
         return cls(request, server, channel, connection, sink, net_write_timeout)
 
-    def received(self) -> None:
-        """Something has come from the replica. Raises `ProtocolError`."""
-        self._dump.take_acks()
+    def received(self) -> bool:
+        """Something has come from the replica. True: and more of it lies here. Raises `ProtocolError`."""
+        return self._dump.take_acks()
 
     def cancel(self) -> None:
         """Nothing more is sent."""

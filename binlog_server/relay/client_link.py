@@ -10,6 +10,7 @@ from typing import Self, cast
 from binlog_server.apart import apart
 from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
+from binlog_server.turn import Turn
 from protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
@@ -26,7 +27,8 @@ from protocol.errors import ProtocolError
 from protocol.wire.compressed import CompressedReader, compressed, framed
 
 NO_TLS = TlsOptions(enabled=False)
-LARGE_BYTES = 1 << 20  # uncompressed in a thread
+LARGE_BYTES = 1 << 18  # uncompressed in a thread
+TAKEN_BYTES_MAX = 1 << 22  # of uncompressed bytes, before anybody looks at them
 
 
 class ClientLink:
@@ -147,12 +149,22 @@ class ClientLink:
                     return
             self.machine.receive_data(await self._read())  # a part of a large packet
             return
-        self._packed.feed(await self._read())
-        while (part := self._packed.next_part()) is not None:
+        part = self._packed.next_part()
+        if part is None:
+            self._packed.feed(await self._read())
+            part = self._packed.next_part()
+        # What lies here in compressed packets may be a thousand times as much without: not all of it at once.
+        turn, taken = Turn(), 0
+        while part is not None:
             if part.size < LARGE_BYTES:
                 self.machine.receive_data(part.payload())
             else:
                 self.machine.receive_data(await asyncio.to_thread(part.payload))
+            taken += part.size
+            if turn.is_over or taken > TAKEN_BYTES_MAX:
+                await asyncio.sleep(0)
+                return
+            part = self._packed.next_part()
 
     async def _read(self, before: bytes | memoryview = b"") -> memoryview:
         async with asyncio.timeout(self.timeout_s):

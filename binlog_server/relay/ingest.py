@@ -16,6 +16,7 @@ from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
+from binlog_server.turn import Turn
 from protocol.connection.client import (
     ClientConnection,
     ErrorReceived,
@@ -122,9 +123,13 @@ class Ingest:
                 unsynced = 0
 
     async def _take(self, machine: ClientConnection) -> AsyncIterator[int]:
-        """Store what was received; yields the bytes of each step."""
+        """Store what was received; yields the bytes of each step. Others get their turns in between."""
         assembler = self._assembler
+        turn = Turn()
         while True:
+            if turn.is_over:
+                await asyncio.sleep(0)
+                turn = Turn()
             if assembler.unfinished is None:
                 self._stored.follow(self._read)
                 run = (
@@ -175,12 +180,23 @@ class Ingest:
             return 0
         self._gate.last_marker = None
         index = 0
-        while (index := self._engine.append_run(run, index)) < len(run):
-            if self._room.available:
-                self._engine.append(run.payload(index), run.gtid(index))
-                index += 1
-            else:
-                await self._wait_for_room()
+        turn = Turn()
+        try:
+            while (done := self._engine.append_run(run, index)) < len(run):
+                if not self._room.available:
+                    await self._wait_for_room()
+                elif done == index:
+                    self._engine.append(run.payload(index), run.gtid(index))
+                    done += 1
+                index = done
+                if turn.is_over:
+                    await asyncio.sleep(0)
+                    turn = Turn()
+        except BaseException:
+            # A part of it is stored: `run` knows of whole ones only.
+            self.stored = True
+            self._syncer.appended()
+            raise
         return len(run.payloads)
 
     async def _spill(self) -> None:

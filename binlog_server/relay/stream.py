@@ -222,7 +222,7 @@ class UpstreamStream:
             return position
         rows = await link.query("SELECT @@GLOBAL.gtid_binlog_pos")
         try:
-            there = SlavePosition.parse(rows[0][0] or "")
+            there = SlavePosition.from_peer(rows[0][0] or "")
         except (BadGtidList, IndexError):
             raise ProtocolError(f"gtid_binlog_pos of the upstream is {rows!r}") from None
         ours = [gtid for gtid in position if wanted.wants_domain(gtid.domain_id)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -40,7 +41,9 @@ async def ask_state(link: ClientLink) -> UpstreamState:
     server_id = await _value(link, "SHOW VARIABLES LIKE 'SERVER_ID'", 1)
     uptime = await _value(link, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1)
     try:
-        return UpstreamState(server_id, time.time() - int(uptime or 0), BinlogState.parse(state))
+        # In a thread: it may have as many entries as fit a result.
+        groups = await asyncio.to_thread(BinlogState.parse, state)
+        return UpstreamState(server_id, time.time() - int(uptime or 0), groups)
     except (BadGtidList, ValueError):
         raise ProtocolError(f"gtid_binlog_state is {state!r}, Uptime {uptime!r}") from None
 

@@ -6,12 +6,15 @@
 
 Comments are skipped, also in front; what stands inside /*! */ counts. A statement of which replicas could not do the
 same is refused.
+
+A statement may have as many bytes as a packet. What it is is told by its first `HEAD_BYTES_MAX`; all of it is looked at
+only by `scan_steps`, in steps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -68,24 +71,45 @@ _NAME: Final = re.compile(_GAP + rb"(?:`((?:[^`]|``)+)`|([0-9A-Za-z_$\x80-\xff]+
 _END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
 _BLANKS: Final = b" \t\n\v\f\r"
 _WORDS_MAX: Final = 8
+_NEAR_BYTES: Final = 80
+# Of a statement: where it says what it is, and as much at its end. Blanks and comments beyond it count as text.
+HEAD_BYTES_MAX: Final = 16 * 1024
+USER_VARIABLES_MAX: Final = 256  # of a session, and so in a statement; a replica sets about ten
+_STEP_BYTES: Final = 4 * 1024  # of `scan_steps`: with a name each three of them half a millisecond
+_STRING_STEP_BYTES: Final = 64 * 1024  # within a long string
 
 # What is not ended goes on to the end of the text, so that no place is looked at twice.
 _IDENTIFIER: Final = rb"`[^`]*+(?:``[^`]*+)*+(?:`|\Z)"
 _COMMENTS: Final = rb"/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
 
 
+def _in_quotes(string: bytes, quote: bytes) -> bytes:
+    return string.replace(b"Q", quote)
+
+
+def _bodies(body: bytes) -> dict[int, re.Pattern[bytes]]:
+    """What stands between quotes, by the quote."""
+    return {
+        quote[0]: re.compile(_in_quotes(pattern, quote), re.DOTALL)
+        for quote, pattern in ((b"'", body), (b'"', body), (b"`", _BODY_WITHOUT_ESCAPES))
+    }
+
+
 def _tokens(string: bytes) -> re.Pattern[bytes]:
     """`string`: what stands for a string in quotes Q."""
-    single, double = string.replace(b"Q", b"'"), string.replace(b"Q", b'"')
-    quoted = b"|".join((single, double, _IDENTIFIER))
+    quoted = b"|".join((_in_quotes(string, b"'"), _in_quotes(string, b'"'), _IDENTIFIER))
     name = rb"@(?:[0-9A-Za-z_.$\x80-\xff]+|" + quoted + rb")"
     return re.compile(
         b"|".join((quoted, _COMMENTS, rb"@@", b"(?P<name>" + name + b")", b"(?P<end>;)")), re.DOTALL
     )
 
 
-_TOKENS: Final = _tokens(rb"Q[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+(?:Q|\\?\Z)")
-_TOKENS_WITHOUT_ESCAPES: Final = _tokens(rb"Q[^Q]*+(?:QQ[^Q]*+)*+(?:Q|\Z)")
+_BODY: Final = rb"[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+"
+_BODY_WITHOUT_ESCAPES: Final = rb"[^Q]*+(?:QQ[^Q]*+)*+"
+_BODIES: Final = _bodies(_BODY)
+_BODIES_WITHOUT_ESCAPES: Final = _bodies(_BODY_WITHOUT_ESCAPES)
+_TOKENS: Final = _tokens(b"Q" + _BODY + rb"(?:Q|\\?\Z)")
+_TOKENS_WITHOUT_ESCAPES: Final = _tokens(b"Q" + _BODY_WITHOUT_ESCAPES + rb"(?:Q|\Z)")
 
 _DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 _DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})
@@ -108,7 +132,7 @@ _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replica
 
 def classify(text: bytes) -> Statement:
     """What `text` is. Raises `NotSupportedYet` (1235) for what is refused, `SqlSyntaxError` (1064)."""
-    text = text.lstrip(_BLANKS).rstrip(b";" + _BLANKS)
+    text = _trimmed(text)
     first, *others = first_words(text)
     second = others[0] if others else ""
     if first in _DML:
@@ -122,18 +146,84 @@ def classify(text: bytes) -> Statement:
     if first in _REFUSED:
         raise NotSupportedYet(_REFUSED[first])
     read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
-    return Statement(Kind.OTHER, text) if read is None else read(text, others)
+    if read is None:
+        return Statement(Kind.OTHER, text)
+    if len(text) > HEAD_BYTES_MAX:
+        raise _syntax(text)
+    return read(text, others)
 
 
-def scan(text: bytes, *, backslash_escapes: bool = True) -> Scan:
-    """Look at all of a statement, as its sql_mode reads strings; the text in an ASCII-like character set."""
-    names: list[bytes] = []
-    for match in (_TOKENS if backslash_escapes else _TOKENS_WITHOUT_ESCAPES).finditer(text):
-        if match["name"]:
-            names.append(match["name"][1:])
-        elif match["end"] and not _END.match(text, match.end()):
-            return Scan(tuple(names), match.end())
+def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None, None, Scan]:
+    """Look at all of a statement, as its sql_mode reads strings; the text in an ASCII-like character set.
+
+    Yields between steps of less than a millisecond. Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235).
+    """
+    tokens = _TOKENS if backslash_escapes else _TOKENS_WITHOUT_ESCAPES
+    bodies = _BODIES if backslash_escapes else _BODIES_WITHOUT_ESCAPES
+    names: dict[bytes, None] = {}  # in their order
+    at, size = 0, len(text)
+    while at < size:
+        begin, end = at, min(at + _STEP_BYTES, size)
+        for match in tokens.finditer(text, begin, end):
+            if match.end() == end < size:  # it may go on
+                at = match.start()
+                if at == begin:
+                    at = yield from _long_token(text, at, bodies)
+                break
+            at = match.end()
+            if match["name"]:
+                names[match["name"][1:]] = None
+                if len(names) > USER_VARIABLES_MAX:
+                    raise NotSupportedYet(f"more than {USER_VARIABLES_MAX} user variables")
+            elif match["end"]:
+                return Scan(tuple(names), None if _is_end(text, at) else at)
+        else:
+            # The last byte of a step may be the first one of a token.
+            at = size if end == size else max(at, end - 1)
+        yield
     return Scan(tuple(names), None)
+
+
+def _long_token(
+    text: bytes, start: int, bodies: Mapping[int, re.Pattern[bytes]]
+) -> Generator[None, None, int]:
+    """Where a string or comment ends that is longer than a step. Raises `SqlSyntaxError` for a name."""
+    first, size = text[start], len(text)
+    if first in b"-#/":
+        mark, at = (b"*/", start + 2) if first in b"/" else (b"\n", start)
+        while (found := text.find(mark, at, at + _STRING_STEP_BYTES)) < 0 and at < size:
+            at += _STRING_STEP_BYTES - 1
+            yield
+        return size if found < 0 else found + len(mark)
+    if first not in bodies:
+        raise _syntax(text[start : start + _NEAR_BYTES])
+    at = start + 1
+    while at < size:
+        end = min(at + _STRING_STEP_BYTES, size)
+        match = bodies[first].match(text, at, end)
+        assert match is not None
+        at = match.end()
+        if at < end:  # at a quote, or at the first half of an escape that goes on in the next step
+            if text[at] == first and text[at + 1 : at + 2] != text[at : at + 1]:
+                return at + 1
+            at += 2
+        yield
+    return size
+
+
+def _is_end(text: bytes, at: int) -> bool:
+    """Nothing but blanks and comments comes, and few of them."""
+    return len(text) - at <= HEAD_BYTES_MAX and _END.match(text, at) is not None
+
+
+def _trimmed(text: bytes) -> bytes:
+    """Without the blanks and semicolons around it, as far as these are not very long."""
+    if len(text) <= HEAD_BYTES_MAX:
+        return text.lstrip(_BLANKS).rstrip(b";" + _BLANKS)
+    begin = HEAD_BYTES_MAX - len(text[:HEAD_BYTES_MAX].lstrip(_BLANKS))
+    tail = text[-HEAD_BYTES_MAX:].rstrip(b";" + _BLANKS)
+    end = len(text) - HEAD_BYTES_MAX + len(tail)
+    return text[begin:end] if end - begin < len(text) else text
 
 
 def is_stored_program(words: list[str]) -> bool:
@@ -152,7 +242,7 @@ def first_words(text: bytes) -> list[str]:
     """The first words, in upper case, up to what is none; at least one."""
     found: list[str] = []
     at = 0
-    while len(found) < _WORDS_MAX and (match := _WORD.match(text, at)):
+    while len(found) < _WORDS_MAX and (match := _WORD.match(text, at, HEAD_BYTES_MAX)):
         found.append(match[1].decode("ascii").upper())
         at = match.end()
     return found or [""]
@@ -227,7 +317,7 @@ def _named(kind: Kind, text: bytes, skipped: int) -> Statement:
 
 
 def _syntax(text: bytes) -> ServerError:
-    return SqlSyntaxError(text[:80].decode("utf-8", "replace"))
+    return SqlSyntaxError(text[:_NEAR_BYTES].decode("utf-8", "replace"))
 
 
 # First and second word, or the first alone.

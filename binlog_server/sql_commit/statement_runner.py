@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+import codecs
+from collections.abc import Generator, Iterator
+from typing import Final, TypeVar
 
 from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.commits.publisher import Publisher
@@ -17,10 +18,11 @@ from binlog_server.sql_commit.statement_kind import (
     Statement,
     first_words,
     is_stored_program,
-    scan,
+    scan_steps,
     unquoted_name,
 )
 from binlog_server.sql_commit.transaction_end import TransactionEnd
+from binlog_server.turn import Turn
 from protocol.errors import ServerError, SqlSyntaxError
 from protocol.events.charsets import decode_text
 from protocol.events.collation_names import default_collation
@@ -30,13 +32,16 @@ from storage.binlog.transaction import Transaction
 from storage.errors import StorageError
 
 PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
+_DECODED_BYTES: Final = 16 * 1024  # at once: half a millisecond
 _DATABASE_CHARS_MAX: Final = 64
 # In these a byte of ASCII may be the second half of a character: they are looked at as UTF-8.
 _AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
 
+T = TypeVar("T")
+
 
 class StatementRunner:
-    """For one session. What is an iterator yields where it should wait for room."""
+    """For one session. What is an iterator yields where it should wait for room, or for a turn of others."""
 
     def __init__(
         self,
@@ -53,9 +58,11 @@ class StatementRunner:
         self._room = room
         self._engine = room.engine
         self._task: asyncio.Task[None] | None = None
+        self._turn = Turn()
 
     def run(self, steps: Iterator[None]) -> None:
         """All of them, now or later. Raises `ServerError` as long as it is now."""
+        self._turn = Turn()
         try:
             for _ in steps:
                 self._client.hold(held=True)
@@ -75,6 +82,7 @@ class StatementRunner:
             while True:
                 await asyncio.sleep(0)
                 await self._room.wait(to_spill=self._state.is_large)
+                self._turn = Turn()
                 if next(steps, steps) is steps:
                     return
         except ServerError as error:
@@ -127,7 +135,7 @@ class StatementRunner:
         settings = self._check(statement.kind)
         if state.read_only:
             raise ReadOnlyTransaction
-        variables = self._look_at(statement.text, settings)
+        variables = yield from self._look_at(statement.text, settings)
         transaction = state.opened()
         yield from self._write(transaction.events, statement.text, variables)
         transaction.changes += 1
@@ -145,7 +153,7 @@ class StatementRunner:
         variables: list[UserVarEvent] = []
         if not is_stored_program(words):
             select = words[0] == "CREATE" and "TABLE" in words
-            variables = self._look_at(text, settings, variables=select)
+            variables = yield from self._look_at(text, settings, variables=select)
         yield from self._end.append_open()
         transaction = self._state.opened()
         yield from self._write(transaction.events, text, variables)
@@ -160,18 +168,30 @@ class StatementRunner:
 
     def _look_at(
         self, text: bytes, settings: Settings, *, variables: bool = True
-    ) -> list[UserVarEvent]:
+    ) -> Generator[None, None, list[UserVarEvent]]:
         """The user variables of a statement. Raises `SqlSyntaxError` (1064) for two statements in one text."""
         if b";" not in text and b"@" not in text:
             return []
         codec = _AMBIGUOUS.get(settings.charset)
-        looked_at = text.decode(codec, "replace").encode() if codec else text
-        found = scan(looked_at, backslash_escapes=settings.backslash_escapes)
+        looked_at = (yield from self._in_turns(_as_utf8(text, codec))) if codec else text
+        scanning = scan_steps(looked_at, backslash_escapes=settings.backslash_escapes)
+        found = yield from self._in_turns(scanning)
         if found.second is not None:
             near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
             raise SqlSyntaxError(near.strip())
         names = {unquoted_name(name) for name in found.variables} if variables else ()
         return [self._user_variable(name, settings) for name in sorted(names)]
+
+    def _in_turns(self, steps: Generator[None, None, T]) -> Generator[None, None, T]:
+        """Of steps that need nothing but time: as many at once as a turn allows."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if self._turn.is_over:
+                yield
 
     def _user_variable(self, name: bytes, settings: Settings) -> UserVarEvent:
         key = name.decode("utf-8", "surrogateescape").lower()
@@ -201,3 +221,14 @@ class StatementRunner:
         for start in range(0, len(view), PIECE_BYTES):
             transaction.write(bytes(view[start : start + PIECE_BYTES]))
             yield
+
+
+def _as_utf8(text: bytes, codec: str) -> Generator[None, None, bytes]:
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    decoded = bytearray()
+    for start in range(0, len(text), _DECODED_BYTES):
+        piece = text[start : start + _DECODED_BYTES]
+        final = start + _DECODED_BYTES >= len(text)
+        decoded += decoder.decode(piece, final).encode("utf-8", "replace")
+        yield
+    return bytes(decoded)

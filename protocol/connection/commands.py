@@ -26,13 +26,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
-from protocol.errors import MalformedPacket, MasterFatalError, ProtocolError, UnknownServerError
+from protocol.errors import (
+    BadGtidList,
+    MalformedPacket,
+    MasterFatalError,
+    ProtocolError,
+    UnknownServerError,
+)
 from protocol.gtid import SlavePosition
 from protocol.limits import (
+    DATABASE_BYTES_MAX,
+    FILE_NAME_BYTES_MAX,
+    GTID_LIST_BYTES_MAX,
     REPORT_HOST_BYTES_MAX,
     REPORT_PASSWORD_BYTES_MAX,
     REPORT_USER_BYTES_MAX,
@@ -201,12 +210,16 @@ class BinlogDump:
 
 @dataclass(frozen=True, slots=True)
 class BinlogDumpGtid(BinlogDump):
-    """Start the stream after `gtid_position`."""
+    """Start the stream after a position, of which the text is not looked at before it is asked for."""
 
-    gtid_position: SlavePosition = field(default_factory=SlavePosition)
+    gtid_list: str = ""
+
+    def position_of(self) -> SlavePosition:
+        """Raises `BadGtidList` (1941), `DuplicateGtidDomain` (1943)."""
+        return SlavePosition.from_peer(self.gtid_list)
 
     def build(self) -> bytes:
-        name, text = _encoded(self.file), str(self.gtid_position).encode("ascii")
+        name, text = _encoded(self.file), self.gtid_list.encode("ascii")
         return b"".join(
             (
                 bytes((CommandCode.BINLOG_DUMP_GTID,)),
@@ -247,7 +260,7 @@ Command = (
 def parse_command(payload: bytes) -> Command:
     """Read one command.
 
-    Raises `ServerError` (1105, 1236, 1835, 1941, 1943) for a body that makes no sense and
+    Raises `ServerError` (1105, 1236, 1835, 1941) for a body that makes no sense and
     `ProtocolError` for an empty payload.
     """
     if not payload:
@@ -262,6 +275,10 @@ def parse_command(payload: bytes) -> Command:
         if code == CommandCode.REGISTER_SLAVE:
             raise UnknownServerError("Wrong parameters to function register_slave") from error
         raise MalformedPacket from error
+
+
+def _parse_init_db(cursor: Cursor) -> InitDatabase:
+    return InitDatabase(_decoded(cursor.take(min(cursor.remaining, DATABASE_BYTES_MAX + 1))))
 
 
 def _parse_register_slave(cursor: Cursor) -> RegisterSlave:
@@ -292,24 +309,24 @@ def _parse_binlog_dump_gtid(cursor: Cursor) -> BinlogDumpGtid:
     file = _file_name(cursor.take(cursor.integer(4)))
     position = cursor.integer(8)
     gtid_list = cursor.take(cursor.integer(4))
+    if len(gtid_list) > GTID_LIST_BYTES_MAX:
+        raise BadGtidList
     # MySQL's set begins with the number of its members in eight bytes, some of them NUL.
     if b"\0" in gtid_list or not gtid_list.isascii():
         raise MasterFatalError(
             "COM_BINLOG_DUMP_GTID carries a MySQL GTID set; a MariaDB GTID list is needed"
         )
-    return BinlogDumpGtid(
-        server_id, flags, file, position, SlavePosition.parse(gtid_list.decode("ascii"))
-    )
+    return BinlogDumpGtid(server_id, flags, file, position, gtid_list.decode("ascii"))
 
 
 def _file_name(data: bytes) -> str:
     # python-mysql-replication sends three NULs for "no name".
-    return _decoded(data.partition(b"\0")[0])
+    return _decoded(data[:FILE_NAME_BYTES_MAX].partition(b"\0")[0])
 
 
 _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.QUIT: lambda _: Quit(),
-    CommandCode.INIT_DB: lambda cursor: InitDatabase(_decoded(cursor.rest())),
+    CommandCode.INIT_DB: _parse_init_db,
     CommandCode.QUERY: lambda cursor: Query(cursor.rest()),
     CommandCode.REFRESH: lambda cursor: Refresh(cursor.integer(1)),
     CommandCode.STATISTICS: lambda _: Statistics(),

@@ -35,6 +35,7 @@ from typing import Final
 
 from protocol.connection.auth import NATIVE_PASSWORD, SALT_SIZE
 from protocol.errors import BadHandshake, ProtocolError
+from protocol.limits import CONNECT_ATTRIBUTES_MAX
 from protocol.wire.results import EOF_MARK, STATUS_AUTOCOMMIT
 from protocol.wire.values import Cursor, lenenc_bytes, nul_terminated
 
@@ -283,8 +284,8 @@ class TlsRequest:
 
 def _parse_attributes(data: bytes) -> dict[str, str]:
     cursor = Cursor(data, "connection attributes")
-    attributes = {}
-    while cursor.remaining:
+    attributes: dict[str, str] = {}
+    while cursor.remaining and len(attributes) < CONNECT_ATTRIBUTES_MAX:
         name = _decoded(cursor.lenenc_bytes())
         attributes[name] = _decoded(cursor.lenenc_bytes())
     return attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.errors import ProtocolError
-from protocol.limits import RESULT_BYTES_MAX
+from protocol.limits import RESULT_BYTES_MAX, RESULT_PACKET_BYTES
 from protocol.wire.results import Column, parse_eof, parse_row
 
 
@@ -31,6 +31,6 @@ class ResultReader:
         self.rows.append(parse_row(payload, self._column_count))
 
     def _count(self, payload: bytes) -> None:
-        self._bytes += len(payload)
+        self._bytes += len(payload) + RESULT_PACKET_BYTES
         if self._bytes > RESULT_BYTES_MAX:
             raise ProtocolError(f"result set of more than {RESULT_BYTES_MAX} bytes")

@@ -338,18 +338,26 @@ class ServerConnection:
         self._semi_sync = True
         self._reader.payload_bytes_max = ACK_BYTES_MAX
 
-    def take_acks(self) -> list[Ack]:
-        """What has come in a dump with semi-sync. Raises `ProtocolError` and closes."""
-        acks = []
+    def take_acks(self, packets_max: int) -> tuple[list[Ack], bool]:
+        """What has come in a dump with semi-sync, and whether so many packets came that there may be more.
+
+        Raises `ProtocolError` and closes.
+        """
+        acks: list[Ack] = []
+        more = self.state is _S.DUMPING
         try:
-            while self.state is _S.DUMPING and (packet := self._reader.next_packet()) is not None:
+            for _ in range(packets_max if more else 0):
+                packet = self._reader.next_packet()
+                if packet is None:
+                    more = False
+                    break
                 ack = Ack.parse(packet.payload)
                 if ack is not None:
                     acks.append(ack)
         except ProtocolError:
             self._fail()
             raise
-        return acks
+        return acks, more
 
     def dump_event(self, event: bytes) -> bytes:
         """One event with its status byte; for groups see `protocol.wire.event_frames`."""

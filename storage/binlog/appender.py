@@ -27,6 +27,9 @@ from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.xa import XaComplete, XaPrepare, Xid
 
+_RUN_PAGES = (
+    16  # written by one call of `append_run`: a millisecond if they are full of small groups
+)
 RECORD_OVERHEAD = 64  # what a record has besides its payload
 
 
@@ -102,7 +105,9 @@ class Appender:
         """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
         with self.lock:
             self._durability.require_sound()
-            while index < len(run) and self._room.take(PAGE_SIZE):
+            for _ in range(_RUN_PAGES):
+                if index == len(run) or not self._room.take(PAGE_SIZE):
+                    break
                 done = self._writer.write_run(run, index)
                 if done > index:
                     self.commits += done - index

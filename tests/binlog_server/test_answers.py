@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog_server.admin.assignments import USER_VARIABLES_MAX
 from binlog_server.admin.row_filter import like_matches
 from binlog_server.admin.selects import ROW_CHARS_MAX
 from binlog_server.admin.sql_session import SqlSession
@@ -14,6 +13,7 @@ from binlog_server.admin.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE
 from binlog_server.admin.view import Deed, ResultSet, RowStream, Wait, Work
 from binlog_server.app import Server
 from binlog_server.relay.master_info import MasterInfo
+from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from protocol.errors import ServerError
 from protocol.wire.results import Column, Value
 

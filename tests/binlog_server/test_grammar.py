@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from binlog_server.admin.parser import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, parse
+from binlog_server.admin.parser import parse
 from binlog_server.admin.row_filter import (
     EVERYTHING,
     AllOf,
@@ -54,6 +54,7 @@ from binlog_server.admin.statements import (
     SystemVariable,
     UserVariable,
 )
+from binlog_server.admin.tokens import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
 from protocol.errors import ServerError, SqlSyntaxError
 
 GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT

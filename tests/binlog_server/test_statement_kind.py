@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from binlog_server.sql_commit import statement_kind
 from binlog_server.sql_commit.statement_kind import (
+    HEAD_BYTES_MAX,
+    USER_VARIABLES_MAX,
     Kind,
     Scan,
     Statement,
     classify,
     first_words,
     is_stored_program,
-    scan,
+    scan_steps,
     unquoted_name,
 )
 from protocol.errors import ServerError, SqlSyntaxError
 from protocol.sql_errors import NotSupportedYet
+
+
+def scan(text: bytes, *, backslash_escapes: bool = True) -> Scan:
+    """All steps of `scan_steps`."""
+    steps = scan_steps(text, backslash_escapes=backslash_escapes)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Scan, end.value)
+
 
 KINDS = {
     "INSERT INTO t VALUES (1)": Kind.DML,
@@ -213,3 +229,64 @@ def test_hostile_text_takes_linear_time(text: bytes) -> None:
     scan(b"INSERT " + text)
     classify(b"INSERT " + text)
     classify(text)
+
+
+_QUOTED = rb"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*(?:'|\\?\Z)"
+_PLAIN = re.compile(
+    b"|".join(
+        (
+            _QUOTED,
+            _QUOTED.replace(b"'", b'"'),
+            rb"`[^`]*(?:``[^`]*)*(?:`|\Z)",
+            rb"/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*",
+            rb"@@",
+            rb"(?P<name>@(?:[0-9A-Za-z_.$\x80-\xff]+))",
+            rb"(?P<end>;)",
+        )
+    ),
+    re.DOTALL,
+)
+
+
+def scanned_at_once(text: bytes) -> Scan:
+    """The plain twin: all of it by one expression."""
+    names: dict[bytes, None] = {}
+    for match in _PLAIN.finditer(text):
+        if match["name"]:
+            names[match["name"][1:]] = None
+        elif match["end"]:
+            rest = text[match.end() :].strip(b" \n;")
+            return Scan(tuple(names), None if not rest else match.end())
+    return Scan(tuple(names), None)
+
+
+_PARTS = rb"""' '' " \ / * /* */ -- # x @a @@ @ ` 'abcdefgh' ;""".split()
+
+
+@given(
+    st.lists(st.sampled_from([*_PARTS, b" ", b"\n"]), max_size=40).map(b"".join),
+    st.integers(4, 9),
+    st.integers(2, 9),
+)
+def test_steps_of_any_size_see_the_same(text: bytes, step: int, string_step: int) -> None:
+    expected = scanned_at_once(text)
+    assume(all(len(name) + 1 < step for name in expected.variables))  # longer ones are refused
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(statement_kind, "_STEP_BYTES", step)
+        patched.setattr(statement_kind, "_STRING_STEP_BYTES", string_step)
+        assert scan(text) == expected
+
+
+def test_as_many_variables_as_a_session_has() -> None:
+    names = b",".join(b"@v%d" % i for i in range(USER_VARIABLES_MAX))
+    assert len(scan(b"SELECT " + names + b",@v0").variables) == USER_VARIABLES_MAX
+    with pytest.raises(NotSupportedYet):
+        scan(b"SELECT " + names + b",@another")
+
+
+def test_what_a_statement_is_stands_in_its_head() -> None:
+    comment = b"/*" + b" " * HEAD_BYTES_MAX + b"*/"
+    assert classify(comment + b"INSERT INTO t VALUES (1)").kind is Kind.OTHER
+    assert classify(b"INSERT " + comment).kind is Kind.DML
+    with pytest.raises(SqlSyntaxError):
+        classify(b"COMMIT " + comment)

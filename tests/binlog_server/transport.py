@@ -14,7 +14,7 @@ from protocol.connection.commands import BinlogDump, Query
 from protocol.connection.handshake import Greeting, LoginRequest
 from protocol.wire.packets import Packet, PacketReader, frame_packet
 
-from .lab import PASSWORD, USER
+from .lab import PASSWORD, USER, until
 
 
 class HeldTransport(asyncio.Transport):
@@ -110,7 +110,16 @@ class Held:
     def ask(self, *payloads: bytes) -> list[bytes]:
         """Commands, sent together; all packets of their answers."""
         self.session.data_received(b"".join(frame_packet(p, 0)[0] for p in payloads))
+        channel = self.session._channel
+        while channel.is_resting:  # as the loop does in its next round
+            channel._rested()
         return [packet.payload for packet in self.packets()]
+
+    async def ask_long(self, payload: bytes) -> None:
+        """A statement that is parsed in a thread, to its answer."""
+        self.transport.take()
+        self.session.data_received(frame_packet(payload, 0)[0])
+        await until(lambda: self.transport.held > 0)
 
     @property
     def conversation(self) -> Conversation:

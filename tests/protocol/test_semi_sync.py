@@ -168,14 +168,14 @@ def test_acks_are_read_byte_by_byte() -> None:
     found = []
     for byte in b"".join(ack.build() + ping for ack in acks):
         server.receive_data(bytes((byte,)))
-        found += server.take_acks()
+        found += server.take_acks(100)[0]
     assert found == acks
 
 
 def test_without_semi_sync_nothing_is_read() -> None:
     server = dumping()
     server.receive_data(Ack("a", 1).build())
-    assert server.take_acks() == []
+    assert server.take_acks(100) == ([], False)
     assert server.buffered == 0
 
 
@@ -191,7 +191,7 @@ def test_any_bytes_from_a_replica(data: bytes) -> None:
     server = semi_sync_dump()
     try:
         server.receive_data(data)
-        server.take_acks()
+        server.take_acks(100)
     except ProtocolError:
         assert server.is_closed
 

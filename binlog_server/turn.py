@@ -1,0 +1,27 @@
+"""Fair turns on the event loop: how long one connection may go on with what it has sent before others come.
+
+Whoever goes through many small things that lie here already asks after each whether its turn is over. If it is, the
+rest waits for the next round of the loop (`call_soon`, `sleep(0)`), and nothing more is read from that peer meanwhile.
+So what a peer sends at once, however much it is, delays others by a turn and by its longest single thing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+TURN_S: Final = 0.001
+
+
+class Turn:
+    """Begins when it is made."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + TURN_S
+
+    @property
+    def is_over(self) -> bool:
+        """Others come first now."""
+        return time.monotonic() >= self._ends
