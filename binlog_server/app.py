@@ -145,6 +145,7 @@ class Server(ServerFacts):
             self.relay.domains,
             self._upstream_is,
             self.semi_sync,
+            self.connections.next_id,
         )
         self.relay.start_wanted(into, skip=config.skip_slave_start)
         self._lease_rounds = loop.create_task(self._end_leases())

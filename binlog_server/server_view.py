@@ -6,6 +6,7 @@ SET GLOBAL replaces the configuration as a whole: whoever needs an option looks 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -33,8 +34,12 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
 from protocol.gtid import BinlogState
+from protocol.sql_errors import KillDenied
 from protocol.wire.results import Value
-from storage.engine import BinlogEngine
+from storage.binlog.file_names import file_number
+from storage.engine import BinlogEngine, Position
+from storage.errors import StorageError
+from storage.ibb.page import PAGE_SIZE
 from storage.state import StateStore
 
 T = TypeVar("T")
@@ -87,6 +92,7 @@ class ServerFacts:
     frames: FrameCache
     leases: Leases
     _archive_hold: ArchiveHold | None
+    _gtid_begin: str
     relay: Relay
     port: int
     _started: float
@@ -101,6 +107,8 @@ class ServerFacts:
         self.leases = Leases(self.engine, self.state)
         archive = self.config.binlog_archive_directory
         self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
+        self._gtid_begin = ""
+        self._look_at_begin()
         self._runner = None
         self._wait_timeout = int(CONSTANTS["wait_timeout"])
         self._sync_binlog = 0
@@ -112,6 +120,14 @@ class ServerFacts:
         self.leases.expire()
         if self._archive_hold is not None:
             self._archive_hold.refresh()
+        self._look_at_begin()
+
+    def _look_at_begin(self) -> None:
+        """Of the first file: it becomes another one when files are purged. Reads the store."""
+        with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
+            numbers = (file_number(file.name) for file in self.engine.files())
+            first = Position(next((n for n in numbers if n is not None), 0), PAGE_SIZE)
+            self._gtid_begin = str(self.engine.state_at(first).position())
 
     # --- variables ---
 
@@ -265,6 +281,7 @@ class ServerFacts:
             "Rpl_semi_sync_slave_send_ack": sum(s.acks_sent for s in self.upstreams),
             "Rpl_semi_sync_slave_status": _on(any(s.semi_sync for s in self.upstreams)),
             "Aborted_connects": connections.aborted_connects,
+            "Binlog_gtid_begin": self._gtid_begin,
             "Access_denied_errors": self.failed_logins.total,
             "Bytes_received": traffic.received,
             "Bytes_sent": traffic.sent,
@@ -289,7 +306,8 @@ class ServerFacts:
 
     def processlist(self, user: str | None) -> Iterable[Row]:
         """See `admin.view.ServerView`."""
-        return self.connections.processlist(user)
+        upstreams = [c.process for c in self.relay.connections if c.runs] if user is None else []
+        return [*upstreams, *self.connections.processlist(user)]
 
     def replicas(self) -> Iterable[Row]:
         """See `admin.view.ServerView`."""
@@ -307,6 +325,8 @@ class ServerFacts:
 
     def owner(self, connection_id: int) -> str:
         """See `admin.view.ServerView`."""
+        if any(c.thread_id == connection_id for c in self.relay.connections if c.runs):
+            raise KillDenied(connection_id)  # STOP SLAVE ends it
         return self.connections.owner(connection_id)
 
     def kill(self, connection_id: int) -> None:
@@ -316,6 +336,7 @@ class ServerFacts:
     def history_changed(self) -> None:
         """See `admin.view.ServerView`."""
         # Positions mean something else now; nobody dumps, or it could not have been done.
+        self._look_at_begin()
         self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
         self.publisher.history_changed()
         self.semi_sync.forget()

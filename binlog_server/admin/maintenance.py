@@ -123,6 +123,15 @@ def purge(
 ) -> None:
     """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
     view.refresh_holds()
+    try:
+        _purge(view, statement, diagnostics, coordinates)
+    finally:
+        view.refresh_holds()  # the store may begin elsewhere now
+
+
+def _purge(
+    view: ServerView, statement: Purge, diagnostics: list[Diagnostic], coordinates: Coordinates
+) -> None:
     if statement.to is not None:
         plan = view.engine.purge_to(coordinates.store_name(statement.to))
         _told(plan, diagnostics, coordinates)

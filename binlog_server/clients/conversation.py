@@ -137,7 +137,7 @@ class Conversation:
             log.warning("lost %s: %s", self._channel.peer, reason)
         self._idle.stop()
         if self._dump is not None:
-            self._dump.cancel()
+            self._dump.cancel("the replica has gone" if reason is None else f"lost: {reason}")
         if self._work is not None:
             self._work.cancel()
         self.committer.close()

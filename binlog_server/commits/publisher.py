@@ -121,7 +121,8 @@ class Publisher:
         if domain.foreign:
             raise OptionPreventsStatement(
                 "--upstream",
-                f": the groups of domain {domain_id} come from there. SET SESSION gtid_domain_id to one of your own",
+                f": the groups of domain {domain_id} come from there. SET SESSION gtid_domain_id to one of your own; "
+                "or end the following for good: RESET SLAVE ALL, or take it out of the configuration file and restart",
             )
         domain.own = True
 

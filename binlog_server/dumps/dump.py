@@ -35,6 +35,7 @@ from protocol.dump_position import DumpFilter, Verdict
 from protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
 from protocol.events.gtid_list import GtidListFlags
 from protocol.events.rotate import FIRST_EVENT_POSITION
+from protocol.gtid import SlavePosition
 from protocol.stored_group import group_gtid
 from storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
 from storage.errors import StorageError, TooManyOpenFiles
@@ -89,6 +90,10 @@ class Dump:
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
         self._hold: Hold | None = None
+        self.refused = False
+        """It has ended with an error."""
+        self.until: SlavePosition | None = None
+        """Where it has ended by itself."""
         self._out = StreamWriter(
             machine, sink, connection, self._events, request.heartbeat_s, classic=self._classic
         )
@@ -156,6 +161,7 @@ class Dump:
             else:
                 await self._send_filtered(groups_filter)
         if groups_filter.until_reached:
+            self.until = groups_filter.state.position()
             self._out.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._out.cursor)
         self._sink.write(self._machine.dump_end_eof())
 
@@ -351,6 +357,7 @@ class Dump:
                 await self._sink.drain()
 
     def _refuse(self, error: ServerError) -> None:
+        self.refused = True
         place, facts = self._request.place_for_log
         log.warning(
             "dump refused: connection %(connection)d from %(peer)s, server_id %(server_id)d, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.channel import Channel
@@ -17,8 +18,12 @@ from binlog_server.host import Host
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server_states import ServerState
 from protocol.errors import DuplicateServerId, ServerError
+from storage.binlog.file_names import file_name
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
+
+_SHUTDOWN: Final = "the server stops"
 
 
 class DumpSession:
@@ -36,6 +41,8 @@ class DumpSession:
         self._channel = channel
         self._connection = connection
         self._net_write_timeout = net_write_timeout
+        self._engine = server.engine
+        self._reason = ""  # why it ends, once that is known
         self._limits = ReplicaLimits(
             sink,
             connection,
@@ -106,14 +113,16 @@ class DumpSession:
         """Something has come from the replica. True: and more of it lies here. Raises `ProtocolError`."""
         return self._dump.take_acks()
 
-    def cancel(self) -> None:
-        """Nothing more is sent."""
-        self._task.cancel()
+    def cancel(self, reason: str) -> None:
+        """Nothing more is sent. `reason`: for the log."""
+        if not self._reason:
+            self._reason = reason
+            self._task.cancel()
         self._limits.close()
 
     def end(self, error: ServerError | None) -> None:
         """Ended from outside, with an error for the replica if there is one to tell."""
-        self.cancel()
+        self.cancel("it was killed" if error is None else str(error))
         self._limits.flush()  # an error in the midst of an event would not be seen
         if (
             error is not None
@@ -124,7 +133,7 @@ class DumpSession:
 
     def shut_down(self) -> None:
         """The server stops."""
-        self.cancel()
+        self.cancel(_SHUTDOWN)
         self._limits.flush()
         if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
             self._channel.write(self._channel.machine.dump_end_eof())
@@ -143,16 +152,47 @@ class DumpSession:
         self._channel.close(linger_s=self._net_write_timeout())
 
     async def _run(self, dump: Dump) -> None:
+        reason = ""
         try:
             await dump.run()
-        except ConnectionError:
-            pass  # said where it was noticed
+            reason = "it was refused" if dump.refused else "it has all that it asked for"
+        except ConnectionError as error:
+            reason = f"the connection is lost: {error}" if str(error) else "the connection is lost"
         except Exception:
+            reason = "a bug"
             log.exception("a bug ended the dump of %s", self._channel.peer)
             raise
         finally:
-            log.info("dump ends: %s", self._channel.peer)
+            peer = self._channel.peer
             if not self._channel.is_closing:
                 self._limits.flush()
             self._limits.close()
             self._channel.close()
+            reason = self._reason = self._reason or reason
+            facts = {
+                "peer": peer,
+                "server_id": self._connection.dump_server_id,
+                "sent": await self._sent(),
+                "reason": reason,
+            }
+            log.info(
+                "dump ends: %(peer)s, server_id %(server_id)d, sent up to %(sent)s: %(reason)s",
+                facts,
+            )
+
+    async def _sent(self) -> str:
+        """Up to where: a GTID position; a place in the files if that is not to be had."""
+        if self._dump.until is not None:
+            return f"'{self._dump.until}'"
+        sent = self._connection.sent
+        if sent is None:
+            return "nothing"
+        try:
+            if sent >= self._engine.written_end:
+                return f"'{self._engine.binlog_state().position()}'"
+            if self._reason != _SHUTDOWN:  # behind which there is no store
+                state = await asyncio.to_thread(self._engine.state_at, sent)
+                return f"'{state.position()}'"
+        except StorageError:
+            pass
+        return f"{file_name(sent.file_no)} {sent.offset}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower
@@ -14,6 +15,10 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
 from binlog_server.relay.status import UpstreamStatus
 from protocol.gtid import SlavePosition
+from protocol.wire.results import Value
+
+_USER: Final = "system user"
+_COMMAND: Final = "Slave_IO"
 
 
 @dataclass(slots=True)
@@ -24,6 +29,7 @@ class UpstreamConnection:
     wanted: START SLAVE was said, and no STOP SLAVE since; kept over a restart.
     problem: why it has no password.
     followed: the server that was followed last, HOST:PORT; kept over a restart.
+    thread_id: in the process list, of the last following.
     """
 
     name: str
@@ -34,8 +40,10 @@ class UpstreamConnection:
     followed: str = ""
     until: SlavePosition | None = None
     status: UpstreamStatus = field(default_factory=lambda: UpstreamStatus(""))
+    thread_id: int = 0
     _task: asyncio.Task[None] | None = None
     _ring: Ring = field(init=False)
+    _began: float = 0.0
 
     def __post_init__(self) -> None:
         self.forget()
@@ -65,8 +73,16 @@ class UpstreamConnection:
         """On the loop. It must not run, and have a host. `follows` is told each server whose stream has begun."""
         self.forget()
         self.until = until
+        self.thread_id, self._began = into.next_id(), time.monotonic()
         follower = Follower(self.info, into, self.status, self._ring, until, follows)
         self._task = asyncio.get_running_loop().create_task(follower.run())
+
+    @property
+    def process(self) -> Sequence[Value]:
+        """A row of SHOW PROCESSLIST, as MariaDB has one for its I/O thread."""
+        seconds = int(time.monotonic() - self._began)
+        state = self.status.state.text
+        return (self.thread_id, _USER, "", None, _COMMAND, seconds, state, None, "0.000")
 
     async def stop(self) -> None:
         """Returns when nothing more of it is stored."""

@@ -20,6 +20,7 @@ class Into:
     config: the options, as they are when it is called.
     upstream_is: told the version of the upstream, each time it is connected to.
     semi_sync: knows what our replicas hold.
+    next_id: a number for the process list, never given twice.
     """
 
     config: Callable[[], Config]
@@ -29,3 +30,4 @@ class Into:
     domains: Domains
     upstream_is: Callable[[str], Awaitable[None]]
     semi_sync: SemiSyncMaster
+    next_id: Callable[[], int] = lambda: 0

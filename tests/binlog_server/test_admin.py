@@ -27,6 +27,7 @@ from storage.errors import CorruptBinlog
 
 from .lab import Client, Lab, fill, transaction, until
 from .test_answers import errno, rows, run, value
+from .upstream import OPENING, FakeUpstream, Visit
 
 SMALL = StoreOptions(max_binlog_size=1 << 16, slave_connections_needed_for_purge=0)
 EVERYTHING = frozenset({"BINLOG REPLAY"})
@@ -653,6 +654,48 @@ async def test_kill_and_processlist_of_others(started: Lab) -> None:
     assert await root.query(f"KILL QUERY {ids['plain']}") == []
     await root.query(f"KILL {ids['plain']}")
     assert await plain.closed()
+
+
+async def test_upstreams_in_the_processlist(started: Lab) -> None:
+    """As MariaDB's I/O threads; STOP SLAVE ends them, not KILL."""
+    root, plain = await connect(started), await connect(started, "plain")
+    relay = started.server.relay
+    async with FakeUpstream([Visit(OPENING, server_id=7)] * 9) as upstream:
+        where = {"host": "127.0.0.1", "port": upstream.port, "user": "u", "ssl": False}
+        await relay.change("east", where, lambda *_: None)
+        assert len(await root.query("SHOW PROCESSLIST")) == 2
+        await relay.start("east")
+        await until(lambda: upstream.streaming == 1)
+        first, *others = await root.query("SHOW PROCESSLIST")
+        state = "Waiting for master to send event"
+        assert first[1:5] == ["system user", "", None, "Slave_IO"]
+        assert first[6:] == [state, None, "0.000"]
+        assert first[0] not in [row[0] for row in others]
+        assert len(await plain.query("SHOW PROCESSLIST")) == 1
+        with pytest.raises(RemoteError, match=f"You are not owner of thread {first[0]}"):
+            await root.query(f"KILL {first[0]}")
+        await root.query("KILL USER 'system user'")
+        assert upstream.visits == 1
+        upstream.cut()
+        await until(lambda: upstream.visits == 2)
+        (again, *_) = await root.query("SHOW PROCESSLIST")
+        assert again[0] == first[0]
+        await relay.stop("east")
+        assert len(await root.query("SHOW PROCESSLIST")) == 2
+
+
+def test_where_the_binlog_begins(sql: SqlSession, lab: Lab) -> None:
+    """What a relay behind this one, which is to have all of it, is given as its gtid_slave_pos."""
+    asked = "SHOW STATUS LIKE 'Binlog_gtid_begin'"
+    assert rows(sql, asked) == [("Binlog_gtid_begin", "")]
+    run(sql, f"PURGE BINARY LOGS TO '{SECOND}'")
+    assert rows(sql, asked) == [("Binlog_gtid_begin", "0-1-1")]
+    run(sql, "RESET MASTER")
+    assert rows(sql, asked) == [("Binlog_gtid_begin", "")]
+    run(sql, "SET GLOBAL gtid_slave_pos = '0-1-7,3-2-1'")
+    assert rows(sql, asked) == [("Binlog_gtid_begin", "0-1-7,3-2-1")]
+    lab.publish("0-1-8")
+    assert rows(sql, asked) == [("Binlog_gtid_begin", "0-1-7,3-2-1")]
 
 
 # Nothing but errors and answers, in little time

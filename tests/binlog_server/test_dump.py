@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -433,3 +435,67 @@ async def test_kill_closes_without_a_word(lab: Lab) -> None:
     assert await admin.query(f"KILL {row[0]}") == []
     assert await replica.client.closed()
     await until(lambda: len(lab.server.connections) == 1)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("goes", "the replica has gone"),
+        ("killed", "it was killed"),
+        ("twice", r"4052 \(HY000\): A slave with the same server_id"),
+        ("until", "it has all that it asked for"),
+        ("refused", "it was refused"),
+        ("stop", "the server stops"),
+    ],
+)
+async def test_the_log_says_whose_dump_ends_where_and_why(
+    how: str, reason: str, lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    lab.publish("0-1-1,0-1-2")
+    variables = {"until": {"slave_until_gtid": "0-1-2"}}.get(how, {})
+    replica = await lab.replica("0-1-5" if how == "refused" else "", **variables)
+    if how != "refused":
+        await replica.opening()
+        assert await replica.groups(2) == "0-1-1,0-1-2"
+    if how == "goes":
+        replica.client.close()
+    elif how == "killed":
+        admin = await lab.client()
+        (row,) = [r for r in await admin.query("SHOW PROCESSLIST") if r[4] == "Binlog Dump"]
+        await admin.query(f"KILL {row[0]}")
+    elif how == "twice":
+        await lab.replica("0-1-2")
+    elif how == "stop":
+        await lab.stop()
+    await until(lambda: bool(_ends(caplog)))
+    sent = "nothing" if how == "refused" else "'0-1-2'"
+    assert re.search(
+        r"dump ends: connection \d+ from 127\.0\.0\.1:\d+ \(repl\), server_id 100, sent up to "
+        rf"{sent}: {reason}",
+        _ends(caplog)[0],
+    )
+
+
+async def test_where_a_dump_ended_that_was_behind(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with Lab() as lab:
+        for number in range(1, 200):
+            gtid = Gtid(0, 1, number)
+            lab.engine.append(transaction(gtid, f"INSERT INTO t VALUES ('{'x' * 200_000}')"), gtid)
+        lab.engine.sync()
+        replica = await lab.replica()
+        await replica.opening()
+        await replica.group()
+        replica.client.close()
+        await until(lambda: bool(_ends(caplog)))
+    (ended,) = _ends(caplog)
+    found = re.search(r"sent up to '0-1-(\d+)': (the replica has gone|lost: )", ended)
+    assert found is not None, ended
+    assert 1 <= int(found[1]) < 199
+
+
+def _ends(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        m for m in map(logging.LogRecord.getMessage, caplog.records) if m.startswith("dump end")
+    ]

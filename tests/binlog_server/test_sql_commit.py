@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from binlog_server.accounts.users import Account
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
 from protocol.connection.commands import InitDatabase, Query, ResetConnection
 from protocol.errors import RemoteError
 from protocol.event_group import split_events
@@ -20,10 +22,14 @@ from protocol.stored_group import is_start_marker
 from protocol.wire.packets import frame_packet
 from protocol.wire.results import parse_ok
 from storage.errors import DiskError
+from storage.memory_engine import MemoryEngine
+from storage.memory_history import MemoryHistory
 from tests.storage.groups import read_all
 
 from .engines import FullEngine, SlowEngine
 from .lab import PASSWORD, USER, Client, Lab, until, within
+from .upstream import OPENING, FakeUpstream, Visit
+from .upstream import groups as groups_sent
 
 GRANTED = {
     "sql": Account("secret", frozenset({"BINLOG REPLAY"})),
@@ -262,6 +268,28 @@ async def test_read_only(server: Lab) -> None:
         assert (await refused(client, "INSERT INTO t VALUES (4)"))[0] == 1290
         assert await client.query("SELECT @@read_only") == [["1"]]
         assert len(shown(lab)) == 2
+
+
+async def test_promotion_of_a_relay() -> None:
+    """As docs/relay.md has it: an upstream that SQL has made is forgotten by SQL, one of the file by the file."""
+    history = MemoryHistory()
+    sends = [Visit(OPENING + groups_sent("0-1-1", "0-1-2"))]
+    async with FakeUpstream(sends) as upstream:
+        info = MasterInfo("127.0.0.1", upstream.port, "u", Password("p"), ssl=False)
+        users = {"sql": Account("secret", frozenset({"ALL PRIVILEGES"}))}
+        options: dict[str, Any] = {"server_id": 10, "users": users}
+        async with Lab(MemoryEngine(history), upstream={"": info}, **options) as lab:
+            await until(lambda: str(lab.engine.binlog_state()) == "0-1-2")
+            client = await connect(lab)
+            for text in ("STOP ALL SLAVES", "SET GLOBAL read_only = 0"):
+                await ok(client, text)
+            assert (await refused(client, "RESET SLAVE ALL"))[0] == 1290
+            number, text = await refused(client, "INSERT INTO t VALUES (1)")
+            assert number == 1290
+            assert "take it out of the configuration file and restart" in text
+        async with Lab(MemoryEngine(history), **options) as lab:
+            await ok(await connect(lab), "INSERT INTO t VALUES (1)")
+            assert str(lab.engine.binlog_state()) == "0-1-2,0-10-3"
 
 
 # --- what goes with a statement ---
