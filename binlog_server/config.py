@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from binlog_server import engine_limits
+from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Account, privileges
 from binlog_server.clients.tls import TLS_VERSIONS
 from binlog_server.logs import FORMATS, TEXT
+from binlog_server.option_limits import LIMITS
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KEY_NAME
 from binlog_server.relay.upstream_tables import upstreams
@@ -52,14 +54,11 @@ from storage.local_path import NotLocal, local_path
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
-LOG_FILE_SIZE_MIN = 4 << 20
 LOG_FILE_SIZE_DEFAULT = 96 << 20
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 _FILE_BYTES_MAX = 4 << 20  # of a configuration file
-_U32_MAX = 2**32 - 1
-_PORT_MAX = 65535
 _DAY_S = 86400
 
 
@@ -148,43 +147,15 @@ class Config:
     ignored_options: tuple[str, ...] = ()  # given, but without effect here
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("server_id", 1, _U32_MAX),
-            ("gtid_domain_id", 0, _U32_MAX),
-            ("listen_port", 0, _PORT_MAX),
-            ("max_allowed_packet", 1024, 1 << 30),
-            ("max_connections", 1, 100_000),
-            ("max_user_connections", 0, 100_000),
-            ("max_connect_errors", 1, _U32_MAX),
-            ("connect_timeout", 1, 3600),
-            ("net_read_timeout", 1, 31536000),
-            ("net_write_timeout", 1, 31536000),
-            ("tcp_keepalive_time", 0, 32767),
-            ("tcp_keepalive_interval", 0, 32767),
-            ("tcp_keepalive_probes", 0, 127),
-            ("replica_lag_grace_seconds", 1, 31536000),
-            ("slave_net_timeout", 1, 31536000),
-            ("rpl_semi_sync_master_timeout", 0, _U32_MAX),
-            ("rpl_semi_sync_master_wait_for_slave_count", 1, 65535),
-            ("rpl_semi_sync_slave_wait_for_slave_count", 0, 65535),
-            ("max_event_group_size", 1 << 20, 1 << 40),
-            ("binlog_page_cache_size", 1 << 20, 1 << 40),
-            ("dump_frame_cache_size", 1 << 20, 1 << 40),
-            ("binlog_cache_size", 4096, 1 << 40),
-            ("binlog_stmt_cache_size", 4096, 1 << 40),
-            ("innodb_flush_log_at_trx_commit", 0, 3),
-            ("innodb_flush_log_at_timeout", 0, 2700),
-            ("innodb_log_file_size", LOG_FILE_SIZE_MIN, 512 << 30),
-            ("innodb_log_buffer_size", 2 << 20, 1 << 32),
-            ("innodb_force_recovery", 0, 6),
-            ("max_binlog_total_size", 0, 1 << 62),
-            ("binlog_expire_logs_seconds", 0, _U32_MAX),
-            ("expire_logs_days", 0, 99),
-            ("slave_connections_needed_for_purge", 0, _U32_MAX),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
+        for name, (low, high) in LIMITS.items():
+            value = getattr(self, name, None)  # None: a variable, and no option
+            if value is not None and not low <= value <= high:
                 raise ConfigError(f"{name}: {value} is not between {low} and {high}")
+        for name in (f.name for f in fields(self)):
+            text = getattr(self, name)
+            if isinstance(text, str | Path) and "\0" in str(text):
+                raise ConfigError(f"{name}: {str(text)!r} holds a zero byte")
+        _check_host("listen_host", self.listen_host)
         for name, limit in (
             ("server_version", SERVER_VERSION_SIZE),
             ("report_host", REPORT_HOST_BYTES_MAX),
@@ -197,7 +168,7 @@ class Config:
         if self.log_format not in FORMATS:
             raise ConfigError(f"log_format: {self.log_format!r} is none of {', '.join(FORMATS)}")
         if self.metrics_listen:
-            parse_listen(self.metrics_listen, "metrics_listen")
+            _check_host("metrics_listen", parse_listen(self.metrics_listen, "metrics_listen")[0])
         for version in self.tls_versions:
             if version not in TLS_VERSIONS:
                 known = ", ".join(TLS_VERSIONS)
@@ -257,9 +228,18 @@ def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
         raise ConfigError(f"{option}: {text!r} is not HOST:PORT")
-    if int(port) > _PORT_MAX:
-        raise ConfigError(f"{option}: port {port} is not between 0 and {_PORT_MAX}")
+    low, high = LIMITS["listen_port"]
+    if len(port) > 10 or not low <= int(port) <= high:
+        raise ConfigError(f"{option}: port {port[:10]} is not between {low} and {high}")
     return host.strip("[]"), int(port)
+
+
+def _check_host(name: str, host: str) -> None:
+    """What nothing could ever find: a label of more than 63 characters, none between two dots."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ConfigError(f"{name}: {host!r} cannot be the name of a machine") from None
 
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
@@ -307,7 +287,10 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_given_text(path, _FILE_BYTES_MAX))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of 5,000 digits, brackets within brackets
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
@@ -332,6 +315,10 @@ _USERS = (
 
 
 def _account(name: str, value: Any, path: Path | None) -> str | Account:
+    try:
+        UserAccount(name)
+    except ValueError as error:
+        raise ConfigError(f"users: {error}{_place(path)}") from None
     if isinstance(value, str):
         return value
     if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):

@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from binlog_server.admin.values import boolean, enum, number
 from binlog_server.admin.view import Diagnostic
 from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC
+from binlog_server.option_limits import LIMITS
 from protocol.sql_errors import WrongVariableType
-from storage.binlog.options import FILE_BYTES_MAX, PAGES_MIN
-from storage.ibb.page import PAGE_SIZE
-
-_U32_MAX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalVariable:
-    """A number from `low` to `high`, `decimals` behind the point; or one of `words`; or any `text`; else a boolean.
+    """A number (its limits: `option_limits`) with `decimals` behind the point; or one of `words`; or any `text`; else a
+    boolean.
 
     `also_session`: SET SESSION changes it for the session alone. `privileges`: any of them will do.
     """
 
-    low: int = 0
-    high: int = 0
+    number: bool = False
     also_session: bool = False
     decimals: int = 0
     text: bool = False
@@ -33,7 +30,7 @@ class GlobalVariable:
     @property
     def boolean(self) -> bool:
         """ON or OFF."""
-        return not (self.high or self.text or self.words)
+        return not (self.number or self.decimals or self.text or self.words)
 
 
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
@@ -43,35 +40,37 @@ _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
 GLOBALS: Mapping[str, GlobalVariable] = {
-    "binlog_expire_logs_seconds": GlobalVariable(0, 8_553_600),
-    "connect_timeout": GlobalVariable(1, 3600, privileges=_CONNECTIONS),
-    "expire_logs_days": GlobalVariable(0, 99, decimals=6),
+    "binlog_expire_logs_seconds": GlobalVariable(number=True),
+    "connect_timeout": GlobalVariable(number=True, privileges=_CONNECTIONS),
+    "expire_logs_days": GlobalVariable(decimals=6),
     "gtid_binlog_state": GlobalVariable(text=True, privileges=_MASTER),
     "gtid_ignore_duplicates": GlobalVariable(privileges=_REPLICATION),
     "gtid_slave_pos": GlobalVariable(text=True, privileges=_REPLICATION),
     "gtid_strict_mode": GlobalVariable(privileges=_REPLICATION),
-    "innodb_flush_log_at_trx_commit": GlobalVariable(0, 3),
-    "max_binlog_size": GlobalVariable(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),
-    "max_binlog_total_size": GlobalVariable(0, 2**62),
-    "max_connections": GlobalVariable(10, 100_000, privileges=_CONNECTIONS),
-    "max_user_connections": GlobalVariable(0, 100_000, privileges=_SUPER),
-    "net_read_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
-    "net_write_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
+    "innodb_flush_log_at_trx_commit": GlobalVariable(number=True),
+    "max_binlog_size": GlobalVariable(number=True),
+    "max_binlog_total_size": GlobalVariable(number=True),
+    "max_connections": GlobalVariable(number=True, privileges=_CONNECTIONS),
+    "max_user_connections": GlobalVariable(number=True, privileges=_SUPER),
+    "net_read_timeout": GlobalVariable(number=True, also_session=True, privileges=_SUPER),
+    "net_write_timeout": GlobalVariable(number=True, also_session=True, privileges=_SUPER),
     "read_only": GlobalVariable(privileges=("READ_ONLY ADMIN",)),
     "rpl_semi_sync_master_enabled": GlobalVariable(privileges=_MASTER),
-    "rpl_semi_sync_master_timeout": GlobalVariable(0, _U32_MAX, privileges=_MASTER),
-    "rpl_semi_sync_master_wait_for_slave_count": GlobalVariable(1, 65535, privileges=_MASTER),
+    "rpl_semi_sync_master_timeout": GlobalVariable(number=True, privileges=_MASTER),
+    "rpl_semi_sync_master_wait_for_slave_count": GlobalVariable(number=True, privileges=_MASTER),
     "rpl_semi_sync_master_wait_no_slave": GlobalVariable(privileges=_MASTER),
     "rpl_semi_sync_master_wait_point": GlobalVariable(
         words=(AFTER_SYNC, AFTER_COMMIT), privileges=_MASTER
     ),
     "rpl_semi_sync_slave_enabled": GlobalVariable(privileges=_REPLICATION),
-    "rpl_semi_sync_slave_wait_for_slave_count": GlobalVariable(0, 65535, privileges=_REPLICATION),
+    "rpl_semi_sync_slave_wait_for_slave_count": GlobalVariable(
+        number=True, privileges=_REPLICATION
+    ),
     "slave_compressed_protocol": GlobalVariable(privileges=_REPLICATION),
-    "slave_connections_needed_for_purge": GlobalVariable(0, _U32_MAX),
+    "slave_connections_needed_for_purge": GlobalVariable(number=True),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
-    "sync_binlog": GlobalVariable(0, _U32_MAX),
-    "wait_timeout": GlobalVariable(1, 31_536_000, also_session=True, privileges=_SUPER),
+    "sync_binlog": GlobalVariable(number=True),
+    "wait_timeout": GlobalVariable(number=True, also_session=True, privileges=_SUPER),
 }
 
 
@@ -80,7 +79,7 @@ def as_shown(
 ) -> str:
     """The value as SHOW VARIABLES prints it; a number beyond the limits is cut, and a warning in `told` says so.
 
-    `low`: another lower limit than that of the table. Raises `WrongVariableType` (1232), `WrongVariableValue` (1231).
+    `low`: another lower limit than the usual one. Raises `WrongVariableType` (1232), `WrongVariableValue` (1231).
     """
     variable = GLOBALS[name]
     if variable.text:
@@ -91,5 +90,5 @@ def as_shown(
         return enum(name, value, variable.words)
     if variable.boolean:
         return boolean(name, value)
-    lowest = variable.low if low is None else low
-    return number(name, value, lowest, variable.high, variable.decimals, told)
+    lowest, highest = LIMITS[name]
+    return number(name, value, lowest if low is None else low, highest, variable.decimals, told)

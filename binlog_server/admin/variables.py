@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
+from binlog_server.option_limits import LIMITS
 
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
@@ -174,21 +175,21 @@ NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
 RANGES: Mapping[str, tuple[int, int]] = {
     "auto_increment_increment": (1, 65535),
     "auto_increment_offset": (1, 65535),
-    "gtid_domain_id": (0, _U32_MAX),
+    "gtid_domain_id": LIMITS["gtid_domain_id"],
     "gtid_seq_no": (0, _U64_MAX),
-    "innodb_flush_log_at_trx_commit": (0, 3),
+    "innodb_flush_log_at_trx_commit": LIMITS["innodb_flush_log_at_trx_commit"],
     "insert_id": (0, _U64_MAX),
     "last_insert_id": (0, _U64_MAX),
     "max_statement_time": (0, 31536000),
     "pseudo_thread_id": (0, _U32_MAX),
     "rand_seed1": (0, _U64_MAX),
     "rand_seed2": (0, _U64_MAX),
-    "server_id": (1, _U32_MAX),
+    "server_id": LIMITS["server_id"],
     "timestamp": (0, _U32_MAX),
-    "interactive_timeout": (1, 31536000),
-    "net_read_timeout": (1, 31536000),
-    "net_write_timeout": (1, 31536000),
-    "wait_timeout": (1, 31536000),
+    "interactive_timeout": LIMITS["interactive_timeout"],
+    "net_read_timeout": LIMITS["net_read_timeout"],
+    "net_write_timeout": LIMITS["net_write_timeout"],
+    "wait_timeout": LIMITS["wait_timeout"],
 }
 
 # Numbers with decimals.

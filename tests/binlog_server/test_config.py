@@ -30,7 +30,7 @@ def test_defaults() -> None:
 def test_precedence(tmp_path: Path) -> None:
     path = written(
         tmp_path,
-        'binlog_directory="/file"\nserver_id=5\nlisten="file:1"\nmax_connections=7\n'
+        'binlog_directory="/file"\nserver_id=5\nlisten="file:1"\nmax_connections=17\n'
         'log_level="DEBUG"\nupstream="mariadb://u:p@file"\n[users]\nrepl="x"',
     )
     config = load(
@@ -48,7 +48,7 @@ def test_precedence(tmp_path: Path) -> None:
         listen_host="",
         listen_port=2,
         server_id=6,
-        max_connections=7,
+        max_connections=17,
         log_level="DEBUG",
         upstream={"": MasterInfo.from_url("mariadb://u:p@line")},
         users={"repl": "x"},
@@ -135,12 +135,16 @@ WRONG_IN_FILE = [
     ("metrics_listen=9104", "metrics_listen: 9104 is not str"),
     ("log_format='xml'", "log_format: 'xml' is none of text, json"),
     ("listen_host=5", "listen_host: 5 is not str"),
+    ('listen_host="a..b"', "listen_host: 'a..b' cannot be the name of a machine"),
+    (f"metrics_listen='{'h' * 64}:1'", "metrics_listen: 'h*' cannot be the name of a machine"),
+    ('binlog_archive_directory="a\\u0000"', "binlog_archive_directory: .* holds a zero byte"),
+    ('binlog_directory="\\u0000"', "binlog_directory: .* holds a zero byte"),
     ("upstream='h:3306'", "upstream: "),
     ("upstream=5", "upstream: write mariadb://user:password@host:port, or tables"),
     ("binlog_archive_directory=5", "binlog_archive_directory: 5 is not str"),
     ("binlog_directory=5", "binlog_directory: 5 is not str"),
-    ("max_binlog_size=1000", "max_binlog_size must be between"),
-    ("max_binlog_size=2147483648", "max_binlog_size must be between"),
+    ("max_binlog_size=1000", "max_binlog_size: 1000 is not between 65536 and 1073741824"),
+    ("max_binlog_size=2147483648", "max_binlog_size: 2147483648 is not between"),
     ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
     ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),
     ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
@@ -150,7 +154,7 @@ WRONG_IN_FILE = [
     ("max_binlog_total_size='1G'", "max_binlog_total_size: '1G' is not int"),
     (
         "binlog_expire_logs_seconds=-1",
-        "binlog_expire_logs_seconds: -1 is not between 0 and 4294967295",
+        "binlog_expire_logs_seconds: -1 is not between 0 and 8553600",
     ),
     ("binlog_expire_logs_seconds=1.5", "binlog_expire_logs_seconds: 1.5 is not int"),
     ("expire_logs_days=99.1", "expire_logs_days: 99.1 is not between 0 and 99"),
@@ -163,10 +167,10 @@ WRONG_IN_FILE = [
         "slave_connections_needed_for_purge: 1.0 is not int",
     ),
     ("dump_frame_cache_size=0", "dump_frame_cache_size: 0 is not between"),
-    ("max_connections=0", "max_connections: 0 is not between"),
+    ("max_connections=9", "max_connections: 9 is not between 10 and 100000"),
     ("max_user_connections=-1", "max_user_connections: -1 is not between"),
     ("max_connect_errors=0", "max_connect_errors: 0 is not between"),
-    ("connect_timeout=0", "connect_timeout: 0 is not between"),
+    ("connect_timeout=1", "connect_timeout: 1 is not between 2 and 31536000"),
     ("net_read_timeout=0", "net_read_timeout: 0 is not between"),
     ("net_write_timeout=0", "net_write_timeout: 0 is not between"),
     ("tcp_keepalive_time=-1", "tcp_keepalive_time: -1 is not between"),

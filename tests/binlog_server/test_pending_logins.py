@@ -88,9 +88,9 @@ async def test_a_flood_pushes_itself_out() -> None:
 
 
 async def test_who_is_logged_in_stays() -> None:
-    async with Lab(max_connections=3) as lab:
-        clients = [await lab.client() for _ in range(3)]
-        silent = [await Client.connect(lab.server.port) for _ in range(10)]
+    async with Lab(max_connections=10) as lab:
+        clients = [await lab.client() for _ in range(10)]
+        silent = [await Client.connect(lab.server.port) for _ in range(30)]
         for client in clients:
             assert await client.query("SELECT 1") == [["1"]]
         for client in silent:
@@ -98,11 +98,12 @@ async def test_who_is_logged_in_stays() -> None:
 
 
 async def test_no_error_is_written_into_a_tls_handshake() -> None:
-    async with Lab(max_connections=1) as lab:
+    async with Lab(max_connections=10) as lab:
         held = Held(lab.server)
         held.session.data_received(frame_packet(TlsRequest().build(), 1)[0] + b"\x16\x03\x01")
         before = len(held.transport.written)
-        await lab.connect()
+        for _ in range(10):
+            await lab.connect()
         assert held.transport.closing
         assert len(held.transport.written) == before
         held.end()
@@ -124,7 +125,7 @@ async def test_nothing_is_done_before_login(lab: Lab) -> None:
         (1024, 9000, 9000, 2000),
         (1024, 2000, 2000, 904),
         (512, 512, None, 160),
-        (64, 64, None, 1),
+        (64, 64, None, 10),
         (1024, resource.RLIM_INFINITY, 4192, 2000),
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None, 2000),
     ],

@@ -147,7 +147,7 @@ async def test_garbage_inside_the_stream_ends_it(
 
 
 async def test_half_a_handshake_ends_by_the_login_timeout() -> None:
-    async with Lab(connect_timeout=1) as lab:
+    async with Lab(connect_timeout=2) as lab:
         client = await connect(lab)
         client.writer.write(client.begin()[:100])
         assert await client.reader.read() == b""

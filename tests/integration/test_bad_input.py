@@ -58,7 +58,7 @@ def test_on_the_wire(
     binlog_server: MakeBinlogServer,
 ) -> None:
     upstream = make_upstream()
-    server = binlog_server(upstream=upstream, connect_timeout=1)
+    server = binlog_server(upstream=upstream, connect_timeout=2)
     make_table(upstream)
     replica = make_replica().follow(server)
     replica.wait_gtid(insert(upstream))

@@ -127,17 +127,17 @@ async def test_two_with_one_server_id_are_one_series(lab: Lab) -> None:
 
 
 async def test_connections_and_logins() -> None:
-    async with Lab(metrics_listen=LISTEN, max_connections=2) as lab:
-        client = await lab.client()
+    async with Lab(metrics_listen=LISTEN, max_connections=10) as lab:
+        client, *_ = [await lab.client() for _ in range(9)]
         await client.ask(Ping().build())
         guest = await lab.connect()
         await guest.log_in(USER, "wrong")
         assert await guest.closed()
-        await until(lambda: len(lab.server.connections) == 1)
+        await until(lambda: len(lab.server.connections) == 9)
         silent = await lab.connect()
         assert (await scrape(lab)).value("pending_logins") == 1
         silent.close()
-        await until(lambda: len(lab.server.connections) == 1)
+        await until(lambda: len(lab.server.connections) == 9)
         secured = await TlsClient.connect(lab.server.port)
         await secured.upgrade()
         assert (await secured.log_in())[:1] == b"\0"
@@ -147,10 +147,10 @@ async def test_connections_and_logins() -> None:
         await until(lambda: lab.server.connections.aborted_connects == 3)
         found = await scrape(lab)
         values = {
-            "connections": 2,
-            "connections_max": 2,
+            "connections": 10,
+            "connections_max": 10,
             "tls_connections": 1,
-            "connections_accepted_total": 5,
+            "connections_accepted_total": 13,
             "connections_refused_total": 1,
             "aborted_connects_total": 3,
             "failed_logins_total": 1,
@@ -160,7 +160,7 @@ async def test_connections_and_logins() -> None:
         assert {name: found.value(name) for name in values} == values
         assert found.value("received_bytes_total") > 50
         client.close()
-        await until(lambda: len(lab.server.connections) == 1)
+        await until(lambda: len(lab.server.connections) == 9)
         assert (await scrape(lab)).value("received_bytes_total") >= found.value(
             "received_bytes_total"
         )
@@ -168,7 +168,7 @@ async def test_connections_and_logins() -> None:
         names = ("Aborted_connects", "Access_denied_errors", "Connection_errors_max_connections")
         assert [status[name] for name in names] == ["3", "1", "1"]
         names = ("Max_used_connections", "Ssl_accepts", "Ssl_finished_accepts")
-        assert [status[name] for name in names] == ["3", "1", "1"]
+        assert [status[name] for name in names] == ["11", "1", "1"]
         assert int(status["Bytes_received"]) > 50
         assert int(status["Bytes_sent"]) > 100
         assert int(status["Binlog_bytes_written"]) >= 0
