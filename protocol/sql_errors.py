@@ -50,6 +50,46 @@ class NotSupportedYet(ServerError):
         super().__init__(f"This version of MariaDB doesn't yet support '{what}'")
 
 
+class UnknownXid(ServerError):
+    """ER_XAER_NOTA: no transaction is prepared by that name."""
+
+    errno = 1397
+    sqlstate = "XAE04"
+
+    def __init__(self) -> None:
+        super().__init__("XAER_NOTA: Unknown XID")
+
+
+class InvalidXaArguments(ServerError):
+    """ER_XAER_INVAL: an empty name, or ONE PHASE for what is prepared already."""
+
+    errno = 1398
+    sqlstate = "XAE05"
+
+    def __init__(self) -> None:
+        super().__init__("XAER_INVAL: Invalid arguments (or unsupported command)")
+
+
+class OutsideXa(ServerError):
+    """ER_XAER_OUTSIDE: the session has a transaction of its own open."""
+
+    errno = 1400
+    sqlstate = "XAE09"
+
+    def __init__(self) -> None:
+        super().__init__("XAER_OUTSIDE: Some work is done outside global transaction")
+
+
+class UnknownXaFormat(ServerError):
+    """ER_UNKNOWN_EXPLAIN_FORMAT, which XA RECOVER uses, too."""
+
+    errno = 1791
+    sqlstate = "HY000"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown XA RECOVER format name: '{name}'")
+
+
 class UnknownSchemaTable(ServerError):
     """ER_UNKNOWN_TABLE: a table of information_schema that there is not."""
 

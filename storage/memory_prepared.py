@@ -40,7 +40,7 @@ class MemoryPrepared:
             raise XaStateError(f"the XID {xid} is not prepared")
         self.steps.append(XaStep(at, xid, None))
         for hold in self._references.holds():
-            if hold.reason is Reason.PREPARED_XA and hold.name == str(xid):
+            if hold.reason is Reason.PREPARED_XA and hold.name == xid.sql():
                 hold.release()
         return data
 
@@ -58,4 +58,4 @@ class MemoryPrepared:
         return waiting
 
     def _hold(self, xid: Xid) -> None:
-        self._references.hold(Reason.PREPARED_XA, str(xid), 0)
+        self._references.hold(Reason.PREPARED_XA, xid.sql(), 0)

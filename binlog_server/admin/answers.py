@@ -55,6 +55,7 @@ from binlog_server.admin.statements import (
     ShowTables,
     ShowVariables,
     Statement,
+    XaRecover,
 )
 from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.view import Result, ResultSet, Work
@@ -104,6 +105,8 @@ def answer(session: SqlSession, statement: Statement) -> Result:
             return no_tables.select(statement)
         case ShowTables():
             return no_tables.show()
+        case XaRecover():
+            return shows.prepared(session.server, statement)
         case FlushTables():
             no_tables.flush(statement, session.diagnostics)
             return None

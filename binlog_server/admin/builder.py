@@ -48,6 +48,7 @@ from binlog_server.admin.statements import (
     Statement,
     SystemVariable,
     UserVariable,
+    XaRecover,
 )
 from binlog_server.admin.tokens import NEAR_CHARS, U64_DIGITS, as_written, integer, name_of, unquote
 from protocol.errors import SqlSyntaxError
@@ -268,6 +269,9 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
 
     def explain_gtid(self, children: list[Token]) -> ExplainGtid:
         return ExplainGtid(unquote(children[0]))
+
+    def xa_recover(self, children: list[Token | None]) -> XaRecover:
+        return XaRecover() if children[0] is None else XaRecover(unquote(children[0]))
 
     # Leases
 

@@ -48,6 +48,7 @@ from binlog_server.admin.statements import (
     ShowSlaveStatus,
     ShowTables,
     ShowVariables,
+    XaRecover,
 )
 from binlog_server.sql_commit.statement_kind import Kind as CommitKind
 from protocol.connection.commands import (
@@ -98,6 +99,7 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     Show.SLAVE_HOSTS: _LOOK_AT_REPLICAS,
     Show.ALL_SLAVES_STATUS: _LOOK_AT_UPSTREAM,
     ShowSlaveStatus: _LOOK_AT_UPSTREAM,
+    XaRecover: ANYBODY,
     Show.PROCESSLIST: ("PROCESS",),
     Show.FULL_PROCESSLIST: ("PROCESS",),
     # Files
@@ -124,6 +126,7 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     AccountKind.FLUSH: (RELOAD,),
     # What is committed
     **dict.fromkeys((CommitKind.DML, CommitKind.DDL, CommitKind.LOCK_TABLES), (BINLOG_REPLAY,)),
+    **dict.fromkeys((CommitKind.XA_COMMIT, CommitKind.XA_ROLLBACK), _PURGE),
     CommitKind.BEGIN: ANYBODY,
     CommitKind.COMMIT: ANYBODY,
     CommitKind.ROLLBACK: ANYBODY,

@@ -8,9 +8,10 @@ from typing import Final
 
 from binlog_server.admin import places, privilege_list
 from binlog_server.admin.row_filter import Test, filtered
-from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics
+from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics, XaRecover
 from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from protocol.sql_errors import UnknownXaFormat
 from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
 
 _TYPE_DOUBLE = 5
@@ -57,6 +58,29 @@ def variables(shown: Mapping[str, str], test: Test) -> ResultSet:
     """SHOW VARIABLES and SHOW STATUS."""
     rows = filtered(sorted(shown.items()), VARIABLE_COLUMNS, test)
     return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
+
+
+def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
+    """XA RECOVER: what waits in the binlog for XA COMMIT or XA ROLLBACK. Raises `UnknownXaFormat` (1791)."""
+    style = statement.format.upper()
+    if style not in ("RAW", "SQL"):
+        raise UnknownXaFormat(statement.format)
+    columns = [
+        Column.bigint("formatID"),
+        Column.bigint("gtrid_length"),
+        Column.bigint("bqual_length"),
+        Column.text("data", 1024),
+    ]
+    rows: list[Row] = [
+        (
+            xid.format_id,
+            len(xid.gtrid),
+            len(xid.bqual),
+            xid.sql() if style == "SQL" else xid.gtrid + xid.bqual,
+        )
+        for xid in view.engine.prepared()
+    ]
+    return ResultSet(columns, rows)
 
 
 def _master_status(view: ServerView, coordinates: Coordinates) -> ResultSet:

@@ -119,6 +119,13 @@ class Show(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class XaRecover:
+    """XA RECOVER; `format` as written: RAW, or SQL for names that can be pasted."""
+
+    format: str = "RAW"
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """One `target = value` of a SET."""
 
@@ -304,6 +311,7 @@ Statement = (
     | ShowBinlogEvents
     | Show
     | ShowSlaveStatus
+    | XaRecover
     | ReplicationStatement
     | SetVariables
     | SetStatement

@@ -21,7 +21,7 @@ from protocol.sql_errors import (
 )
 from protocol.statement_group import Origin, QuickGroup, ddl_group, transaction_events
 from storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
-from storage.engine import BinlogEngine
+from storage.engine import BinlogEngine, Xid
 
 
 class Domain:
@@ -183,9 +183,7 @@ class Publisher:
 
         `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself.
         """
-        gtid = Gtid(domain.id, origin.server_id, seq_no or domain.seq_no + 1)
-        if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
-            raise GtidOutOfOrder(gtid, domain.last)
+        gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
         self.announce()
         if standalone:
@@ -193,9 +191,36 @@ class Publisher:
         else:
             transaction.write(origin.commit(gtid.seq_no, now))
             transaction.commit(origin.begin(gtid, now), gtid)
+        self._committed(domain, gtid)
+        return gtid
+
+    def commit_prepared(
+        self,
+        xid: Xid,
+        origin: Origin,
+        domain: Domain,
+        *,
+        seq_no: int = 0,
+        timestamp: int | None = None,
+    ) -> Gtid:
+        """Commit what is prepared by that name; as `commit`. Raises `XaStateError`, too."""
+        gtid = self._next_of(domain, origin, seq_no)
+        now = self.now() if timestamp is None else timestamp
+        self.announce()
+        self._engine.commit_prepared(xid, origin.begin(gtid, now), gtid)
+        self._committed(domain, gtid)
+        return gtid
+
+    def _next_of(self, domain: Domain, origin: Origin, seq_no: int) -> Gtid:
+        gtid = Gtid(domain.id, origin.server_id, seq_no or domain.seq_no + 1)
+        if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
+            raise GtidOutOfOrder(gtid, domain.last)
+        return gtid
+
+    @staticmethod
+    def _committed(domain: Domain, gtid: Gtid) -> None:
         domain.last = gtid
         domain.seq_no = max(domain.seq_no, gtid.seq_no)
-        return gtid
 
     def commit_quickly(
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes

@@ -2,7 +2,8 @@
 
     DML       becomes a part of a transaction
     DDL       ends the open transaction, and is a group by itself
-    others    transaction control, USE, LOCK TABLES; and what the grammar of `admin` answers (OTHER)
+    others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and what the grammar of
+              `admin` answers (OTHER)
 
 Comments are skipped, also in front; what stands inside /*! */ counts. A statement of which replicas could not do the
 same is refused.
@@ -42,12 +43,17 @@ class Kind(Enum):
     USE = auto()
     LOCK_TABLES = auto()
     UNLOCK_TABLES = auto()
+    XA_COMMIT = auto()
+    XA_ROLLBACK = auto()
     OTHER = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`text` as MariaDB logs it: without the blanks and semicolons around it. `name` is the savepoint or database."""
+    """`text` as MariaDB logs it: without the blanks and semicolons around it.
+
+    `name`: of the savepoint or database; or what stands behind XA COMMIT, XA ROLLBACK.
+    """
 
     kind: Kind
     text: bytes
@@ -125,8 +131,10 @@ _REFUSED: Final[Mapping[str, str]] = {
     "LOAD": "LOAD DATA: replicas do not have the file; send INSERT statements",
     "PREPARE": "PREPARE: send the statement itself",
     "WITH": "WITH: this server holds no tables",
-    "XA": "XA: use BEGIN and COMMIT",
+    "XA": "XA of one's own: use BEGIN and COMMIT",
 }
+# Transactions that a crash, or another server, has left prepared in the binlog: all that there is of XA.
+_XA: Final = {"RECOVER": Kind.OTHER, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
 _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
 
 
@@ -143,6 +151,8 @@ def classify(text: bytes) -> Statement:
         if second in ("LOCAL", "NO_WRITE_TO_BINLOG"):
             raise NotSupportedYet(f"{first} {second}: it is not for replicas")
         return Statement(Kind.DDL if second in _TABLE else Kind.OTHER, text)
+    if first == "XA" and second in _XA:
+        return _xa(text, second)
     if first in _REFUSED:
         raise NotSupportedYet(_REFUSED[first])
     read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
@@ -257,6 +267,19 @@ def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
     if first == "DROP" and words[:1] == ["PREPARE"]:
         raise NotSupportedYet(_REFUSED["PREPARE"])
     return Statement(Kind.DDL, text)
+
+
+def _xa(text: bytes, word: str) -> Statement:
+    kind = _XA[word]
+    found = _WORD.match(text, _end_of_word(text))
+    assert found is not None
+    return Statement(kind, text, b"" if kind is Kind.OTHER else text[found.end() :])
+
+
+def _end_of_word(text: bytes) -> int:
+    found = _WORD.match(text)
+    assert found is not None
+    return found.end()
 
 
 def _begin(text: bytes, words: list[str]) -> Statement:

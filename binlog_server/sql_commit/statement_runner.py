@@ -22,12 +22,19 @@ from binlog_server.sql_commit.statement_kind import (
     unquoted_name,
 )
 from binlog_server.sql_commit.transaction_end import TransactionEnd
+from binlog_server.sql_commit.xid import xid_of
 from binlog_server.turn import Turn
 from protocol.errors import ServerError, SqlSyntaxError
 from protocol.events.charsets import decode_text
 from protocol.events.collation_names import default_collation
 from protocol.events.statement_context import UserVarEvent
-from protocol.sql_errors import ReadOnlyTransaction, WrongDatabaseName
+from protocol.sql_errors import (
+    InvalidXaArguments,
+    OutsideXa,
+    ReadOnlyTransaction,
+    UnknownXid,
+    WrongDatabaseName,
+)
 from storage.binlog.transaction import Transaction
 from storage.errors import StorageError
 
@@ -113,6 +120,8 @@ class StatementRunner:
         elif kind is Kind.ROLLBACK:
             state.rollback(begin=statement.chain)
             self._client.committed(0, leaves=statement.release)
+        elif kind in (Kind.XA_COMMIT, Kind.XA_ROLLBACK):
+            yield from self._complete(statement)
         elif kind is Kind.USE:
             self.use(statement.name)
             self._client.committed(0)
@@ -158,6 +167,24 @@ class StatementRunner:
         transaction = self._state.opened()
         yield from self._write(transaction.events, text, variables)
         self._end.append(transaction.events, standalone=True)
+        self._end.answer_when_committed(0)
+
+    def _complete(self, statement: Statement) -> Iterator[None]:
+        """An XA transaction that is prepared in the binlog."""
+        state, kind = self._state, statement.kind
+        state.sql.require(*PRIVILEGES[kind])
+        xid, one_phase = xid_of(statement.name)
+        if state.sql.in_transaction:
+            raise OutsideXa
+        if one_phase:
+            raise InvalidXaArguments
+        if xid not in self._engine.prepared():
+            raise UnknownXid
+        if kind is Kind.XA_COMMIT:
+            self._publisher.require_open(state.settings.domain_id)
+        if not self._engine.has_room:
+            yield
+        self._end.complete(xid, rolled_back=kind is Kind.XA_ROLLBACK)
         self._end.answer_when_committed(0)
 
     def _check(self, kind: Kind) -> Settings:

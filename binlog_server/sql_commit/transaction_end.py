@@ -10,9 +10,10 @@ from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_GROUP
 from protocol.errors import ServerError
+from protocol.sql_errors import UnknownXid
 from storage.binlog.transaction import Transaction
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
+from storage.engine import BinlogEngine, Xid
+from storage.errors import StorageError, XaStateError
 
 
 class TransactionEnd:
@@ -86,9 +87,31 @@ class TransactionEnd:
             state.rollback()
             raise
         state.open = None
+        self._group_appended()
+
+    def complete(self, xid: Xid, *, rolled_back: bool) -> None:
+        """The end of an XA transaction that is prepared in the binlog. Raises `ServerError`, `StorageError`."""
+        settings = self._state.settings
+        try:
+            if rolled_back:
+                self._engine.rollback_prepared(xid)
+                return
+            self._publisher.require_open(settings.domain_id)
+            self._publisher.commit_prepared(
+                xid,
+                settings.origin,
+                self._publisher.domain(settings.domain_id),
+                seq_no=settings.seq_no,
+                timestamp=settings.timestamp,
+            )
+        except XaStateError as error:  # another session was quicker
+            raise UnknownXid from error
+        self._group_appended()
+
+    def _group_appended(self) -> None:
         for name in ONCE_PER_GROUP:
-            state.sql.variables.pop(name, None)
-        state.refresh()
+            self._state.sql.variables.pop(name, None)
+        self._state.refresh()
 
     def answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:
         """OK once all that was appended is as safe as `innodb_flush_log_at_trx_commit` says."""

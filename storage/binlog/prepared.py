@@ -32,7 +32,7 @@ class PreparedTransactions:
         """It is prepared, and holds the file of its first data, or the active one if it has none."""
         file_no = active_file if prepare.oob is None else prepare.oob.first.file_no
         self.discard(prepare.xid)
-        hold = self._references.hold(Reason.PREPARED_XA, str(prepare.xid), file_no)
+        hold = self._references.hold(Reason.PREPARED_XA, prepare.xid.sql(), file_no)
         self._by_xid[prepare.xid] = prepare, hold
 
     def get(self, xid: Xid) -> XaPrepare:

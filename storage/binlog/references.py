@@ -43,11 +43,13 @@ class Hold:
     @property
     def why(self) -> str:
         """For the message about a file that stays."""
-        return (
-            f"{self.reason.value} by {self.name}"
-            if self.reason is Reason.NAMED
-            else self.reason.value
-        )
+        why: str = self.reason.value
+        match self.reason:
+            case Reason.NAMED:
+                why += f" by {self.name}"
+            case Reason.PREPARED_XA:
+                why += f" ({self.name}; XA COMMIT or XA ROLLBACK ends it)"
+        return why
 
 
 class References:
@@ -91,9 +93,11 @@ class References:
                 'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'
             )
         if self.count(Reason.ACTIVE_TRANSACTION) or self.count(Reason.PREPARED_XA):
-            raise BinlogInUseByTransaction(
-                "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
-            )
+            text = "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
+            prepared = [hold.name for hold in self.holds() if hold.reason is Reason.PREPARED_XA]
+            if prepared:
+                text += f" ({prepared[0]} is prepared: XA COMMIT or XA ROLLBACK ends it)"
+            raise BinlogInUseByTransaction(text)
 
     def holds(self) -> list[Hold]:
         """All, the lowest file first."""

@@ -69,6 +69,8 @@ from storage.state import StateStore
 
 log = logging.getLogger(__name__)
 
+_XIDS_LOGGED = 10
+
 
 class IbbEngine:
     """See `storage.engine.BinlogEngine`. Every method may be called from any thread.
@@ -183,6 +185,12 @@ class IbbEngine:
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
+            if waiting := prepared.xids():
+                log.warning(
+                    "Found %d prepared XA transaction(s), which hold their files until XA COMMIT or XA ROLLBACK: %s",
+                    len(waiting),
+                    "; ".join(xid.sql() for xid in waiting[:_XIDS_LOGGED]),
+                )
         if self._patient is not None:
             self._patient.opened()
             if self._patient.full is not None:

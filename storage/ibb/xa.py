@@ -13,6 +13,7 @@ takes bqual from the wrong offset, the order on disk is gtrid, bqual.)
 
 from __future__ import annotations
 
+import string
 import struct
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from storage.ibb.commit import OobList
 XID_PART_MAX = 64
 _XID = struct.Struct("<IBB")
 _ROLLED_BACK = 1
+_FORMAT_DEFAULT = 1
+_PLAIN = frozenset(string.ascii_letters.encode() + string.digits.encode() + b"-_ ")
 
 assert _XID.size == 6
 
@@ -39,8 +42,19 @@ class Xid(NamedTuple):
         return _XID.pack(self.format_id, len(self.gtrid), len(self.bqual)) + self.gtrid + self.bqual
 
     def __str__(self) -> str:
-        """As XA RECOVER FORMAT='SQL' prints it."""
+        """As MariaDB logs it."""
         return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
+
+    def sql(self) -> str:
+        """As XA RECOVER FORMAT='SQL' prints it: to be pasted behind XA COMMIT."""
+        plain = all(byte in _PLAIN for byte in self.gtrid + self.bqual)
+        gtrid, bqual = (
+            f"'{part.decode('ascii')}'" if plain else f"X'{part.hex()}'"
+            for part in (self.gtrid, self.bqual)
+        )
+        if self.format_id != _FORMAT_DEFAULT:
+            return f"{gtrid},{bqual},{self.format_id}"
+        return f"{gtrid},{bqual}" if self.bqual else gtrid
 
 
 class XaPrepare(NamedTuple):

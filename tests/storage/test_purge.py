@@ -56,7 +56,7 @@ def referring(**refers: int) -> list[FileFacts]:
 ACTIVE = "the binlog file is in active use"
 DUMP = "it is in use by a binlog dump thread (connected slave)"
 OPEN = "it holds data of an active transaction"
-XA = "it holds data of a prepared XA transaction"
+XA = "it holds data of a prepared XA transaction (holder; XA COMMIT or XA ROLLBACK ends it)"
 
 # name: (files, wanted, held as (reason, file), missing replicas, deleted, kept, why)
 Row = tuple[list[FileFacts], Wanted, list[tuple[Reason, int]], int, list[int], int | None, str]
@@ -273,7 +273,7 @@ HOLDERS: dict[str, tuple[Callable[[IbbEngine], Callable[[], object]], str]] = {
     "dump": (lambda e: e.hold("5", dump=True).release, DUMP),
     "named": (lambda e: e.hold("lease 7").release, "it is held by lease 7"),
     "open group": (open_group, OPEN),
-    "prepared": (prepared, XA),
+    "prepared": (prepared, XA.replace("holder", "'x'")),
 }
 
 

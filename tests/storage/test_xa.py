@@ -242,7 +242,7 @@ def test_purge_is_held_back_until_the_completion_is_behind() -> None:
     assert (plan.delete, plan.kept, plan.why) == (
         [],
         0,
-        "it holds data of a prepared XA transaction",
+        "it holds data of a prepared XA transaction ('one'; XA COMMIT or XA ROLLBACK ends it)",
     )
     commit(engine, ONE)
     plan = engine.purge_to(file_name(1))

@@ -120,6 +120,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("SHOW BINLOG LEASES"),
         Example("SHOW SLAVE STATUS"),
         Example("SHOW ALL SLAVES STATUS"),
+        Example("XA RECOVER"),
         Example("EXPLAIN PURGE"),
         Example("EXPLAIN GTID '0-1-1'", only_here=True),
     ),
@@ -177,6 +178,8 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("SAVEPOINT a"),
         Example("ROLLBACK TO SAVEPOINT a"),
         Example("RELEASE SAVEPOINT a"),
+        Example("XA COMMIT 'x'"),
+        Example("XA ROLLBACK 'x'"),
         Example("USE test"),
     ),
     "SET GLOBAL": tuple(

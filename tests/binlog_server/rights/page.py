@@ -39,6 +39,8 @@ REASONS: Final = {
     "INSERT INTO test.t VALUES (1)": "there are no tables to have rights on",
     "CREATE TABLE test.t (a INT)": "there are no tables to have rights on",
     "LOCK TABLES test.t READ": "there are no tables to have rights on",
+    "XA COMMIT 'x'": "it is of nobody's session here, and changes the history",
+    "XA ROLLBACK 'x'": "it is of nobody's session here, and changes the history",
     "USE test": "there are no databases: it is a name for what is committed",
     "COM_INIT_DB": "there are no databases: it is a name for what is committed",
     "GLOBAL innodb_flush_log_at_trx_commit": "here it is what `sync_binlog` is there",
