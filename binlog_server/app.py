@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
 from binlog_server.admin.sql_session import SqlSession
+from binlog_server.apart import apart
 from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
@@ -26,6 +27,7 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
+from binlog_server.logs import Defects
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
@@ -196,12 +198,16 @@ class Server(ServerFacts):
 
     async def _end_leases(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""
+        defects = Defects()
         while True:
             await asyncio.sleep(LEASE_ROUND_S)
             try:
-                await asyncio.to_thread(self.refresh_holds)
+                await apart(self, self.refresh_holds)  # an archive may lie on any disk
             except StorageError as error:
                 log.error("files could not be let go: %s", error)
+            except Exception as error:
+                trace = defects.trace(error)
+                log.error("files could not be let go: %r", error, exc_info=trace)
 
     def new_dump(
         self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from binlog_server.logs import Defects
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.archive.archive import Archive
@@ -34,6 +35,7 @@ class ArchiveHold:
         self._lock: Final = threading.Lock()
         self._known: Manifest | None = None  # of which it is known that it is of this history
         self._told = ""
+        self._defects: Final = Defects()
         self._hold: Hold = engine.hold(f"the archive {directory}, which was not looked at yet")
         self.refresh()
 
@@ -48,6 +50,9 @@ class ArchiveHold:
                 return  # a purge under way: what there is then is looked at the next time
             except StorageError as error:
                 first, why = None, f"does not let any go: {error}"
+            except Exception as error:
+                first, why = None, f"does not let any go: {error!r}"
+                log.error("%s", why, exc_info=self._defects.trace(error))
             self._move(first, f"the archive {self._directory}, which {why}")
 
     def _move(self, first: int | None, told: str) -> None:

@@ -17,6 +17,7 @@ import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,12 @@ def read_given(path: str | Path, bytes_max: int) -> bytes:
     if len(data) > bytes_max:  # it has grown, or has no size, as in /proc
         raise _too_large(path, bytes_max)
     return data
+
+
+def open_given(path: str | Path) -> BufferedReader:
+    """A regular file of any size, to read. Raises `OSError`."""
+    with _opened(path) as fd:
+        return os.fdopen(os.dup(fd), "rb")
 
 
 def read_given_text(path: str | Path, bytes_max: int) -> str:
@@ -87,7 +94,7 @@ def _name_of(path: str) -> Iterator[str]:
 
 
 @contextmanager
-def _opened(path: str | Path, bytes_max: int) -> Iterator[int]:
+def _opened(path: str | Path, bytes_max: int | None = None) -> Iterator[int]:
     fd = os.open(_checked(path), _FLAGS)
     try:
         found = os.fstat(fd)
@@ -95,7 +102,7 @@ def _opened(path: str | Path, bytes_max: int) -> Iterator[int]:
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > bytes_max:
+        if bytes_max is not None and found.st_size > bytes_max:
             raise _too_large(path, bytes_max)
         yield fd
     finally:

@@ -19,6 +19,7 @@ from protocol.event_text import Choice, JsonForm, SqlForm
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.classic.event_reader import CLASSIC_MAGIC
 from storage.errors import NotAStore, PositionPurged, StorageError
+from storage.given_files import open_given
 from storage.inspection.classic import classic_groups
 from storage.inspection.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 from storage.local_path import path_argument
@@ -235,7 +236,7 @@ class _Source:
 
 
 def _magic(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_given(path) as file:
         return file.read(4)
 
 

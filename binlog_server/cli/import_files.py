@@ -13,6 +13,7 @@ from binlog_server.config import ConfigError
 from storage.classic.binlog import ClassicBinlog
 from storage.classic.file_list import in_order, of_index
 from storage.errors import NotAStore
+from storage.given_files import open_given
 from storage.inspection.groups import IBB_MAGIC
 from storage.intake.ibb_files import IbbFiles
 from storage.intake.intake import Intake, Taken
@@ -85,7 +86,7 @@ def _source(index: Path | None, paths: list[Path]) -> Source:
     for path in paths:
         if path.is_dir():
             raise NotAStore(f"{path} is a directory: give it alone, or give files")
-        with path.open("rb") as file:
+        with open_given(path) as file:
             if file.read(len(IBB_MAGIC)) == IBB_MAGIC:
                 raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
     return ClassicBinlog(in_order(paths))

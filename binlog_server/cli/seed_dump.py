@@ -31,6 +31,7 @@ from typing import BinaryIO, Final, Protocol
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed_position import Found, NoPosition
 from protocol.gtid import SlavePosition
+from storage.given_files import open_given
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _HEAD_BYTES: Final = 1 << 20
@@ -65,7 +66,7 @@ class _Seekable(_Readable, Protocol):
 def dump_position(path: Path) -> tuple[SlavePosition, str]:
     """The position, and where it was found. Raises `NoPosition`, `ServerError`, `OSError`."""
     try:
-        with path.open("rb") as raw:
+        with open_given(path) as raw:
             compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
             if not compressed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from typing import Any
+from typing import Any, Final
 
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
@@ -16,6 +16,8 @@ from binlog_server.store_directory import open_state
 from protocol.connection.auth import NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
 from storage.local_path import path_argument
+
+_LINE_CHARS_MAX: Final = 4096
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -120,4 +122,4 @@ def _password() -> str:
     """Never from the command line, where every user of the machine could read it."""
     if sys.stdin.isatty():
         return getpass.getpass("password: ")
-    return sys.stdin.readline().rstrip("\n")
+    return sys.stdin.readline(_LINE_CHARS_MAX).rstrip("\n")

@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 
+from binlog_server.logs import Defects
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
 from binlog_server.relay.gate import Gate, GroupRefused
@@ -78,7 +78,7 @@ class Follower:
         self._tell = follows
         self.status = status
         self._gate = Gate(status.title, into.domains, info.filter)
-        self._traced: set[tuple[str, int]] = set()  # where defects were seen: file and line
+        self._defects = Defects()
         self._guard = Guard(
             into.engine,
             into.syncer,
@@ -220,17 +220,8 @@ class Follower:
         self._failed(error)
         self.status.losses += 1
         self._guard.lost(ended=isinstance(error, DumpEnded))
-        trace = None if isinstance(error, _EXPECTED) or not self._is_new(error) else error
+        trace = None if isinstance(error, _EXPECTED) else self._defects.trace(error)
         log.warning("lost %(title)s: %(error)s", self._facts(), exc_info=trace)
-
-    def _is_new(self, error: Exception) -> bool:
-        """Whether no defect was seen at that place before."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
-        if place in self._traced:
-            return False
-        self._traced.add(place)
-        return True
 
     def _facts(self) -> Mapping[str, object]:
         status = self.status

@@ -19,6 +19,7 @@ from protocol.events.header import HEADER_SIZE, EventHeader
 from protocol.group_runs import GroupRun, take_bare_run
 from protocol.limits import EVENT_BYTES_MAX
 from storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from storage.given_files import open_given
 
 CLASSIC_MAGIC: Final = b"\xfebin"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -36,7 +37,7 @@ class EventReader:
     def __init__(self, path: Path, offset: int = len(CLASSIC_MAGIC)) -> None:
         """Begins at an event. Raises `UnreadableBinlog`, `OSError`."""
         self.path: Final = path
-        self._file = path.open("rb", buffering=0)
+        self._file = open_given(path).detach()
         self.size: Final = self._file.seek(0, 2)
         self._buffer = bytearray()
         self._at = 0

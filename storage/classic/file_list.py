@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from storage.classic.errors import UnreadableBinlog
+from storage.given_files import read_given
 
 _NUMBERED: Final = re.compile(r"(.+)\.([0-9]{1,10})")
 # So that `mariadb-bin.*` can be given.
+_INDEX_BYTES_MAX: Final = 64 << 20
 _BESIDE: Final = frozenset({".idx", ".index", ".state"})
 
 
@@ -35,7 +37,7 @@ def in_order(paths: Iterable[Path]) -> list[Path]:
 def of_index(index: Path) -> list[Path]:
     """The files that an index file names, in its order. Raises `UnreadableBinlog` for one that is not there."""
     found = []
-    for line in index.read_bytes().split(b"\n"):
+    for line in read_given(index, _INDEX_BYTES_MAX).split(b"\n"):
         name = os.fsdecode(line.strip())
         if not name:
             continue

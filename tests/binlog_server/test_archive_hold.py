@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.app import Server
 from binlog_server.archive_hold import ArchiveHold
 from protocol.gtid import BinlogState, Gtid
 from storage.archive.manifest import MANIFEST_NAME, Part
@@ -17,10 +18,10 @@ from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
 from storage.engine import BinlogEngine
-from storage.errors import BinlogInUse
+from storage.errors import BinlogInUse, StorageError
 from storage.memory_disk import MemoryDisk
 
-from .lab import Lab, transaction
+from .lab import Lab, transaction, until
 
 OPTIONS = StoreOptions(max_binlog_size=1 << 16, slave_connections_needed_for_purge=0)
 
@@ -168,3 +169,47 @@ async def test_the_option_of_a_server(tmp_path: Path) -> None:
         lab.server.refresh_holds()
         assert first_left(lab.engine) == file_name(1)
         assert lab.server.global_variables()["binlog_archive_directory"] == str(tmp_path)
+
+
+def test_what_nobody_has_thought_of_holds_all(
+    engine: IbbEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And is looked at again: its traceback is in the log once."""
+    archive(tmp_path, 2)
+    hold = ArchiveHold(engine, tmp_path)
+
+    def broken(_: Path) -> None:
+        raise KeyError("oops")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("binlog_server.archive_hold.Archive.open", broken)
+        hold.refresh()
+        hold.refresh()
+        assert "does not let any go: KeyError('oops')" in told(engine)
+        assert first_left(engine) == file_name(0)
+    assert [bool(record.exc_info) for record in caplog.records] == [True, False]
+    hold.refresh()
+    assert first_left(engine) == file_name(2)
+
+
+async def test_the_look_at_holds_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [RuntimeError("oops"), StorageError("disk"), RuntimeError("oops"), MemoryError("oops")]
+    rounds = 0
+
+    def refresh(_: Server) -> None:
+        nonlocal rounds
+        rounds += 1
+        if errors:
+            raise errors.pop(0)
+
+    monkeypatch.setattr("binlog_server.app.LEASE_ROUND_S", 0)
+    monkeypatch.setattr(Server, "refresh_holds", refresh)
+    async with Lab():
+        await until(lambda: rounds > 6)
+    traced = [bool(record.exc_info) for record in caplog.records if "let go" in record.getMessage()]
+    assert traced == [True, False, False, False]

@@ -15,7 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from storage.given_files import load_authorities, load_chain, read_given, read_given_text
+from storage.given_files import (
+    load_authorities,
+    load_chain,
+    open_given,
+    read_given,
+    read_given_text,
+)
 
 LIMIT: Final = 100
 
@@ -82,6 +88,16 @@ def test_a_small_file(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(OSError, match="it is not UTF-8 text"):
         read_given_text(path, LIMIT)
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if name != "large"])
+def test_a_file_of_any_size(name: str, tmp_path: Path) -> None:
+    BAD[name][0](tmp_path / "it")
+    with pytest.raises(OSError, match=BAD[name][1]):
+        open_given(tmp_path / "it")
+    _large(tmp_path / "large")
+    with open_given(tmp_path / "large") as file:
+        assert file.seek(0, 2) == 1 << 40
 
 
 class Pem:
