@@ -121,7 +121,7 @@ class Server(ServerFacts):
             failed=self._store_failed,
             alone=lambda: len(self.connections) <= 1 and self.relay.running is None,
         )
-        self.engine.when_failed(lambda error: _call_soon(loop, lambda: self.syncer.fail(error)))
+        self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         if config.metrics_listen:
             self._endpoint = MetricsEndpoint(self)
             await self._endpoint.start(*parse_listen(config.metrics_listen, "metrics_listen"))
@@ -163,15 +163,21 @@ class Server(ServerFacts):
             },
         )
 
-    async def stop(self) -> None:
-        """End everything in order: no more groups in, what is in is synced, dumps end, the store closes."""
-        await self.relay.close()
+    async def stop(self, doing: Callable[[str], object] = lambda what: None) -> None:
+        """End everything in order: no more groups in, what is in is synced, dumps end, the store closes.
+
+        doing: is told each step that may take long.
+        """
         self._lease_rounds.cancel()
         self._listener.close()
         self.is_listening = False
+        doing("leaving the upstreams")
+        await self.relay.close()
         self.publisher.stop()
+        doing("the last sync of the redo log")
         await self.syncer.close()
         self.semi_sync.close()
+        doing("taking leave of clients")
         for connection in self.connections:
             connection.ending.shut_down()
         with contextlib.suppress(TimeoutError):
@@ -181,8 +187,11 @@ class Server(ServerFacts):
             await self._endpoint.close()
         self.room.close()
         self._tail.close()
+        doing("statements that change files")
+        self.engine.stop_waiting()
         self._close_view()
         self.compressor.close()
+        doing("closing the store")
         try:
             self.directory.close()
         except StorageError as error:
@@ -269,7 +278,7 @@ def _tls(config: Config) -> TlsServer:
         raise ConfigError(f"ssl_cert, ssl_key, ssl_ca: {error}") from None
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     """From another thread; nothing if the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)

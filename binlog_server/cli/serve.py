@@ -1,4 +1,4 @@
-"""`binlog-server serve`: run until SIGTERM or SIGINT."""
+"""`binlog-server serve`: run until SIGTERM, SIGINT or SIGQUIT."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import dataclasses
 import logging
-import signal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import uvloop
 from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.allocation import keep_freed_memory
-from binlog_server.app import Server
+from binlog_server.app import Server, call_soon
 from binlog_server.archive_intake import take_archive
 from binlog_server.clients.open_files import allow_open_files
 from binlog_server.config import Config
+from binlog_server.signals import Signals
 from binlog_server.store_directory import StoreDirectory
 from protocol.errors import BadGtidList, DuplicateGtidDomain
 from protocol.gtid import SlavePosition
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 # The thread that has synced wants the interpreter back while the loop is busy with other commits. With the default of
 # 5 ms every group commit waits that long: 8,000 commits/s by 64 clients, 23,000 with this; less than this costs more.
 SWITCH_INTERVAL_S = 0.0001
+THREADS_S = 1.0  # for threads to return when all is done
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -79,24 +82,37 @@ def run(arguments: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
     config = dataclasses.replace(config, max_connections=allow_open_files(config.max_connections))
-    return uvloop.run(_serve(config, arguments.archive, arguments.archive_start_position))
+    with Signals() as signals:
+        return uvloop.run(
+            _serve(config, signals, arguments.archive, arguments.archive_start_position)
+        )
 
 
 async def _serve(
-    config: Config, archive: Path | None = None, start: SlavePosition | None = None
+    config: Config, signals: Signals, archive: Path | None, start: SlavePosition | None
 ) -> int:
     """The exit status: 1 after a failure of the store for which the server is to end."""
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
+    loop.set_default_executor(threads)
+    signals.doing = "opening the store"
     directory = StoreDirectory(
         config.binlog_directory, config.store_options(), background=False, patient=True
     )
-    server = Server(config, directory)
+    try:
+        server = Server(config, directory)
+    except BaseException:
+        directory.close()
+        raise
     directory.start()  # now that it is known who holds files back
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    signals.status = 1
+    signals.hear(
+        lambda: call_soon(loop, stop.set), lambda: call_soon(loop, server.failed_logins.clear)
+    )
     try:
         if archive is not None:
+            signals.doing = "taking the archive into the store"
             await asyncio.to_thread(take_archive, directory, archive, start, stop.is_set)
             server.history_changed()
         if not stop.is_set():
@@ -106,12 +122,27 @@ async def _serve(
         raise
     if stop.is_set():
         directory.close()
-        return 0
-    ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
-    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-    log.info("shutting down")
-    await server.stop()
-    return 1 if server.failed.is_set() else 0
+    else:
+        ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
+        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        log.info("shutting down")
+        signals.ending()
+        await server.stop(lambda what: setattr(signals, "doing", what))
+    signals.status = 1 if server.failed.is_set() else 0
+    signals.doing = "threads that have not returned"
+    threads.shutdown(wait=False, cancel_futures=True)
+    await _leave_threads(signals)
+    return signals.status
+
+
+async def _leave_threads(signals: Signals) -> None:
+    """The interpreter would wait for them without end."""
+    end = time.monotonic() + THREADS_S
+    while left := signals.threads_left():
+        if time.monotonic() > end:
+            log.warning("left behind, as they do not return: threads %s", ", ".join(left))
+            signals.leave(signals.status)
+        await asyncio.sleep(0.01)
 
 
 def _position(text: str) -> SlavePosition:

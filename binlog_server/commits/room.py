@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
+from collections.abc import Hashable, Iterator
 
 from binlog_server.shielded import shielded
 from storage.engine import BinlogEngine
@@ -19,7 +21,7 @@ class Room:
         self.engine = engine
         self._watches: dict[bool, asyncio.Task[None]] = {}  # by whether it is for a large group
         self.waits = 0  # how often somebody had to
-        self._began: dict[bool, float] = {}  # the watches
+        self._began: dict[Hashable, float] = {}  # those who wait
 
     @property
     def available(self) -> bool:
@@ -30,6 +32,16 @@ class Room:
     def waiting_s(self) -> float:
         """For how long those who wait longest have waited; 0 if nobody does."""
         return max((time.monotonic() - began for began in self._began.values()), default=0.0)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Who waits inside of the block does so for the disk, though not by `wait`."""
+        who = object()
+        self._began[who] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._began[who]
 
     async def wait(self, *, to_spill: bool = False) -> None:
         """Until there is room, or the store has failed, which the next call of it will tell."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from typing import NoReturn
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, NoReturn
 
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -210,7 +210,7 @@ class Ingest:
             return
         if self._large is None:
             self._large = LargeGroup(self._room)
-        await self._large.spill(events)
+        await self._patiently(self._large.spill(events))
 
     async def _store(self, whole: EventGroup | StartMarker) -> int:
         """Bytes appended."""
@@ -226,7 +226,7 @@ class Ingest:
             self._large = LargeGroup(self._room)
         large = self._large
         if large is not None:
-            await large.finish(whole.payload)
+            await self._patiently(large.finish(whole.payload))
         admitted = self._gate.admits(whole)  # if it raises, `run` rolls back
         self._large = None
         if not admitted:
@@ -250,10 +250,13 @@ class Ingest:
         return len(payload)
 
     async def _wait_for_room(self) -> None:
-        """What comes meanwhile waits in the socket, and then at the upstream."""
         self._syncer.request()
+        await self._patiently(self._room.wait())
+
+    async def _patiently(self, what: Coroutine[Any, Any, None]) -> None:
+        """Wait for the disk; what comes meanwhile waits in the socket, then at the upstream. A long wait is said."""
         began = time.monotonic()
-        waiting = asyncio.ensure_future(self._room.wait())
+        waiting = asyncio.ensure_future(what)
         try:
             await asyncio.wait([waiting], timeout=SLOW_S)
             if not waiting.done():
@@ -262,5 +265,8 @@ class Ingest:
                 log.info(
                     "reading from %s goes on after %.1f s", self._name, time.monotonic() - began
                 )
+            waiting.result()  # or what it has ended with
         finally:
-            waiting.cancel()
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait([waiting])

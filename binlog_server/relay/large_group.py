@@ -47,14 +47,20 @@ class LargeGroup:
         """Take the next events; waits for room, and for those before if they are many. Raises `StorageError`."""
         if len(events) > _PARTS_MAX:
             events = [b"".join(events)]
-        while self.size - self._stored_bytes > _QUEUE_BYTES and self._failure is None:
-            await self._step()
+        if self._is_behind:
+            with self._room.waiting():
+                while self._is_behind:
+                    await self._step()
         if not self._room.engine.has_room_to_spill:
             await self._room.wait(to_spill=True)
         if self._failure is not None:
             raise self._failure
         self.size += sum(map(len, events))
         self._work.put(events)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.size - self._stored_bytes > _QUEUE_BYTES and self._failure is None
 
     async def finish(self, payload: bytes) -> None:
         """The group is whole; `payload` is its GTID event, and what was not spilled. Raises `StorageError`."""
@@ -81,8 +87,9 @@ class LargeGroup:
         if not self._ending:
             self._ending = True
             self._work.put(None)
-        while not self._has_ended:
-            await self._step()
+        with self._room.waiting():
+            while not self._has_ended:
+                await self._step()
 
     async def _step(self) -> None:
         """Until the thread is further than it is now, or was when the caller looked."""

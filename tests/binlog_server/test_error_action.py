@@ -11,6 +11,7 @@ import pytest
 from binlog_server.accounts.users import Account
 from binlog_server.cli import serve
 from binlog_server.config import Config
+from binlog_server.signals import Signals
 from protocol.connection.commands import Query
 from storage.errors import DiskError
 from tests.kit import ports
@@ -30,7 +31,12 @@ async def serving(
     monkeypatch.setattr(serve, "StoreDirectory", lambda *_, **__: MemoryDirectory(engine))
     users = {USER: Account(PASSWORD, frozenset({"BINLOG REPLAY"}))}
     config = Config(Path("/nowhere"), listen_port=port, users=users, **options)
-    return asyncio.ensure_future(serve._serve(config))
+
+    async def run() -> int:
+        with Signals() as signals:
+            return await serve._serve(config, signals, None, None)
+
+    return asyncio.ensure_future(run())
 
 
 async def connect(port: int) -> Client:

@@ -45,6 +45,9 @@ class Writer:
     def commit(self, gtid_event: bytes, gtid: Gtid) -> None:
         self.done.append(f"commit {gtid}")
 
+    def give_up(self) -> None:
+        self.done.append("give up")
+
     def rollback(self) -> None:
         self.done.append("rollback")
 
@@ -127,8 +130,10 @@ async def test_it_waits_for_a_slow_store() -> None:
     await until(lambda: spilled >= large_group._QUEUE_BYTES // MIB)
     await turns()
     assert spilled <= large_group._QUEUE_BYTES // MIB + 1
+    await until(lambda: group._room.waiting_s > 0)  # as the metrics tell
     writer.may_go_on.set()
     await within(spilling)
+    assert group._room.waiting_s == 0
     await group.rollback()
 
 
@@ -150,7 +155,7 @@ async def test_an_error_of_the_store_is_told(when: str) -> None:
     with pytest.raises(DiskError, match="cannot write"):
         await within(go_on())
     await group.rollback()
-    assert writer.done == ["rollback"]
+    assert writer.done == ["give up", "rollback"]
 
 
 async def test_rolled_back_in_the_middle() -> None:
@@ -165,7 +170,7 @@ async def test_rolled_back_in_the_middle() -> None:
     assert not rolling.done(), "a piece is being stored"
     writer.may_go_on.set()
     await within(rolling)
-    assert writer.done == ["rollback"]
+    assert writer.done == ["give up", "rollback"]
     assert writer.told == [bytes(1000)]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -10,6 +12,7 @@ from protocol.gtid import SlavePosition
 from tests.integration.committers import USERS, Committers, make_table
 from tests.integration.load import assert_equal, until
 from tests.integration.test_relay_sql import ADMIN
+from tests.kit import ports
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
@@ -99,6 +102,54 @@ def test_killed_on_a_full_disk(
     server.start()
     disk.empty()
     assert_equal(upstream, replica, late)
+    server.stop()
+
+
+def test_inside_a_large_group(
+    disk: SmallDisk,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Said in the log and by /readyz. It can be stopped, and killed; a start on the full disk takes PURGE."""
+    upstream = make_upstream()
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a LONGTEXT)")
+    metrics = ports.lease()
+    server = binlog_server(
+        upstream=upstream,
+        users=ADMIN,
+        directory=disk.path / "data",
+        faults=Faults(),
+        max_binlog_size=4 << 20,
+        innodb_log_file_size=8 << 20,
+        metrics_listen=f"127.0.0.1:{metrics}",
+    )
+    replica = make_replica().follow(server)
+    upstream.script("INSERT INTO d.t (a) VALUES ('first')")
+    replica.wait_gtid(upstream.gtid_binlog_pos)
+    disk.fill(leave=6 << 20)
+    rows = ("INSERT INTO d.t (a) VALUES (REPEAT('x', 6000000))" for _ in range(6))
+    upstream.script("BEGIN", *rows, "COMMIT")
+    until(lambda: "pauses: the disk is full or slow" in server.log(), "the line in the log")
+
+    def ready() -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/readyz") as answer:
+                return str(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+
+    until(lambda: "s for room: the disk is full or slow" in ready(), "not ready")
+    for statement in ("STOP SLAVE", "START SLAVE"):
+        server.q(statement)
+    until(lambda: server.log().count("pauses: the disk is full or slow") == 2, "once more")
+    server.stop()
+    disk.fill()
+    server.start()
+    server.q("PURGE BINARY LOGS BEFORE '2000-01-01 00:00:00'")
+    make_replica(version="11.8").follow(server).wait_gtid(replica.gtid_slave_pos)
+    disk.empty()
+    assert_equal(upstream, replica)
     server.stop()
 
 

@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +48,33 @@ class Faults:
         }
 
     def inject(
-        self, call: str, *, file: str = "", error: int = 0, after: int = 0, times: int = 1 << 60
+        self,
+        call: str,
+        *,
+        file: str = "",
+        error: int = 0,
+        after: int = 0,
+        times: int = 1 << 60,
+        hangs: bool = False,
     ) -> None:
         """From now on `call` fails for files with `file` in their name, once `after` of them went well, so many times.
 
-        `error` is an errno; with 0 it says that all is well, and does nothing.
+        `error` is an errno; with 0 it says that all is well, and does nothing. With `hangs` it does not return: as on a
+        disk that has stopped.
         """
-        self._faults.append(
-            {"call": call, "file": file, "error": error, "after": after, "times": times}
-        )
+        fault = {"call": call, "file": file, "error": error, "after": after, "times": times}
+        self._faults.append({**fault, "hangs": hangs})
         self._write()
+
+    @property
+    def hanging(self) -> bool:
+        """Whether a call is under way that will not return."""
+        return self._file.with_suffix(".hanging").exists()
 
     def clear(self) -> None:
         """Everything works again."""
         self._faults: list[dict[str, Any]] = []
+        self._file.with_suffix(".hanging").unlink(missing_ok=True)
         self._write()
 
     def _write(self) -> None:
@@ -86,6 +100,9 @@ class Injector:
             if fault["call"] == call.name and fault["file"] in Path(call.path).name:
                 fault["after"] -= 1
                 if -fault["times"] <= fault["after"] < 0:
+                    if fault["hangs"]:
+                        self._path.with_suffix(".hanging").touch()
+                        threading.Event().wait()
                     if fault["error"]:
                         raise OSError(fault["error"], os.strerror(fault["error"]))
                     return None

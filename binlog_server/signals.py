@@ -1,0 +1,124 @@
+"""Signals, and that the process ends when it is told to, whatever hangs.
+
+    SIGTERM, SIGINT, SIGQUIT   the server ends in order; the second one ends it at once
+    SIGHUP                     what MariaDB's reload means here: FLUSH HOSTS. A closed terminal ends nothing
+    SIGUSR1, SIGUSR2           nothing, and a line in the log
+
+A thread of its own waits for them, so that none is missed by a loop that is blocked: a disk that has stopped answers no
+sync, and its thread cannot be ended either. `END_S` seconds after it was told to end the process is gone. What was
+reported durable stays; the exit status is 0 only if the store was closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+log = logging.getLogger(__name__)
+
+END_S: Final = 8.0
+ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
+_HEARD: Final = ENDING | {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+
+
+class Signals:
+    """From `with` on, which must be in the main thread and before others are begun, signals come here.
+
+    doing: what the process is at, for the line of an end that was not in order.
+    status: the exit status of such an end.
+    """
+
+    def __init__(self, end_s: float = END_S) -> None:
+        self._end_s = end_s
+        self.doing = "the start"
+        self.status = 0  # nobody was told of anything yet
+        self.is_ending = False
+        self._stop: Callable[[], object] | None = None
+        self._reload: Callable[[], object] = lambda: None
+        self._over = False
+        self._others = frozenset(threading.enumerate())
+
+    def __enter__(self) -> Self:
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        self._thread = threading.Thread(target=self._wait, name="binlog-signals", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._over = True
+        assert self._thread.ident is not None
+        signal.pthread_kill(self._thread.ident, signal.SIGUSR2)
+        self._thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def hear(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
+        """What to call, in the thread of signals, to end in order, and for SIGHUP. Before that an end is at once."""
+        self._stop, self._reload = stop, reload
+        if self.is_ending:
+            stop()
+
+    def ending(self) -> None:
+        """The process is to be gone soon, for whatever reason."""
+        if self.is_ending:
+            return
+        self.is_ending = True
+        clock = threading.Timer(self._end_s, self._out_of_time)
+        clock.daemon = True
+        clock.start()
+
+    def threads_left(self) -> list[str]:
+        """Names of those that the interpreter would wait for without end."""
+        left = frozenset(threading.enumerate()) - self._others
+        return sorted(thread.name for thread in left if not thread.daemon)
+
+    def leave(self, status: int) -> None:
+        """Now, whatever threads there are."""
+        for handler in logging.getLogger().handlers:
+            handler.flush()
+        os._exit(status)
+
+    def _wait(self) -> None:
+        while True:
+            number = signal.Signals(signal.sigwait(_HEARD))
+            if self._over:
+                return
+            try:
+                self._heard(number)
+            except Exception:  # this thread is the last that may end
+                log.exception("%s was not answered", number.name)
+
+    def _heard(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP:
+            log.info("SIGHUP: hosts are flushed; the log is standard error, and needs no reload")
+            self._reload()
+        elif number not in ENDING:
+            log.info("%s means nothing here", number.name)
+        elif self.is_ending:
+            log.warning("%s again: the server ends at once, in %s", number.name, self.doing)
+            self.leave(self.status)
+        elif self._stop is None:
+            log.info("%s: ended in %s", number.name, self.doing)
+            self.leave(self.status)
+        else:
+            log.info("%s: the server ends", number.name)
+            self.ending()
+            self._stop()
+
+    def _out_of_time(self) -> None:
+        if not self._over:
+            log.error(
+                "the server has not ended in %.0f s, and ends now, in %s: what was durable is there after a restart",
+                self._end_s,
+                self.doing,
+            )
+            self.leave(self.status)

@@ -1,0 +1,275 @@
+"""What signals do to a server that runs: it ends when it is told to, whatever hangs, and at nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.kit.bad_disk import SmallDisk
+from tests.kit.faults import Faults
+from tests.kit.server import BinlogServer
+
+END_S = 10.0  # what the docs promise
+OPTIONS: dict[str, Any] = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+WRITER = {"users": {"writer": {"password": "x", "grants": ["ALL PRIVILEGES"]}}}
+
+
+@contextlib.contextmanager
+def serving(**options: Any) -> Iterator[BinlogServer]:
+    server = BinlogServer(**{**OPTIONS, **WRITER, **options})
+    try:
+        yield server.start()
+    finally:
+        server.discard()
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def commit_soon(server: BinlogServer) -> Iterator[None]:
+    """A commit is sent, and nobody waits for its answer."""
+    with server.connect(read_timeout=60) as connection:
+        connection._execute_command(3, "INSERT INTO t VALUES (1)")
+        yield
+
+
+def ended(server: BinlogServer, seconds: float = END_S) -> int:
+    """The exit status of a server that was told to end; it did so in time."""
+    return server.wait_exit(seconds)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE])
+def test_what_ends_nothing(number: signal.Signals) -> None:
+    with serving() as server:
+        for seen in range(1, 4):
+            os.kill(server.pid, number)
+            if number != signal.SIGPIPE:
+                until(lambda seen=seen: server.log().count(number.name) == seen)  # type: ignore[misc]
+        assert server.q("SELECT 1 AS one") == [{"one": 1}]
+        server.stop()
+
+
+def test_hosts_are_flushed_by_sighup() -> None:
+    with serving(max_connect_errors=2) as server:
+        for _ in range(2):
+            with pytest.raises(pymysql.Error, match="Access denied"), server.connect(password="no"):
+                pass
+        with pytest.raises(pymysql.Error, match="blocked"), server.connect():
+            pass
+        os.kill(server.pid, signal.SIGHUP)
+        until(lambda: "hosts are flushed" in server.log())
+        until(lambda: _connects(server))
+        server.stop()
+
+
+def _connects(server: BinlogServer) -> bool:
+    try:
+        with server.connect():
+            return True
+    except pymysql.Error:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_what_ends_it_in_order(number: signal.Signals) -> None:
+    with serving() as server:
+        os.kill(server.pid, number)
+        assert ended(server) == 0
+        assert "shutdown complete" in server.log()
+
+
+# --- states in which something hangs ---
+
+
+@contextlib.contextmanager
+def half_open(server: BinlogServer) -> Iterator[None]:
+    """Clients that never log in, and one that has sent half a packet."""
+    with contextlib.ExitStack() as stack:
+        for sent in (b"", b"\x10", b"\xff\xff\xff\x01abc"):
+            client = stack.enter_context(socket.create_connection((server.host, server.port)))
+            client.recv(100)
+            client.sendall(sent)
+        yield
+
+
+@contextlib.contextmanager
+def slow_replicas(server: BinlogServer) -> Iterator[None]:
+    """Dumps whose sockets are full."""
+    for _ in range(40):
+        server.q(f"INSERT INTO t VALUES ('{'x' * 100_000}')")
+    with contextlib.ExitStack() as stack:
+        for number in range(10):
+            connection = stack.enter_context(server.connect())
+            connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            for statement in ("SET @mariadb_slave_capability=4", "SET @slave_connect_state=''"):
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+            connection._execute_command(
+                0x12, b"\x04\0\0\0\0\0" + (100 + number).to_bytes(4, "little")
+            )
+        until(lambda: _dumps(server) == 10)
+        yield
+
+
+def _dumps(server: BinlogServer) -> int:
+    rows = server.q("SHOW PROCESSLIST")
+    return sum("Binlog Dump" in str(row["Command"]) for row in rows)
+
+
+@contextlib.contextmanager
+def open_transaction(server: BinlogServer) -> Iterator[None]:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (1)")
+        yield
+
+
+@contextlib.contextmanager
+def waiting_for_a_position(server: BinlogServer) -> Iterator[None]:
+    with server.connect(read_timeout=60) as connection:
+        connection._execute_command(3, "SELECT MASTER_GTID_WAIT('0-1-1000')")
+        until(lambda: len(server.q("SHOW PROCESSLIST")) > 1)
+        yield
+
+
+@pytest.mark.parametrize(
+    "state", [half_open, slow_replicas, open_transaction, waiting_for_a_position]
+)
+def test_clients_keep_nothing_up(
+    state: Callable[[BinlogServer], contextlib.AbstractContextManager[None]],
+) -> None:
+    with serving() as server, state(server):
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 0
+
+
+@pytest.mark.parametrize("kind", ["refuses", "says nothing", "has no name"])
+def test_a_dead_upstream(kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        if kind == "refuses":
+            listener.close()
+        host = "nowhere.invalid" if kind == "has no name" else "127.0.0.1"
+        with serving(upstream=f"mariadb://repl:secret@{host}:{port}") as server:
+            os.kill(server.pid, signal.SIGTERM)
+            assert ended(server) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "file", "status"),
+    [
+        ("fdatasync", ".redo", 1),  # commits wait for it
+        ("pwrite", ".redo", 1),
+        ("fdatasync", ".ibb", 1),  # a checkpoint
+    ],
+)
+def test_a_disk_that_has_stopped(call: str, file: str, status: int) -> None:
+    """It answers no call, and its thread cannot be ended. What was reported committed is there after a restart."""
+    faults = Faults()
+    with serving(faults=faults) as server:
+        server.q("CREATE TABLE t (a TEXT)")
+        reported = server.q("SELECT @@gtid_binlog_pos AS p")
+        faults.inject(call, file=file, hangs=True)
+        with commit_soon(server):
+            if file == ".redo":
+                until(lambda: faults.hanging)
+            os.kill(server.pid, signal.SIGTERM)
+            assert ended(server) == status
+        assert "has not ended in 8 s, and ends now, in" in server.log()
+        faults.clear()
+        server.start()
+        now = server.q("SELECT @@gtid_binlog_pos AS p")
+        assert int(now[0]["p"].split("-")[-1]) >= int(reported[0]["p"].split("-")[-1])
+        server.stop()
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    faults = Faults()
+    with serving(faults=faults) as server:
+        faults.inject("fdatasync", file=".redo", hangs=True)
+        with commit_soon(server):
+            until(lambda: faults.hanging)
+            os.kill(server.pid, signal.SIGTERM)
+            until(lambda: "the server ends" in server.log())
+            os.kill(server.pid, signal.SIGINT)
+            assert ended(server, 5) == 1
+        assert "SIGINT again: the server ends at once" in server.log()
+
+
+@pytest.mark.parametrize("flush", [0, 1])
+def test_a_full_disk(small_disk: Callable[..., SmallDisk], flush: int) -> None:
+    """Commits wait for room; the end does not. What was reported is there, without a sync of each commit, too."""
+    disk = small_disk(size_mb=64)
+    options = {"directory": disk.path / "data", "innodb_flush_log_at_trx_commit": flush}
+    with serving(faults=Faults(), **options) as server:
+        server.q("CREATE TABLE t (a TEXT)")
+        disk.fill(leave=1 << 20)
+        done = 0
+        with (
+            contextlib.suppress(pymysql.Error),
+            server.connect(read_timeout=2) as connection,
+            connection.cursor() as cursor,
+        ):
+            while done < 1000:
+                cursor.execute(f"INSERT INTO t VALUES ('{'x' * 50_000}')")
+                done += 1
+        assert 0 < done < 1000, "it waits"
+        assert "Waiting" in server.log()
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 0
+        server.start()  # still full
+        last = server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"]
+        assert int(last.split("-")[-1]) >= done + 1
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 0
+        disk.empty()
+        server.start()
+        server.q("INSERT INTO t VALUES ('on')")
+        server.stop()
+
+
+def test_threads_that_do_not_return() -> None:
+    """The interpreter would wait for the threads of its pools without end."""
+    faults = Faults()
+    with serving(faults=faults) as server:
+        faults.inject("open", file=".state.new", hangs=True)
+        with server.connect(read_timeout=60) as connection:
+            connection._execute_command(3, "CREATE BINLOG LEASE nobody")
+            until(lambda: faults.hanging)
+            os.kill(server.pid, signal.SIGTERM)
+            assert ended(server) == 1
+
+
+def test_ended_while_it_opens_the_store(tmp_path: Path, rng: random.Random) -> None:
+    faults = Faults()
+    server = BinlogServer(faults=faults, directory=tmp_path, **OPTIONS)
+    try:
+        server.start()
+        server.stop()
+        faults.inject("fdatasync", hangs=True)
+        with pytest.raises(RuntimeError, match="did not come up"):
+            server.start(timeout=0.5)
+        until(lambda: faults.hanging)
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 0
+        assert "SIGTERM: ended in opening the store" in server.log()
+        faults.clear()
+        server.start()
+        server.stop()
+    finally:
+        server.discard()
