@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 from binlog_server.admin.view import Row, ServerView
 from binlog_server.dumps.coordinates import Coordinates
+from storage.engine import BinlogFile
 
 
 def next_write(view: ServerView, coordinates: Coordinates) -> tuple[str, int]:
@@ -22,7 +25,14 @@ def snapshot(view: ServerView, coordinates: Coordinates) -> dict[str, str]:
 
 
 def files(view: ServerView, coordinates: Coordinates) -> list[Row]:
-    """SHOW BINARY LOGS: names and sizes in bytes, the oldest first."""
-    return [
-        (coordinates.name(name), coordinates.position(size)) for name, size in view.engine.files()
-    ]
+    """SHOW BINARY LOGS: names and sizes in bytes, the oldest first.
+
+    As with MariaDB's engine the file made ahead is listed, too, and the one being written with its physical size. A
+    traditional binlog ends with the one being written, as far as it is written: programs take that row for the end.
+    """
+    found = view.engine.files()
+    if coordinates.classic:
+        written, end = view.engine.status()
+        older = itertools.takewhile(lambda file: file.name != written, found)
+        found = [*older, BinlogFile(written, end)]
+    return [(coordinates.name(name), coordinates.position(size)) for name, size in found]

@@ -62,9 +62,8 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEng
     """A position is one of: 4, the end of the format description, the end of a group, the end of an event in one."""
     file_no = _number_of(wanted.file, engine)
     name, position = classic_name(file_no), wanted.position
-    beginning = Position(file_no, PAGE_SIZE)
     if position in (FIRST_EVENT_POSITION, _BEHIND_DESCRIPTION):
-        return DumpStart(beginning, BinlogState(), file_no, position)
+        return DumpStart(_first_of(file_no, engine), BinlogState(), file_no, position)
     if position > OVERTAKEN:
         raise file_position_errors.inside_overtaken(name, position)
     offset = position // POSITIONS_PER_BYTE
@@ -86,6 +85,17 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEng
     if rest is None:
         raise file_position_errors.impossible_position(name, position)
     return DumpStart(found.after, BinlogState(), file_no, position, rest)
+
+
+def _first_of(file_no: int, engine: BinlogEngine) -> Position:
+    """The first group that begins in the file: before it may lie the rest of one that began in the file before."""
+    beginning = Position(file_no, PAGE_SIZE)
+    if engine.durable_end < beginning:
+        engine.sync()  # the file was begun, but what it begins with is not there for readers
+    try:
+        return engine.locate(beginning).begin
+    except PositionPurged:
+        raise file_position_errors.unknown_file() from None
 
 
 def _number_of(name: str, engine: BinlogEngine) -> int:

@@ -46,6 +46,8 @@ def locate(
                 group = PlacedGroup(payload, end)
             return Located(border, group, record.start, record.end)
         after = max(after, record.end)
+    if record is None:  # behind the rest of a record from the file before, too
+        after = max(after, min(reader.position, limit))
     return Located(border, None, after, after)
 
 

@@ -270,7 +270,12 @@ class IbbEngine:
         self.checkpoint()
 
     def _require_unused(self, domain: int) -> None:
-        """Nothing of the domain may be in an existing file: its state is the same as where the first one begins."""
+        """Nothing of the domain may be in an existing file: its state is the same as where the first one begins.
+
+        What is deleted already may be there, until those files are purged.
+        """
+        if not _of_domain(self._writer.state, domain):
+            return
         first = self._pages.files.numbers()[0]
         then = BinlogState(search.read_state(self._pages, first, 1) or [])
         if _of_domain(then, domain) != _of_domain(self._writer.state, domain):

@@ -147,6 +147,11 @@ def test_flush_forgets_a_domain(sql: SqlSession, lab: Lab) -> None:
         )
     ]
     assert value(sql, "SELECT @@gtid_binlog_state") == "0-1-2"
+    # The first file tells of it still; MariaDB 10.11 warns so, too.
+    run(sql, "FLUSH BINARY LOGS DELETE_DOMAIN_ID=(7)")
+    assert [row[2] for row in warnings(sql)] == [
+        "The gtid domain being deleted ('7') is not in the current binlog state"
+    ]
 
 
 def test_a_state_that_cannot_be_read(

@@ -176,6 +176,35 @@ async def test_going_on_from_every_position(lab: Lab, seed: int) -> None:
     assert overtaken < 40
 
 
+@pytest.mark.parametrize("position", [4, 256])
+@pytest.mark.parametrize("seed", range(3))
+async def test_from_the_beginning_of_every_file(lab: Lab, seed: int, position: int) -> None:
+    """Also where a file begins with the rest of a record: its group belongs to the file before."""
+    for number in range(30):
+        lab.engine.append(
+            group_of(Random(seed), Gtid(0, 1, number + 1), 20_000), Gtid(0, 1, number + 1)
+        )
+    random_history(lab, Random(seed), 20)
+    every = (await ClassicClient(lab).dump()).of_groups
+    files = list(dict.fromkeys(got.file for got in every))
+    assert len(files) > 4
+    for file in files:
+        stream = await ClassicClient(lab).dump(file, position)
+        assert stream.error is None, file
+        assert names(stream)[0] == file
+        assert joined(stream.of_groups) == joined(every[[got.file for got in every].index(file) :])
+
+
+async def test_a_file_that_nobody_has_made_durable(lab: Lab) -> None:
+    """It was begun in memory, with the rest of a record."""
+    number = 0
+    while lab.engine.written_end.file_no == lab.engine.durable_end.file_no:
+        number += 1
+        lab.engine.append(group_of(Random(1), Gtid(0, 1, number), 12_000), Gtid(0, 1, number))
+    stream = await ClassicClient(lab).dump("binlog.000002", 4)
+    assert stream.error is None
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_from_any_gtid(lab: Lab, seed: int) -> None:
     """Skipping, over file borders too, ends in the same places."""

@@ -248,7 +248,8 @@ def test_a_domain_whose_files_were_purged_is_deleted() -> None:
         engine.flush(delete_domains=[7])
     assert engine.status()[0] == file_name(1), "no file is begun by a FLUSH that was refused"
     engine.purge_to(file_name(1))
-    engine.flush(delete_domains=[7])
+    for _ in range(2):
+        engine.flush(delete_domains=[7])
     kept = BinlogState([Gtid(0, 1, 5)])
     for _ in range(2):
         assert engine.binlog_state() == kept
