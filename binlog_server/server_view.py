@@ -148,6 +148,7 @@ class ServerFacts:
             "binlog_cache_size": str(config.binlog_cache_size),
             "binlog_directory": str(config.binlog_directory),
             "binlog_expire_logs_seconds": str(expire_s),
+            "binlog_format": self._binlog_format(state),
             "binlog_stmt_cache_size": str(config.binlog_stmt_cache_size),
             "connect_timeout": str(config.connect_timeout),
             "datadir": str(config.binlog_directory),
@@ -220,8 +221,8 @@ class ServerFacts:
             switch = name in _SEMI_SYNC_SWITCHES
             self._set_config({name: value == "ON" if switch else int(value)})
             self.semi_sync.changed()
-        elif name == SEMI_SYNC_WAIT_POINT:
-            return  # there is no other
+        elif name in (SEMI_SYNC_WAIT_POINT, "binlog_checksum"):
+            return  # there is no other; see `assignments`
         elif name == "gtid_ignore_duplicates":
             self.relay.domains.ignore_duplicates = value == "ON"
         elif name == "wait_timeout":
@@ -268,8 +269,18 @@ class ServerFacts:
 
     def _slave_position(self, state: BinlogState) -> str:
         """That of the binlog, where it comes from others; empty where all of it was made here."""
+        return str(state.position()) if self._comes_from_others(state) else ""
+
+    def _binlog_format(self, state: BinlogState) -> str:
+        """What is committed here are statements. Of others' groups it is not known: programs that ask need rows, and
+        are told of rows where there is nothing else."""
+        if self.publisher.read_only:
+            return "ROW"
+        return "MIXED" if self._comes_from_others(state) else "STATEMENT"
+
+    def _comes_from_others(self, state: BinlogState) -> bool:
         foreign = any(gtid.server_id != self.config.server_id for gtid in state.entries())
-        return str(state.position()) if foreign or self.relay.connections else ""
+        return foreign or bool(self.relay.connections)
 
     def status_variables(self) -> Mapping[str, str]:
         """See `admin.view.ServerView`."""

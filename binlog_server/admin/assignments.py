@@ -27,12 +27,13 @@ from binlog_server.admin.variables import (
     SESSION_ONLY,
     SESSION_SETTABLE,
 )
-from binlog_server.admin.view import Result, Work
+from binlog_server.admin.view import Diagnostic, Level, Result, Work
 from binlog_server.engine_limits import AFTER_SYNC, SEMI_SYNC_WAIT_POINT
 from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from protocol.errors import (
     EngineBinlogUnavailable,
     ReadOnlyVariable,
+    UnknownServerError,
     UnknownSystemVariable,
     WrongVariableValue,
 )
@@ -55,6 +56,11 @@ if TYPE_CHECKING:
 
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
+# In the engine style, in the classic style.
+_CHECKSUM_STAYS = (
+    "an engine binlog has no checksums of events",
+    "positions depend on it, so it can be changed in the configuration file only",
+)
 
 
 def set_variables(session: SqlSession, statement: SetVariables) -> Result:
@@ -131,6 +137,10 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     if name == SEMI_SYNC_WAIT_POINT and shown == AFTER_SYNC:
         # As by MariaDB with an engine binlog: what is in the binlog is committed.
         raise EngineBinlogUnavailable(f"{name}={shown}")
+    if name == "binlog_checksum" and shown != session.global_value(name):
+        # As by MariaDB with an engine binlog. In the classic style positions depend on it.
+        text = f"{name} stays {session.global_value(name)}: {_CHECKSUM_STAYS[session.coordinates.classic]}"
+        session.diagnostics.append(Diagnostic(Level.WARNING, UnknownServerError.errno, text))
     return shown
 
 

@@ -40,6 +40,8 @@ _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
 GLOBALS: Mapping[str, GlobalVariable] = {
+    # It stays as it is: scripts may say it, and are warned.
+    "binlog_checksum": GlobalVariable(words=("NONE", "CRC32"), privileges=_SUPER),
     "binlog_expire_logs_seconds": GlobalVariable(number=True),
     "connect_timeout": GlobalVariable(number=True, privileges=_CONNECTIONS),
     "expire_logs_days": GlobalVariable(decimals=6),

@@ -144,7 +144,7 @@ def _engines(_: ServerView) -> ResultSet:
         Column.text("Savepoints", 12),
     ]
     comment = "The binlog in its files (binlog_storage_engine); there are no tables"
-    return ResultSet(columns, [("InnoDB", "DEFAULT", comment, "YES", "YES", "YES")])
+    return ResultSet(columns, [("InnoDB", "DEFAULT", comment, "YES", "NO", "YES")])
 
 
 def _binlog_replicas(view: ServerView) -> Work:

@@ -22,7 +22,6 @@ CONSTANTS: Mapping[str, str] = {
     "check_constraint_checks": "ON",
     "binlog_annotate_row_events": "ON",
     "binlog_checksum": "NONE",  # engine binlogs have none, and replicas are told so
-    "binlog_format": "ROW",
     "binlog_row_image": "FULL",
     "binlog_row_metadata": "FULL",
     "binlog_storage_engine": "innodb",

@@ -170,6 +170,7 @@ class Conversation:
     def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
         """See `sql_commit.committer.Client`."""
         if not self._channel.mute:
+            self._machine.warnings = self.sql.warning_count
             self.write(self._machine.send_ok(affected_rows=affected_rows))
             if leaves:
                 self._channel.close()

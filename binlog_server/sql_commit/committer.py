@@ -106,6 +106,7 @@ class Committer:
         statement = classify(text)
         if statement.kind is Kind.OTHER:
             return False
+        self._state.sql.diagnostics.clear()  # they are of the last statement, which this one is now
         self._runner.run(self._runner.steps(statement))
         return True
 

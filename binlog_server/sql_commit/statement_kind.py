@@ -59,6 +59,7 @@ class Statement:
     text: bytes
     name: bytes = b""
     read_only: bool = False  # START TRANSACTION READ ONLY
+    snapshot: bool = False  # START TRANSACTION WITH CONSISTENT SNAPSHOT
     chain: bool = False  # COMMIT AND CHAIN
     release: bool = False  # COMMIT RELEASE
 
@@ -77,6 +78,7 @@ _NAME: Final = re.compile(_GAP + rb"(?:`((?:[^`]|``)+)`|([0-9A-Za-z_$\x80-\xff]+
 _END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
 _BLANKS: Final = b" \t\n\v\f\r"
 _WORDS_MAX: Final = 8
+_CHARACTERISTICS_BYTES: Final = 256  # of START TRANSACTION: READ ONLY, WITH CONSISTENT SNAPSHOT
 _NEAR_BYTES: Final = 80
 # Of a statement: where it says what it is, and as much at its end. Blanks and comments beyond it count as text.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -290,8 +292,14 @@ def _begin(text: bytes, words: list[str]) -> Statement:
     return Statement(Kind.BEGIN, text)
 
 
-def _start(text: bytes, words: list[str]) -> Statement:
-    return Statement(Kind.BEGIN, text, read_only=words[1:] == ["READ", "ONLY"])
+def _start(text: bytes, _: list[str]) -> Statement:
+    said = " ".join(first_words(text[:_CHARACTERISTICS_BYTES].replace(b",", b" ")))
+    return Statement(
+        Kind.BEGIN,
+        text,
+        read_only="READ ONLY" in said,
+        snapshot="WITH CONSISTENT SNAPSHOT" in said,
+    )
 
 
 def _commit(text: bytes, words: list[str]) -> Statement:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from typing import Final, TypeVar
 
 from binlog_server.admin.needed_privileges import PRIVILEGES
+from binlog_server.admin.view import Diagnostic, Level
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.sql_commit.client import Client, not_written
@@ -24,7 +25,7 @@ from binlog_server.sql_commit.statement_kind import (
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from binlog_server.sql_commit.xid import xid_of
 from binlog_server.turn import Turn
-from protocol.errors import ServerError, SqlSyntaxError
+from protocol.errors import ServerError, SqlSyntaxError, UnknownServerError
 from protocol.events.charsets import decode_text
 from protocol.events.collation_names import default_collation
 from protocol.events.statement_context import UserVarEvent
@@ -41,6 +42,12 @@ from storage.errors import StorageError
 PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
 _DECODED_BYTES: Final = 16 * 1024  # at once: half a millisecond
 _DATABASE_CHARS_MAX: Final = 64
+# As MariaDB says it where no engine has snapshots; here there are no tables to read.
+_NO_SNAPSHOT: Final = Diagnostic(
+    Level.WARNING,
+    UnknownServerError.errno,
+    "This MariaDB server does not support any consistent-read capable storage engine",
+)
 # In these a byte of ASCII may be the second half of a character: they are looked at as UTF-8.
 _AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
 
@@ -113,6 +120,8 @@ class StatementRunner:
         elif kind is Kind.COMMIT:
             yield from end.commit_and_answer(chain=statement.chain, leaves=statement.release)
         elif kind is Kind.BEGIN:
+            if statement.snapshot:
+                state.sql.diagnostics.append(_NO_SNAPSHOT)
             yield from end.commit_and_answer(begin=True, read_only=statement.read_only)
         elif kind in (Kind.LOCK_TABLES, Kind.UNLOCK_TABLES):
             state.sql.require(*PRIVILEGES[kind])

@@ -17,7 +17,8 @@ from .stream import Follower
 async def perform(script: Script, style: StreamStyle = StreamStyle.ENGINE) -> Outcome:
     """All of the script, up to the first answer that the client cannot go on with."""
     found = Outcome(script.name, style)
-    async with Lab(store=STORE, server_id=SERVER_ID, users=users(style)) as lab:
+    # A server for replicas: nobody commits SQL on it.
+    async with Lab(store=STORE, server_id=SERVER_ID, users=users(style), read_only=True) as lab:
         lab.publish(HISTORY)
         peer = Peer(lab.server)
         peer.log_in(LoginRequest(USER, bytes(range(1, 21))).build())

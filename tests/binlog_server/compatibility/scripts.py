@@ -272,7 +272,12 @@ JAVA: tuple[Step, ...] = (
     ("SET @slave_gtid_strict_mode = 0", OK),
     ("SET @slave_gtid_ignore_duplicates = 0", OK),
 )
+# Connector/J says the first one at its login.
 DEBEZIUM: tuple[Step, ...] = (
+    (
+        "set autocommit=1, session_track_schema=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')",
+        OK,
+    ),
     ("SELECT version()", ROW),
     ("SHOW VARIABLES WHERE Variable_name = 'sql_mode'", ROW),
     ("SHOW VARIABLES WHERE Variable_name IN ('character_set_server','collation_server')", ROWS),
@@ -339,7 +344,7 @@ OF_PROGRAMS = [
         BEHIND_POSITION,
         heartbeats=1,
     ),
-    Script("Debezium", ("start-up queries",), DEBEZIUM),
+    Script("Debezium", ("start-up queries",), DEBEZIUM, may_fail=True),
     Script("canal", _STREAM, CANAL, _GTID_DUMP_AT_0, gets=BEHIND_POSITION, heartbeats=1),
     Script("MaxScale binlogrouter", _STREAM, MAXSCALE, DUMP, gets=BEHIND_POSITION),
     Script("MaxScale monitor", ("monitoring",), MAXSCALE_MONITOR, may_fail=True),

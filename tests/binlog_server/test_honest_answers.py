@@ -1,0 +1,126 @@
+"""What the server says of itself is so: formats, checksums, engines, snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
+from binlog_server.accounts.users import Account
+from protocol.connection.commands import Query
+from protocol.errors import RemoteError
+
+from .lab import Client, Lab
+
+EVERYTHING = frozenset({"ALL PRIVILEGES"})
+CLASSIC = ReplicaPolicy(StreamStyle.CLASSIC)
+USERS = {
+    "root": Account("pw", EVERYTHING),
+    "old": Account("pw", EVERYTHING, CLASSIC),
+    "nobody": Account("pw", frozenset({"USAGE"})),
+}
+
+
+async def logged_in(lab: Lab, user: str = "root") -> Client:
+    client = await lab.connect()
+    assert (await client.log_in(user, "pw"))[:1] == b"\0"
+    return client
+
+
+async def warnings_of(client: Client, sql: str) -> int:
+    """As the OK packet counts them: behind two small numbers and the status."""
+    answer = await client.ask(Query(sql).build())
+    assert answer[:1] == b"\0", answer
+    return int.from_bytes(answer[5:7], "little")
+
+
+@pytest.mark.parametrize(
+    ("options", "history", "said"),
+    [
+        ({}, "", "STATEMENT"),
+        ({"server_id": 1}, "0-1-1", "STATEMENT"),
+        ({"server_id": 1}, "0-1-1,5-2-1", "MIXED"),
+        ({"server_id": 1, "read_only": True}, "5-2-1", "ROW"),
+    ],
+)
+async def test_binlog_format(options: dict[str, Any], history: str, said: str) -> None:
+    """What is committed here are statements; what comes from others may be rows, and is told as such where there is
+    nothing else."""
+    async with Lab(users=USERS, **options) as lab:
+        lab.publish(history)
+        client = await logged_in(lab)
+        assert await client.query("SELECT @@GLOBAL.binlog_format, @@binlog_format") == [[said] * 2]
+        assert await client.query("SHOW VARIABLES LIKE 'binlog_format'") == [
+            ["binlog_format", said]
+        ]
+
+
+async def test_engines() -> None:
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        ((_, _, _, transactions, xa, savepoints),) = await client.query("SHOW ENGINES")
+        assert (transactions, xa, savepoints) == ("YES", "NO", "YES")
+        with pytest.raises(RemoteError, match="1235"):
+            await client.query("XA START 'x'")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        "START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */",
+        "start transaction read only, with consistent snapshot",
+    ],
+)
+async def test_there_are_no_snapshots(sql: str) -> None:
+    """MariaDB's warning of a server without an engine that has them; programs go on behind it."""
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        assert await warnings_of(client, sql) == 1
+        ((level, code, text),) = await client.query("SHOW WARNINGS")
+        assert (level, code) == ("Warning", "1105")
+        assert text is not None
+        assert "consistent-read capable" in text
+        assert await warnings_of(client, "START TRANSACTION") == 0
+        assert await client.query("SHOW WARNINGS") == []
+
+
+@pytest.mark.parametrize(
+    ("user", "kept", "other", "why"),
+    [
+        ("root", "NONE", "CRC32", "no checksums of events"),
+        ("old", "CRC32", "NONE", "positions depend on it"),
+    ],
+)
+async def test_binlog_checksum_stays(user: str, kept: str, other: str, why: str) -> None:
+    """As in MariaDB with an engine binlog it may be set, and stays; here a warning says so."""
+    async with Lab(users=USERS, binlog_checksum="CRC32") as lab:
+        client = await logged_in(lab, user)
+        for value, warned in ((kept, 0), (f"'{kept}'", 0), (other, 1), ("DEFAULT", 0)):
+            assert await warnings_of(client, f"SET GLOBAL binlog_checksum = {value}") == warned
+            if warned:
+                ((_, code, text),) = await client.query("SHOW WARNINGS")
+                assert code == "1105"
+                assert text is not None
+                assert text.startswith(f"binlog_checksum stays {kept}: ")
+                assert why in text
+            assert await client.query("SELECT @@GLOBAL.binlog_checksum") == [[kept]]
+        for sql, number in (
+            ("SET GLOBAL binlog_checksum = 'MD5'", 1231),
+            ("SET SESSION binlog_checksum = NONE", 1229),
+        ):
+            with pytest.raises(RemoteError, match=str(number)):
+                await client.query(sql)
+        nobody = await logged_in(lab, "nobody")
+        with pytest.raises(RemoteError, match="1227"):
+            await nobody.query("SET GLOBAL binlog_checksum = NONE")
+
+
+async def test_warnings_are_those_of_the_last_statement() -> None:
+    """Also where that one was committed."""
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        assert await warnings_of(client, "SET GLOBAL max_connections = 1") == 1
+        assert await warnings_of(client, "CREATE TABLE test.t (a INT)") == 0
+        assert await client.query("SHOW WARNINGS") == []
