@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
+from binlog_server.admin.parser import build_grammars
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.apart import apart
 from binlog_server.clients.compression import Compressor
@@ -113,6 +114,7 @@ class Server(ServerFacts):
         """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
         config = self.config
+        await asyncio.to_thread(build_grammars)
         self._tail = Tail(self.engine, loop)
         self.syncer = Syncer(
             self.engine,

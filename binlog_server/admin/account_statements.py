@@ -96,7 +96,7 @@ def parse_account_statement(text: str) -> AccountStatement:
     if is_too_long(text):
         raise SqlSyntaxError("")
     try:
-        tree = _lark().parse(text)
+        tree = build_grammar().parse(text)
     except UnexpectedInput as error:
         at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
         # From the beginning, so that no half of a string is taken for text.
@@ -111,7 +111,8 @@ def parse_account_statement(text: str) -> AccountStatement:
 
 
 @cache
-def _lark() -> Lark:
+def build_grammar() -> Lark:
+    """Once, for all."""
     grammar = Path(__file__).with_name("accounts.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
 

@@ -86,7 +86,7 @@ ReplicationStatement = (
 def parse_replication_statement(text: str) -> ReplicationStatement:
     """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
     try:
-        tree = _lark().parse(text)
+        tree = build_grammar().parse(text)
     except UnexpectedInput as error:
         at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
@@ -103,7 +103,8 @@ def parse_replication_statement(text: str) -> ReplicationStatement:
 
 
 @cache
-def _lark() -> Lark:
+def build_grammar() -> Lark:
+    """Once, for all."""
     grammar = Path(__file__).with_name("replication.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.clients.channel import Traffic
-from binlog_server.clients.pending_logins import PendingLogins
+from binlog_server.crowd import Crowd
 from protocol.connection.commands import RegisterSlave
 from protocol.errors import ServerError, UnknownThread
 from protocol.wire.results import Value
@@ -75,7 +75,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_id: dict[int, Connection] = {}
-        self.pending = PendingLogins()  # those of them that have not logged in
+        self.pending: Crowd[Connection] = Crowd()  # those of them that have not logged in
         self._last_id = 0
         self.accepted = 0
         self.most = 0  # at the same time

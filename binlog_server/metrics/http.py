@@ -1,6 +1,7 @@
 """A small HTTP/1.1 listener for scrapers and health checks: GET and HEAD, one request a connection, nothing else.
 
-What a client may cost is bounded: so many connections, so many bytes of a request, so many seconds for all of it.
+What a client may cost is bounded: so many connections, so many bytes of a request, so many seconds for all of it. Slow
+ones keep nobody out: who comes beyond the limit is let in, and the oldest one leaves (`crowd`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
+
+from binlog_server.crowd import Crowd
 
 REQUEST_BYTES_MAX = 8192
 CONNECTIONS_MAX = 32
@@ -81,6 +84,13 @@ def parse_request(head: bytes) -> Request:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class _Visit(NamedTuple):
+    """A connection and what serves it."""
+
+    id: int
+    task: asyncio.Task[None]
+
+
 class HttpListener:
     """Answers what stands in `routes`, by path. For one event loop."""
 
@@ -88,6 +98,8 @@ class HttpListener:
         self._routes = routes
         self._deadline_s = deadline_s
         self._open: set[asyncio.Task[None]] = set()
+        self._crowd: Crowd[_Visit] = Crowd()
+        self._accepted = 0
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -107,13 +119,23 @@ class HttpListener:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
         # A task of our own: asyncio's complains when it is cancelled.
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._accepted += 1
+        visit = _Visit(self._accepted, task)
+        peer = writer.get_extra_info("peername")
+        leaves = self._crowd.add(visit, peer[0] if peer else "", CONNECTIONS_MAX)
+        if leaves is not None:
+            leaves.task.cancel()
         self._open.add(task)
-        task.add_done_callback(self._open.discard)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self._open.discard(task)
+            self._crowd.remove(visit)
+            if task.cancelled():  # perhaps before it began
+                writer.transport.abort()
+
+        task.add_done_callback(ended)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

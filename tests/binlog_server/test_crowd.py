@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from binlog_server.clients import open_files
 from binlog_server.clients.connections import Connection
-from binlog_server.clients.pending_logins import PendingLogins
+from binlog_server.crowd import Crowd
 from protocol.connection.commands import Query
 from protocol.connection.handshake import Greeting, TlsRequest
 from protocol.wire.packets import frame_packet
@@ -24,9 +24,9 @@ class Nobody:
     def shut_down(self) -> None: ...
 
 
-def filled(text: str) -> PendingLogins:
+def filled(text: str) -> Crowd[Connection]:
     """One for each letter, which is its address; ids count from 1."""
-    pending = PendingLogins()
+    pending: Crowd[Connection] = Crowd()
     for number, address in enumerate(text, 1):
         assert pending.add(Connection(number, "", Nobody()), address, len(text)) is None
     return pending
@@ -53,7 +53,7 @@ def test_who_leaves(there: str, newcomer: str, leaves: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from("abc"), st.booleans())))
 def test_nothing_is_left_behind(steps: list[tuple[int, str, bool]]) -> None:
-    pending = PendingLogins()
+    pending: Crowd[Connection] = Crowd()
     there: dict[int, Connection] = {}
     for number, address, comes in steps:
         if comes and number not in there:
