@@ -18,6 +18,7 @@ from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
 from binlog_server.clients.session import ClientSession
+from binlog_server.clients.session_memory import SessionMemory
 from binlog_server.clients.tls import TlsServer
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
@@ -64,6 +65,7 @@ class Server(ServerFacts):
         self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls = _tls(config) if config.ssl else None
         self.compressor = Compressor()
+        self.session_memory = SessionMemory(lambda: self.config.session_memory_limit)
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
         self.publisher = Publisher(
             self.engine,

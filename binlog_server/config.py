@@ -115,6 +115,8 @@ class Config:
     expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
     slave_connections_needed_for_purge: int = 1
     max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX
+    max_session_mem_used: int = 1 << 20
+    max_total_session_mem_used: int = 256 << 20  # ours
     max_connections: int = 2000
     max_user_connections: int = 0
     max_connect_errors: int = 100
@@ -221,6 +223,11 @@ class Config:
             self.innodb_log_buffer_size,
             self.innodb_force_recovery,
         )
+
+    @property
+    def session_memory_limit(self) -> int:
+        """Bytes that all sessions hold together: enough for some that hold as much as one may."""
+        return max(self.max_total_session_mem_used, 4 * self.max_allowed_packet)
 
 
 def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:

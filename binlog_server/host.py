@@ -11,6 +11,7 @@ from binlog_server.admin.view import ServerView
 from binlog_server.clients.compression import Compressor
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
+from binlog_server.clients.session_memory import SessionMemory
 from binlog_server.clients.tls import TlsServer
 from binlog_server.config import Config
 from binlog_server.dumps.dump import Dump
@@ -44,6 +45,8 @@ class Host(ServerView, Protocol):
     def tls(self) -> TlsServer | None:
         """None: TLS is not offered."""
 
+    @property
+    def session_memory(self) -> SessionMemory: ...
     @property
     def compressor(self) -> Compressor: ...
 

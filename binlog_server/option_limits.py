@@ -33,6 +33,8 @@ LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "interactive_timeout": (1, _YEAR_S),
     "listen_port": (0, 65_535),
     "max_allowed_packet": (1024, 1 << 30),
+    "max_session_mem_used": (8192, 1 << 40),
+    "max_total_session_mem_used": (1 << 20, 1 << 40),
     "max_binlog_size": (PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX),
     "max_binlog_total_size": (0, 1 << 62),
     "max_connect_errors": (1, _U32_MAX),

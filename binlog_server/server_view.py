@@ -172,6 +172,8 @@ class ServerFacts:
             "max_binlog_total_size": str(config.max_binlog_total_size),
             "max_connect_errors": str(config.max_connect_errors),
             "max_connections": str(config.max_connections),
+            "max_session_mem_used": str(config.max_session_mem_used),
+            "max_total_session_mem_used": str(config.max_total_session_mem_used),
             "max_user_connections": str(config.max_user_connections),
             "net_read_timeout": str(config.net_read_timeout),
             "net_write_timeout": str(config.net_write_timeout),
@@ -281,6 +283,11 @@ class ServerFacts:
     def _comes_from_others(self, state: BinlogState) -> bool:
         foreign = any(gtid.server_id != self.config.server_id for gtid in state.entries())
         return foreign or bool(self.relay.connections)
+
+    @property
+    def max_session_mem_used(self) -> int:
+        """See `admin.view.ServerView`."""
+        return self.config.max_session_mem_used
 
     def status_variables(self) -> Mapping[str, str]:
         """See `admin.view.ServerView`."""

@@ -48,6 +48,7 @@ from protocol.sql_errors import (
     GtidInsideTransaction,
     NotInSetStatement,
     NotInTransaction,
+    OptionPreventsStatement,
     SessionVariable,
 )
 
@@ -68,7 +69,7 @@ def set_variables(session: SqlSession, statement: SetVariables) -> Result:
     # All values are found before the first is set: a statement that fails sets nothing.
     assignments = statement.assignments
     values = [_assigned(session, assignment) for assignment in assignments]
-    _check_room(session, assignments)
+    _check_room(session, assignments, values)
     later: Result = None
     for assignment, value in zip(assignments, values, strict=True):
         later = _assign(session, assignment, value) or later
@@ -144,10 +145,20 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     return shown
 
 
-def _check_room(session: SqlSession, assignments: Sequence[Assignment]) -> None:
+def _check_room(
+    session: SqlSession, assignments: Sequence[Assignment], values: Sequence[str | int | None]
+) -> None:
     names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
     if len(names | session.user_variables.keys()) > USER_VARIABLES_MAX:
         raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
+    texts = [
+        *((a.target.name, v) for a, v in zip(assignments, values, strict=True)),
+        *session.user_variables.items(),
+        *session.variables.items(),
+    ]
+    limit = session.server.max_session_mem_used
+    if sum(len(name) + len(value) for name, value in texts if isinstance(value, str)) > limit:
+        raise OptionPreventsStatement(f"--max-session-mem-used={limit}")
 
 
 def _assign(session: SqlSession, assignment: Assignment, value: str | int | None) -> Result:

@@ -75,6 +75,17 @@ def filtered(rows: Iterable[Row], columns: Sequence[str], test: Test) -> list[Ro
     return [row for row in rows if _holds(test, row, places)]
 
 
+def cost(test: Test) -> int:
+    """How many values each row is compared with."""
+    match test:
+        case Condition(values=values):
+            return len(values) or 1
+        case Not(part):
+            return cost(part)
+        case AllOf(parts) | AnyOf(parts):
+            return sum(map(cost, parts))
+
+
 def _columns_of(test: Test) -> set[str]:
     match test:
         case Condition(column):

@@ -17,6 +17,7 @@ from binlog_server.admin.statements import (
 from binlog_server.admin.variables import DOUBLES
 from binlog_server.admin.view import Result, ResultSet, Row
 from protocol.errors import PacketTooBig
+from protocol.limit_errors import TooManyColumns
 from protocol.wire.results import (
     CHARSET_BINARY,
     CHARSET_UTF8,
@@ -25,7 +26,8 @@ from protocol.wire.results import (
     Column,
 )
 
-ROW_CHARS_MAX = 16 << 20  # as max_allowed_packet: a short statement may name a long variable often
+ROW_CHARS_MAX = 1 << 20  # a short statement may name a long variable often
+COLUMNS_MAX = 256
 _TYPE_DOUBLE, _TYPE_NULL, _TYPE_DATETIME = 5, 6, 12
 _SMALL_DIGITS = 9  # a constant of more is a BIGINT
 _DECIMALS_SHOWN = 6
@@ -42,10 +44,12 @@ class Finder(Protocol):
 
 
 def select(finder: Finder, statement: Select) -> Result:
-    """One row; or a function by itself that waits. Raises `PacketTooBig` (1153)."""
+    """One row; or a function by itself that waits. Raises `PacketTooBig` (1153), `TooManyColumns` (1117)."""
     match statement.items:
         case (SelectItem(label, Function(name, arguments)),) if waiting := waits_for(name):
             return waiting([finder.value_of(a) for a in arguments], printable(label))
+    if len(statement.items) > COLUMNS_MAX:
+        raise TooManyColumns
     values = [finder.value_of(item.expression) for item in statement.items]
     if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
         raise PacketTooBig

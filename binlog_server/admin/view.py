@@ -129,6 +129,10 @@ class ServerView(Protocol):
     def binlog_checksum(self) -> str:
         """What replicas of the classic style are told."""
 
+    @property
+    def max_session_mem_used(self) -> int:
+        """Bytes that the variables of one session may have."""
+
     def global_variables(self) -> Mapping[str, str]:
         """By name in lower case."""
 

@@ -15,7 +15,8 @@ from protocol.errors import ServerError
 
 log = logging.getLogger(__name__)
 
-WRITE_BUFFER_BYTES = 512 * 1024  # per client; what lies behind it waits in the store
+ANSWER_BUFFER_BYTES = 64 * 1024  # per client; beyond it commands wait
+WRITE_BUFFER_BYTES = 512 * 1024  # per replica; what lies behind it waits in the store
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
 
 
@@ -58,7 +59,7 @@ class Channel:
         """It took nothing for net_write_timeout."""
         self.mute = False
         """No answer can be given any more."""
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        transport.set_write_buffer_limits(high=ANSWER_BUFFER_BYTES)
 
     @property
     def is_closing(self) -> bool:
@@ -79,6 +80,10 @@ class Channel:
     def untaken(self) -> int:
         """Bytes that were written and that the socket has not taken."""
         return self.transport.get_write_buffer_size()
+
+    def stream(self) -> None:
+        """A dump follows: more may wait."""
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
 
     def give_up_after(self, seconds: float) -> None:
         """Break the connection when the peer's machine acknowledges nothing for that long."""
@@ -178,6 +183,11 @@ class Channel:
         if self._linger is not None:
             self._linger.cancel()  # or a flood of connections that ended would stay in memory for that long
         self.resume_writing()
+
+    def abort(self) -> None:
+        """End it without what was written."""
+        self.mute = True
+        self.transport.abort()
 
     def close(self, linger_s: float = _LINGER_S) -> None:
         """Close when what was written is sent, but wait for a peer that does not read no longer than that."""

@@ -120,6 +120,9 @@ class Session(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
+    def holds_more(self) -> None:
+        """The layer does."""
+
     def compression_failed(self, error: ProtocolError) -> None:
         """The peer broke the framing: it is to be told, and the connection closed."""
 
@@ -156,6 +159,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._feeding = False
         self._inflating: asyncio.Task[None] | None = None
         self._pieces: Iterator[bytes] = iter(())  # of the packet that is being handed over
+        self._inflated = 0  # bytes of that packet, or of the one that a thread takes apart
         self._resting = False  # until the next round of the loop
         self._queue: deque[bytes | bytearray] = deque()  # what waits to be compressed, in order
         self._queued = 0  # bytes of it
@@ -176,6 +180,12 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
     def data_received(self, data: bytes) -> None:
         self._take(data)
         self._feed()
+        self._session.holds_more()
+
+    @property
+    def held(self) -> int:
+        """Bytes that came, and those of the packet that is being taken apart."""
+        return self._reader.buffered + self._inflated
 
     def eof_received(self) -> None:
         """The transport closes itself."""
@@ -220,6 +230,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
                     self._hand_over(piece)
                     continue
                 part = self._reader.next_part()
+                self._inflated = 0 if part is None else max(part.size, len(part.body))
                 if part is None:
                     return
                 if part.size > _AT_ONCE_BYTES:
@@ -327,6 +338,8 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
     # --- asyncio.Transport: the rest ---
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is not None:
+            self._write_buffer_bytes = high
         self._transport.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:

@@ -138,6 +138,10 @@ class Conversation:
         self._idle.stop()
         if self._dump is not None:
             self._dump.cancel("the replica has gone" if reason is None else f"lost: {reason}")
+        self.cancel()
+
+    def cancel(self) -> None:
+        """What runs is to end."""
         if self._work is not None:
             self._work.cancel()
         self.committer.close()

@@ -7,11 +7,12 @@ import logging
 from typing import cast
 
 from binlog_server.accounts.account import UserAccount, plain_address
-from binlog_server.clients.channel import WRITE_BUFFER_BYTES, Channel
+from binlog_server.clients.channel import ANSWER_BUFFER_BYTES, Channel
 from binlog_server.clients.compression import CompressionLayer
 from binlog_server.clients.connections import Connection
 from binlog_server.clients.conversation import Conversation
 from binlog_server.clients.login import Login
+from binlog_server.clients.session_memory import FREE_BYTES
 from binlog_server.clients.tcp_options import keep_alive
 from binlog_server.clients.tls import TlsLayer
 from binlog_server.host import Host, new_salt
@@ -54,7 +55,9 @@ class ClientSession(asyncio.Protocol):
         self._request: LoginRequest
         self._tls: TlsLayer | None = None  # once the client has asked for it
         self._conversation: Conversation | None = None  # from the login on
+        self._layer: CompressionLayer | None = None
         self._pumping = False
+        self._is_counted = False  # in the memory of all sessions
 
     # --- asyncio.Protocol ---
 
@@ -105,10 +108,49 @@ class ClientSession(asyncio.Protocol):
             self._pump()
             if conversation is not None:
                 conversation.taken_in()
+                self.holds_more()
         except ProtocolError as error:
             self._give_up(error)
 
+    def holds_more(self) -> None:
+        """Or less: to be told when it may be much. See `session_memory`."""
+        if self._conversation is None or self._machine.state is ServerState.DUMPING:
+            size = 0
+        else:
+            size = self._machine.held + (self._channel.untaken if self._channel.is_full else 0)
+            if self._layer is not None:
+                size += self._layer.held
+        if size > FREE_BYTES or self._is_counted:
+            self._is_counted = size > FREE_BYTES
+            self._server.session_memory.holds(self, size)
+
+    @property
+    def id(self) -> int:
+        """The connection's."""
+        return self._id
+
+    @property
+    def account(self) -> str:
+        """See `session_memory.Holder`."""
+        return self._connection.account
+
+    def drop(self, error: ServerError) -> None:
+        """See `session_memory.Holder`."""
+        channel = self._channel
+        log.warning("closed %s: %s", channel.peer, error)
+        self._is_counted = False
+        if self._conversation is not None:
+            self._conversation.cancel()
+        if channel.is_full:
+            channel.abort()
+        else:
+            channel.write(self._machine.last_words(error))
+            channel.close()
+        self._machine.give_up()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_counted:
+            self._server.session_memory.holds(self, 0)
         connections = self._server.connections
         connections.remove(self._connection)
         connections.aborted_connects += self._conversation is None
@@ -122,6 +164,8 @@ class ClientSession(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._channel.pause_writing()
+        # Later: whoever writes now is in the middle of an answer.
+        asyncio.get_running_loop().call_soon(self.holds_more)
 
     def resume_writing(self) -> None:
         self._channel.resume_writing()
@@ -174,6 +218,8 @@ class ClientSession(asyncio.Protocol):
                 self._pump()
             except ProtocolError as error:
                 self._give_up(error)
+        if self._is_counted:
+            self.holds_more()
 
     def _pump(self) -> None:
         self._pumping = True
@@ -263,13 +309,13 @@ class ClientSession(asyncio.Protocol):
 
     def _compress(self) -> None:
         channel, machine = self._channel, self._machine
-        channel.transport = layer = CompressionLayer(
+        channel.transport = self._layer = layer = CompressionLayer(
             channel.transport,
             self,
             self._server.compressor,
             lambda: machine.state is ServerState.READY,
             payload_bytes_max=self._server.config.max_allowed_packet + PACKET_HEADER_SIZE,
-            write_buffer_bytes=WRITE_BUFFER_BYTES,
+            write_buffer_bytes=ANSWER_BUFFER_BYTES,
         )
         layer.start(machine.start_compression())
 

@@ -107,6 +107,7 @@ class DumpSession:
             {"peer": channel.peer, "server_id": request.server_id, **facts},
         )
         channel.give_up_after(net_write_timeout())
+        channel.stream()
         return cls(request, server, channel, connection, sink, net_write_timeout)
 
     def received(self) -> bool:

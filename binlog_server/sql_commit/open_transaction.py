@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.limit_errors import TooLongIdentifier
 from protocol.sql_errors import NoSuchSavepoint, NotSupportedYet
 from storage.binlog.transaction import Savepoint, Transaction
 
+NAME_BYTES_MAX: Final = 256  # of a savepoint: 64 characters
 SAVEPOINTS_MAX: Final = 10_000  # of one transaction, released ones included: each takes memory
 
 
@@ -20,7 +22,10 @@ class OpenTransaction:
         self._set = 0
 
     def savepoint(self, name: bytes) -> None:
-        """SAVEPOINT; an older one of the same name is gone. Raises `NotSupportedYet` (1235) when there are too many."""
+        """SAVEPOINT; an older one of the same name is gone. Raises `TooLongIdentifier` (1059),
+        `NotSupportedYet` (1235) when there are too many."""
+        if len(name) > NAME_BYTES_MAX:
+            raise TooLongIdentifier(name.decode("utf-8", "replace"))
         if self._set >= SAVEPOINTS_MAX:
             raise NotSupportedYet(f"more than {SAVEPOINTS_MAX} savepoints in a transaction")
         self._set += 1

@@ -35,13 +35,16 @@ from protocol.connection.server_events import AuthSwitchAnswered as AuthSwitchAn
 from protocol.connection.server_events import LoginReceived as LoginReceived
 from protocol.connection.server_events import ServerEvent as ServerEvent
 from protocol.connection.server_events import TlsRequested as TlsRequested
-from protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
-from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
-from protocol.limits import (
-    COMMAND_PACKET_BYTES_MAX,
-    LOGIN_PACKET_BYTES_MAX,
-    PACKET_PAYLOAD_MAX,
+from protocol.connection.server_states import (
+    BEFORE_LOGIN,
+    DEAF,
+    LISTENING,
+    SERVER_TRANSITIONS,
+    ServerState,
+    ServerStep,
 )
+from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
+from protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX, PACKET_PAYLOAD_MAX
 from protocol.semi_sync import ACK_BYTES_MAX, Ack
 from protocol.semi_sync import STATUS as SEMI_SYNC_STATUS
 from protocol.wire.packets import (
@@ -64,14 +67,6 @@ from protocol.wire.results import (
 )
 
 _S = ServerState
-
-# The states in which the client may be heard.
-_LISTENING: Final = frozenset({_S.GREETED, _S.SECURED, _S.SWITCHING, _S.READY})
-_BEFORE_LOGIN: Final = frozenset(
-    {_S.OPENED, _S.GREETED, _S.SECURING, _S.SECURED, _S.AUTHENTICATING, _S.SWITCHING}
-)
-# The states in which what arrives is dropped unread.
-_DEAF: Final = frozenset({_S.DUMPING, _S.CLOSED})
 
 _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
@@ -115,6 +110,7 @@ class ServerConnection:
         # What the next OK or result set tells; to be set before each that has some.
         self.warnings = 0
         self._compressed = False
+        self._command_bytes = 0
         self._dump_sequence = 1
         self._semi_sync = False
 
@@ -144,18 +140,23 @@ class ServerConnection:
         """Bytes that wait for `next_event`."""
         return self._reader.buffered
 
+    @property
+    def held(self) -> int:
+        """Bytes that wait, and those of the command that is being answered."""
+        return self._reader.buffered + self._command_bytes * (self.state is _S.ANSWERING)
+
     # Receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the client; raises `ProtocolError` (`PacketTooLarge`) and closes."""
-        if self.state in _DEAF and not (self._semi_sync and self.state is _S.DUMPING):
+        if self.state in DEAF and not (self._semi_sync and self.state is _S.DUMPING):
             return
         try:
             self._reader.feed(data)
-            if self.state in _BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
+            if self.state in BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
                 raise ProtocolError("the client sends ahead before it has logged in")
         except ProtocolError:
-            self._fail()
+            self.give_up()
             raise
 
     def next_event(self) -> ServerEvent | None:
@@ -164,7 +165,7 @@ class ServerConnection:
         Raises `ServerError` for a command that makes no sense: answer it with `send_error`.
         Raises `ProtocolError` when the client broke the protocol; the machine is then closed.
         """
-        if self.state not in _LISTENING:
+        if self.state not in LISTENING:
             return NEED_DATA
         try:
             packet = self._reader.next_packet()
@@ -179,7 +180,7 @@ class ServerConnection:
                 return AuthSwitchAnswered(packet.payload)
             return self._command(packet.payload)
         except ProtocolError:
-            self._fail()
+            self.give_up()
             raise
 
     def take_query(self, data: bytes) -> bytes | None:
@@ -199,6 +200,7 @@ class ServerConnection:
         ):
             return None
         self._machine.advance(ServerStep.COMMAND_RECEIVED)
+        self._command_bytes = size
         self._seq = 1
         return data[PACKET_HEADER_SIZE + 1 :]
 
@@ -216,6 +218,7 @@ class ServerConnection:
             self._machine.advance(ServerStep.QUIT_RECEIVED)
             return Quit()
         self._machine.advance(ServerStep.COMMAND_RECEIVED)
+        self._command_bytes = len(payload)
         return parse_command(payload)
 
     def _check_sequence(self, packet: Packet) -> None:
@@ -344,20 +347,18 @@ class ServerConnection:
         Raises `ProtocolError` and closes.
         """
         acks: list[Ack] = []
-        more = self.state is _S.DUMPING
         try:
-            for _ in range(packets_max if more else 0):
-                packet = self._reader.next_packet()
+            for _ in range(packets_max):
+                packet = self._reader.next_packet() if self.state is _S.DUMPING else None
                 if packet is None:
-                    more = False
-                    break
+                    return acks, False
                 ack = Ack.parse(packet.payload)
                 if ack is not None:
                     acks.append(ack)
         except ProtocolError:
-            self._fail()
+            self.give_up()
             raise
-        return acks, more
+        return acks, True
 
     def dump_event(self, event: bytes) -> bytes:
         """One event with its status byte; for groups see `protocol.wire.event_frames`."""
@@ -380,8 +381,10 @@ class ServerConnection:
         """An ERR packet after a `ProtocolError` closed the machine."""
         return self._frame(error_payload(error))
 
-    def _fail(self) -> None:
-        self._machine.advance(ServerStep.FAILED)
+    def give_up(self) -> None:
+        """Nothing more is taken, and nothing kept of what was."""
+        if not self.is_closed:
+            self._machine.advance(ServerStep.FAILED)
         self._reader.discard()
 
     def _answer(self, payload: bytes) -> bytes:

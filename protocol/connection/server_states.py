@@ -77,3 +77,11 @@ SERVER_TRANSITIONS: Final[dict[ServerState, dict[ServerStep, ServerState]]] = {
     _S.CLOSED: {},
 }
 assert SERVER_TRANSITIONS.keys() == set(ServerState)
+
+# The states in which the client may be heard.
+LISTENING: Final = frozenset({_S.GREETED, _S.SECURED, _S.SWITCHING, _S.READY})
+BEFORE_LOGIN: Final = frozenset(
+    {_S.OPENED, _S.GREETED, _S.SECURING, _S.SECURED, _S.AUTHENTICATING, _S.SWITCHING}
+)
+# The states in which what arrives is dropped unread.
+DEAF: Final = frozenset({_S.DUMPING, _S.CLOSED})

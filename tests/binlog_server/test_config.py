@@ -211,6 +211,14 @@ WRONG_IN_FILE = [
     ),
     ("read_only=1", "read_only: 1 is not bool"),
     ("gtid_strict_mode='ON'", "gtid_strict_mode: 'ON' is not bool"),
+    (
+        "max_session_mem_used=8191",
+        "max_session_mem_used: 8191 is not between 8192 and 1099511627776",
+    ),
+    (
+        "max_total_session_mem_used=1048575",
+        "max_total_session_mem_used: 1048575 is not between 1048576 and 1099511627776",
+    ),
     ("max_allowed_packet=1023", "max_allowed_packet: 1023 is not between 1024 and 1073741824"),
     ("[users]\nrepl={grants=[]}", "users: write a table"),
     ("[users]\nrepl={password='x', grant=[]}", "users: repl: there is no option 'grant'"),

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from binlog_server.accounts.users import Account
-from binlog_server.clients.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.channel import ANSWER_BUFFER_BYTES
 from binlog_server.host import new_salt
 from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
 from protocol.connection.auth import native_password_scramble
@@ -355,10 +355,10 @@ async def test_client_that_does_not_read_is_paused(lab: Lab) -> None:
     count = 2000
     held.session.data_received(frame_packet(Query("SELECT @a").build(), 0)[0] * count)
     assert not held.transport.reading
-    await until(lambda: held.transport.held > WRITE_BUFFER_BYTES)
+    await until(lambda: held.transport.held > ANSWER_BUFFER_BYTES)
     answered = 0
     while answered < count:
-        assert held.transport.held < WRITE_BUFFER_BYTES + 2 * len(text)
+        assert held.transport.held < ANSWER_BUFFER_BYTES + 2 * len(text)
         answered += sum(len(packet.payload) > len(text) for packet in held.packets())
         held.transport.take()
         await asyncio.sleep(0)
