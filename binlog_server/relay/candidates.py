@@ -97,6 +97,14 @@ class Ring:
         return len(self._addresses) > 1
 
     @property
+    def refused_by(self) -> tuple[Address, Exception] | None:
+        """Who has refused last, and does so still, while others may be followed yet."""
+        if not self._refusals:
+            return None
+        index, refusal = next(reversed(self._refusals.items()))
+        return self._addresses[index], refusal
+
+    @property
     def is_home(self) -> bool:
         """Whether this is the one that was followed last, or MASTER_HOST if none was."""
         return self._index == self._home

@@ -214,30 +214,47 @@ class Follower:
     def _stopped(self, error: Exception) -> None:
         self._failed(error)
         self.status.stopped = True
-        log.error("stopped following %(title)s: %(error)s", self._facts())
+        log.error("stopped following %(title)s: %(error)s", self._facts(error))
 
     def _lost(self, error: Exception) -> None:
         self._failed(error)
+        self._add_refusal()
         self.status.losses += 1
         self._guard.lost(ended=isinstance(error, DumpEnded))
         trace = None if isinstance(error, _EXPECTED) else self._defects.trace(error)
-        log.warning("lost %(title)s: %(error)s", self._facts(), exc_info=trace)
+        log.warning("lost %(title)s: %(error)s", self._facts(error), exc_info=trace)
 
-    def _facts(self) -> Mapping[str, object]:
+    def _facts(self, error: Exception) -> Mapping[str, object]:
         status = self.status
         return {
             "title": status.title,
             "connection_name": status.connection,
             "upstream": status.name,
-            "error": status.last_error,
+            "error": _told(error),
         }
 
     def _failed(self, error: Exception) -> None:
         status = self.status
         failure = Failure.of(error, self._info, connecting=status.state is not IoState.WAITING)
         status.errno, status.error = failure.errno, failure.text
-        status.last_error = str(error) or type(error).__name__
+        status.last_error = _told(error)
         status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
+
+    def _add_refusal(self) -> None:
+        """While one is waited for that is down, what another one refuses us for is what people must know."""
+        refused = self._ring.refused_by
+        if refused is None or refused[0] == self._ring.current:
+            return
+        address, refusal = refused
+        failure = Failure.of(refusal, self._configured.at(address), connecting=False)
+        status = self.status
+        status.errno = failure.errno
+        status.error = f"{failure.text}; so says {address}, and {self._ring.current} is waited for: {status.error}"
+        status.last_error = f"{status.last_error}; {address}: {_told(refusal)}"
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _is_refusal(error: Exception) -> bool:

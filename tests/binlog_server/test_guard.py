@@ -471,6 +471,11 @@ async def test_who_is_down_may_come_back(
         while len(delays) < 60 or sum(delays) < 30:  # MASTER_CONNECT_RETRY is 1
             await asyncio.sleep(0)
             assert not task.done()
+        # Whoever is tried now: what has to be known of the other one is told.
+        assert (status.errno, status.state.running) == (1236, "Connecting")
+        assert "Its last one there is 0-9-7" in status.error
+        assert "Its last one there is 0-9-7" in status.last_error
+        assert "VALUES" not in status.last_error
         home._visits = []
         await until(lambda: durable(history).endswith("0-1-4"))
 

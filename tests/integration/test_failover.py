@@ -117,7 +117,8 @@ def test_a_promoted_one_that_lacks_our_last_group(
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,
 ) -> None:
-    """As long as it writes nothing it may get it; then it has another history, and both are shown."""
+    """As long as it writes nothing it may get it; then it has another history, and both are shown. The one that was
+    followed is waited for."""
     server = binlog_server(users=ADMIN)
     primary, candidate = ahead_of_its_replica(make_upstream, server)
     stored = all_events(server)
@@ -133,7 +134,10 @@ def test_a_promoted_one_that_lacks_our_last_group(
 
     promote(candidate)
     candidate.q("INSERT INTO d.t (a) VALUES ('of the other history')")
-    row = wait_status(server, Slave_IO_Running="No", Last_IO_Errno=1236)
+    until(
+        lambda: "not in the master's binlog" in status_of(server)["Last_IO_Error"], "1236", WAIT_S
+    )
+    row = wait_status(server, Slave_IO_Running="Connecting", Last_IO_Errno=1236)
     theirs = candidate.gtid_binlog_pos
     assert theirs != ours
     for part in (
@@ -151,7 +155,6 @@ def test_a_promoted_one_that_lacks_our_last_group(
 
     # The old primary comes back: what it has goes on.
     primary.start()
-    server.q("START SLAVE")
     wait_follows(server, primary)
     insert(primary)
     assert_equal(primary, late)
@@ -182,7 +185,7 @@ def test_an_old_primary_with_a_group_of_its_own(
     """As a candidate it is passed over: the new primary is only restarted."""
     primary, candidate = pair(make_upstream)
     server = binlog_server(users=ADMIN)
-    follow(server, primary, candidate, options=", MASTER_CONNECT_RETRY=60")
+    follow(server, primary, candidate, options=", MASTER_CONNECT_RETRY=1")
     server.q("STOP SLAVE")
     candidate.q("STOP SLAVE")
     primary.q("INSERT INTO d.t (a) VALUES ('seen by nobody')")
@@ -197,7 +200,9 @@ def test_an_old_primary_with_a_group_of_its_own(
     primary.start()
     candidate.kill()
     until(lambda: f"is {errant}, which is not in the store here" in server.log(), "a look", WAIT_S)
-    assert "('seen by nobody')" in server.log()
+    row = wait_status(server, Slave_IO_Running="Connecting", Last_IO_Errno=1236)
+    assert "('seen by nobody')" in row["Last_IO_Error"]
+    assert "seen by nobody" not in server.log()
     candidate.start()
     wait_follows(server, candidate)
     insert(candidate)
