@@ -194,8 +194,8 @@ def _domains(text: str) -> frozenset[int]:
 
 def _ops(text: str) -> frozenset[str]:
     found = frozenset(_list(text))
-    if not found or not found <= set("cudrt"):
-        raise ValueError("it is a list of c (INSERT), u (UPDATE), d (DELETE)")
+    if not found or not found <= set("cudrtx"):
+        raise ValueError("it is a list of c (INSERT), u (UPDATE), d (DELETE), t and x (statements)")
     return found
 
 

@@ -3,11 +3,15 @@
 TARGET gets the rows of the table, as Parquet files or as a Delta table, and knows up to which GTID. Run it again to
 bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were inserted
 before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
+
+Where a statement changes rows without saying in the log what they are then, such as RENAME TABLE or ADD COLUMN ...
+DEFAULT, it ends with an error, and TARGET stays as it was. The exit code is 1, too, if rows of TARGET may be wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 
 from pipeline.cli.arguments import add_source, source_options
@@ -45,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The command."""
+    from pipeline.cli import EXIT_FAILED
     from pipeline.jobs.state import OPS, keep_state, position_at
     from pipeline.options import moment
     from pipeline.sources.opening import open_source
@@ -73,4 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     seconds = time.monotonic() - began
     print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
-    return 0
+    if done.is_complete:
+        return 0
+    why = done.doubt or (
+        "the log has no CREATE TABLE of it, so rows from before may be missing; --start-gtid and --copy give them"
+    )
+    print(f"binlog-spark: {arguments.target} may not be complete: {why}", file=sys.stderr)
+    return EXIT_FAILED if done.doubt and options.non_row != "skip" else 0

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The command."""
     from pipeline.errors import BadOption
+    from pipeline.jobs.state import OPS
 
     if arguments.table is None and arguments.sink != "changes":
         raise BadOption(f"--sink {arguments.sink} keeps one table: name it by --table")
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         "schemaevolution": arguments.schema_evolution,
     }
     if arguments.table is not None:
-        options["ops"] = "c,u,d,t"
+        options["ops"] = OPS
     source_options(arguments, **options)  # complains before Spark starts
     return _stream(arguments, options)
 

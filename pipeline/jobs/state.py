@@ -28,16 +28,22 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-OPS: Final = "c,u,d,t"
-"""What a state needs of view changes: also that a table was emptied."""
+OPS: Final = "c,u,d,t,x"
+"""What a state needs of view changes: also that a table was emptied, or that its rows are not known any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run has done."""
+    """What a run has done.
+
+    is_complete: no row is missing and none is in doubt.
+    doubt: what may be wrong; empty for nothing.
+    """
 
     position: SlavePosition
     changes: int
+    is_complete: bool
+    doubt: str
 
 
 def keep_state(
@@ -49,7 +55,9 @@ def keep_state(
     until: SlavePosition | None = None,
     copy: Path | None = None,
 ) -> Kept:
-    """Bring the target of one table up to a position. Raises `PipelineError`, `StorageError`, OSError.
+    """Bring the target of one table up to a position.
+
+    Raises `NonRowChange` where the log does not say what the rows are, other `PipelineError`, `StorageError`, OSError.
 
     Args:
         options: the source, with view changes, layout struct and `OPS`; `start_gtid` is where a new target begins.
@@ -57,6 +65,8 @@ def keep_state(
         until: a position of the source; its end unless given.
         copy: a Parquet file, or a folder of them, with the rows of the table as they were at `start_gtid`.
     """
+    if "x" not in options.ops:
+        raise BadOption(f"a state needs the option ops={OPS}")
     source = open_source(options)
     begin = options.start_gtid if options.start_gtid is not None else source.earliest()
     if copy is not None and options.start_gtid is None:
@@ -70,7 +80,6 @@ def keep_state(
         options.table,
         chosen,
         begin,
-        complete=not len(begin),
         copy=None if copy is None else lambda: _read_copy(copy),
     )
     with opened as kept:
@@ -89,7 +98,7 @@ def keep_state(
                 kept.add(table, position)
                 count += len(table)
         kept.flush(_merged(start, end))
-        return Kept(kept.position, count)
+        return Kept(kept.position, count, kept.is_complete, kept.doubt)
 
 
 def primary_key(schema: pa.Schema) -> list[str]:

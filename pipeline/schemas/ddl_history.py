@@ -11,14 +11,12 @@ from typing import Final
 
 from pipeline.schemas.ddl_alter import AlterReader
 from pipeline.schemas.ddl_catalog import DdlCatalog
-from pipeline.schemas.ddl_columns import NO_BACKSLASH_ESCAPES, Elements
+from pipeline.schemas.ddl_columns import Elements
 from pipeline.schemas.ddl_options import Options
 from pipeline.schemas.ddl_tables import Layout
 from pipeline.schemas.logged_statements import LoggedStatement
-from pipeline.schemas.sql_tokens import tokens
 from pipeline.schemas.token_reader import NotUnderstood, TableName
 
-_ANSI_QUOTES: Final = 4  # of sql_mode
 _OTHER_TYPES: Final = {512: "ORACLE", 4096: "MAXDB"}  # of sql_mode: names of types mean others
 _NO_CHARACTER: Final = "\ufffd"
 _OF_DATABASES: Final = frozenset(("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "COMMENT"))
@@ -50,16 +48,9 @@ class _Statement:
         self._catalog: Final = catalog
         self._said: Final = statement
         self._gtid: Final = gtid
-        found = [
-            *tokens(
-                statement.sql,
-                backslash_escapes=not statement.sql_mode & NO_BACKSLASH_ESCAPES,
-                ansi_quotes=bool(statement.sql_mode & _ANSI_QUOTES),
-            )
-        ]
-        while found and found[-1].text == ";":
-            found.pop()
-        self._reader: Final = AlterReader(found, statement.database, statement.sql_mode)
+        self._reader: Final = AlterReader(
+            statement.tokens(), statement.database, statement.sql_mode
+        )
 
     def apply(self) -> None:
         """Raises `NotUnderstood`."""

@@ -69,6 +69,8 @@ class Evolution:
                 )
             if not (_is_named(table) and _is_named(self.found.table)):
                 raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
+        if is_other and _is_named(table) != _is_named(self.found.table):
+            raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
         try:
             columns = Conversion.make(table, self.options, self.fields)
             key = Conversion.make(table, self.options, self.key)

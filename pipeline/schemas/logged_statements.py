@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline.errors import SourceError
 from pipeline.groups import Groups
+from pipeline.schemas.sql_tokens import Token, tokens
 from pipeline.schemas.statements import Statement, parse_statement
 from protocol.errors import ProtocolError
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
@@ -29,6 +30,7 @@ STATEMENT_TYPES: Final = (
 )
 _UTF8: Final = 45
 NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
+_ANSI_QUOTES: Final = 4
 _EVENT_LENGTH: Final = slice(LENGTH_OFFSET, LENGTH_OFFSET + 4)
 _UNFINISHED_ALTER: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
 _ALONE: Final = GtidFlags.DDL | GtidFlags.STANDALONE
@@ -40,7 +42,8 @@ class LoggedStatement:
 
     sql_mode: its bits.
     server_charset: the character set of @@collation_server; None for one that is unknown here.
-    may_be_temporary: whether its session had temporary tables, which hide others of the same name.
+    may_be_temporary: whether it used something of its session alone, such as a temporary table, which hides another of
+        the same name. TRUNCATE and ALTER TABLE say so of every temporary table, RENAME TABLE of none (10.11, 11.8).
     has_failed: it is logged for the part that was done: CREATE OR REPLACE TABLE has dropped the old one.
     """
 
@@ -51,6 +54,19 @@ class LoggedStatement:
     server_charset: str | None = None
     may_be_temporary: bool = False
     has_failed: bool = False
+
+    def tokens(self) -> list[Token]:
+        """Of its text as its session's sql_mode means it, without semicolons at the end."""
+        found = [
+            *tokens(
+                self.sql,
+                backslash_escapes=not self.sql_mode & NO_BACKSLASH_ESCAPES,
+                ansi_quotes=bool(self.sql_mode & _ANSI_QUOTES),
+            )
+        ]
+        while found and found[-1].text == ";":
+            found.pop()
+        return found
 
     @classmethod
     def parse(cls, event: bytes) -> LoggedStatement:
@@ -91,7 +107,7 @@ def ddl_of(group: bytes) -> LoggedStatement | None:
     """
     gtid_end = int.from_bytes(group[_EVENT_LENGTH], "little")
     gtid = GtidEvent.parse(group[:gtid_end])
-    if gtid.flags_extra & _UNFINISHED_ALTER:
+    if _is_unfinished(gtid):
         return None
     end = gtid_end + int.from_bytes(group[gtid_end:][_EVENT_LENGTH], "little")
     event = group[gtid_end:end]
@@ -100,6 +116,15 @@ def ddl_of(group: bytes) -> LoggedStatement | None:
     if event[TYPE_OFFSET] not in (EventType.QUERY, EventType.QUERY_COMPRESSED):
         return None
     return LoggedStatement.parse(event)
+
+
+def has_no_effect_yet(event: bytes) -> bool:
+    """Whether the GTID event is of an ALTER TABLE in two phases that only begins, or that is given up."""
+    return event[TYPE_OFFSET] == EventType.GTID and _is_unfinished(GtidEvent.parse(event))
+
+
+def _is_unfinished(gtid: GtidEvent) -> bool:
+    return bool(gtid.flags_extra & _UNFINISHED_ALTER)
 
 
 def ddl_in(groups: Groups) -> Iterator[tuple[int, LoggedStatement]]:

@@ -226,8 +226,10 @@ class _Parser(TokenReader):
 
     def _selects(self) -> bool:
         """Whether rows of a query go into a table that is made. A server that logs rows leaves the query out."""
+        depth = 0
         while self.at < len(self.tokens):
-            if self.word() == "SELECT":
+            depth += self.is_sign("(") - self.is_sign(")")
+            if self.word() == "SELECT" or (depth == 0 and self.word() == "VALUES"):
                 return True
             if self.accept("AS"):
                 while self.sign("("):

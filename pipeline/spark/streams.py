@@ -35,8 +35,8 @@ def state(
     """Keep `target` up to date by a stream of view changes. Starts the query.
 
     Args:
-        changes: one table, layout struct, with `ops` "c,u,d,t" if TRUNCATE is to empty the target; for the sink
-            `changes` any layout and tables that have `_gtid`.
+        changes: one table, layout struct, with `ops` "c,u,d,t,x", so that nothing is missed that is no row; for the
+            sink `changes` any layout and tables that have `_gtid`.
         target: a folder that this process, the driver, can write.
         table: what the target is called in itself; not the name of the source's table unless given.
         keys: instead of the primary key.
@@ -51,6 +51,10 @@ def state(
     if missing:
         raise BadOption(
             f"the stream has no column {', '.join(missing)}: use view changes, layout struct"
+        )
+    if sink != "changes" and "_statement" not in names:
+        raise BadOption(
+            "the stream does not tell of statements that change rows: read it with ops=c,u,d,t,x"
         )
     chosen = list(keys)
     if not chosen and "_key" in names:

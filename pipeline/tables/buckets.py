@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import BadOption, PipelineError, SourceError
 from pipeline.tables.effects import Effects, Integers, effects
+from pipeline.tables.facts import Facts, refusal
 from pipeline.tables.fold import fold
 from pipeline.tables.manifest import (
     Bucket,
@@ -53,6 +54,8 @@ class ParquetState:
         self._schema = manifest.arrow_schema
         self._step = 0
         self._is_changed = False
+        self._facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._unknown = ""
 
     @property
     def position(self) -> SlavePosition:
@@ -63,6 +66,21 @@ class ParquetState:
     def is_new(self) -> bool:
         """Whether nothing was ever published."""
         return not self._manifest.number
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are in what was folded and loaded."""
+        return self._manifest.complete
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong, if it is not complete for that."""
+        return self._facts.doubt
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what was folded can be published."""
+        return not self._unknown
 
     @property
     def keys(self) -> list[str]:
@@ -76,7 +94,12 @@ class ParquetState:
         changes = behind(changes, self.position)
         if not len(changes):
             return
-        found = effects(changes, self.keys)
+        found = effects(changes, self.keys, self._facts, self._schema.names)
+        self._facts = found.facts
+        if found.empties:
+            self._manifest.complete, self._unknown = True, ""
+        self._unknown = self._unknown or found.unknown
+        self._manifest.complete &= not self._facts.doubt
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
         self._step += 1
@@ -99,11 +122,17 @@ class ParquetState:
         self._is_changed = True
 
     def publish(self, position: SlavePosition) -> None:
-        """All that was folded counts from now on; it is everything up to the position. Raises as `fold`."""
+        """All that was folded counts from now on; it is everything up to the position.
+
+        Raises as `fold`, `NonRowChange` behind a statement that makes the rows unknown.
+        """
+        if self._unknown:
+            raise refusal(self._manifest.table, self._unknown, self.position)
         if not self._is_changed and position == self.position and self._manifest.number:
             return
         sync_folder(self._target / _DATA)
         self._manifest.position = str(position)
+        self._manifest.facts = self._facts.content()
         self._manifest.publish(self._target)
         self._is_changed = False
         self._step = 0
@@ -169,14 +198,12 @@ def open_parquet_state(
     keys: Sequence[str],
     begin: SlavePosition,
     *,
-    complete: bool = False,
     buckets: int = BUCKETS,
 ) -> Iterator[ParquetState]:
     """The target of a table. One that is there already goes on where it is.
 
     Args:
         begin: the GTID position behind which changes come.
-        complete: `begin` is the beginning of the table.
 
     Raises `PipelineError` for a target of something else, or one that is open elsewhere; OSError.
     """
@@ -192,7 +219,7 @@ def open_parquet_state(
         if manifest is None:
             empty = encode_schema(pa.schema([]))
             manifest = StateManifest(
-                table, list(keys), str(begin), str(begin), complete, empty, [None] * buckets
+                table, list(keys), str(begin), str(begin), False, empty, [None] * buckets
             )
         elif (manifest.table, manifest.keys) != (table, list(keys)):
             raise BadOption(

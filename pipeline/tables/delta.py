@@ -1,13 +1,14 @@
 """A table kept as a Delta table, by the library deltalake: no JVM, no Spark package.
 
 A batch is one commit of the Delta log, MERGE or, behind a TRUNCATE, an overwrite. Its metadata has the GTID position
-(`binlog.position`), which says what is new; so a batch that comes twice counts once.
+(`binlog.position`), which says what is new, so a batch that comes twice counts once; and what is known of the table
+(`binlog.complete`, `binlog.facts`: see `facts.py`). Columns that were dropped are taken out before.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from pipeline.errors import BadOption, SourceError
 from pipeline.tables.effects import Effects, effects
+from pipeline.tables.facts import Facts, refusal
 from pipeline.tables.fold import fold, last_effects
 from pipeline.tables.watermark import behind
 from protocol.gtid import SlavePosition
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _POSITION: Final = "binlog.position"
+_COMPLETE: Final = "binlog.complete"
+_FACTS: Final = "binlog.facts"
 _REMOVES: Final = "__removes"
 _PRESENT: Final = "__present_"
 
@@ -46,6 +50,8 @@ class DeltaState:
         self._name: Final = json.dumps([table, list(keys)])
         self.keys: Final = list(keys)
         self.position = begin
+        self.is_complete = False
+        self._facts = Facts()
         self._table: DeltaTable | None = None
         if deltalake.DeltaTable.is_deltatable(self._target):
             self._table = deltalake.DeltaTable(self._target)
@@ -56,9 +62,15 @@ class DeltaState:
         """Whether there is no table yet."""
         return self._table is None
 
+    @property
+    def doubt(self) -> str:
+        """What may be wrong; empty for nothing."""
+        return self._facts.doubt
+
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """A copy of the table as it was at that position, for a new target."""
         _require_delta_types(rows.schema)
+        self.is_complete = True
         self._overwrite(rows, position)
         self.position = position
 
@@ -67,11 +79,17 @@ class DeltaState:
         changes = behind(changes, self.position)
         if not len(changes):
             return
-        found = effects(changes, self.keys)
+        there = [] if self._table is None else _columns(self._table)
+        found = effects(changes, self.keys, self._facts, there)
+        if found.unknown:
+            raise refusal(json.loads(self._name)[0], found.unknown, self.position)
+        self._facts = found.facts
+        self.is_complete = (self.is_complete or found.empties) and not found.facts.doubt
         _require_delta_types(found.rows.schema)
         if self._table is None or found.empties:
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
         else:
+            self._take_out({*there} - {*found.rows.column_names})
             self._merge(self._table, last_effects(found, self.keys), position)
         self.position = position
 
@@ -82,14 +100,30 @@ class DeltaState:
                     raise BadOption(
                         f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
                     )
+                self.is_complete = commit.get(_COMPLETE) == "true"
+                if _FACTS in commit:
+                    self._facts = Facts.of(json.loads(commit[_FACTS]))
                 return SlavePosition.parse(commit[_POSITION])
         raise SourceError(f"{self._target} is a Delta table that this program has not written")
 
     def _commit(self, position: SlavePosition) -> CommitProperties:
-        metadata = {_POSITION: str(position), "binlog.table": self._name}
+        metadata = {
+            _POSITION: str(position),
+            "binlog.table": self._name,
+            _COMPLETE: str(self.is_complete).lower(),
+            _FACTS: json.dumps(self._facts.content()),
+        }
         return self._delta.CommitProperties(custom_metadata=metadata)
 
-    def _overwrite(self, rows: pa.Table, position: SlavePosition) -> None:
+    def _take_out(self, dropped: Collection[str]) -> None:
+        """Columns that the table has no more: in a new one of their names there would be their old values."""
+        if not dropped or self._table is None:
+            return
+        data = self._table.to_pyarrow_dataset()
+        kept = [name for name in data.schema.names if name not in dropped]
+        self._overwrite(data.scanner(columns=kept).to_reader(), self.position)
+
+    def _overwrite(self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition) -> None:
         self._delta.write_deltalake(
             self._target,
             rows,
@@ -134,6 +168,10 @@ class DeltaState:
             )
             .execute()
         )
+
+
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
 
 
 def read_delta(target: Path) -> pa.Table:

@@ -1,13 +1,14 @@
 """What row changes do to a table, key by key: rows are set, set in part, or removed.
 
 Changes are rows of view `changes`, layout struct, in any order. An UPDATE that changes the key removes the row of the
-old key and sets that of the new one. What a TRUNCATE has emptied has no effect any more.
+old key and sets that of the new one. What a TRUNCATE has emptied has no effect any more. Behind a statement that has
+done nobody knows what to rows (`x`), nothing is known until the table is empty again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,9 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import BadOption, SourceError
+from pipeline.tables.facts import Facts, shown
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+
+
+NO_FACTS: Final = Facts()
+_STATEMENTS: Final = ("t", "a", "x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +35,16 @@ class Effects:
     removes: the row is removed.
     present: a column for each of the table, whether its value was logged; None if all were, in all.
     empties: before all of them the table was emptied.
+    unknown: the statement behind which the rows are not known, and why; empty if they are.
+    facts: of the table behind all of them.
     """
 
     rows: pa.Table
     removes: Booleans
     present: NDArray[np.bool_] | None
     empties: bool
+    unknown: str = ""
+    facts: Facts = field(default_factory=Facts)
 
     def __len__(self) -> int:
         return len(self.removes)
@@ -42,41 +52,57 @@ class Effects:
     def some(self, which: Integers) -> Effects:
         """Those with these indexes."""
         present = None if self.present is None else self.present[which]
-        return Effects(self.rows.take(pa.array(which)), self.removes[which], present, self.empties)
+        return replace(
+            self, rows=self.rows.take(pa.array(which)), removes=self.removes[which], present=present
+        )
 
 
-def effects(changes: pa.Table, keys: Sequence[str]) -> Effects:
-    """Raises `BadOption` for keys that are no columns, `SourceError` for an image without its key."""
-    names = [field.name for field in changes.schema.field("after").type]
-    unknown = [key for key in keys if key not in names]
-    if unknown or not keys:
+def effects(
+    changes: pa.Table, keys: Sequence[str], facts: Facts = NO_FACTS, there: Collection[str] = ()
+) -> Effects:
+    """Raises `BadOption` for keys that are no columns, `SourceError` for an image without what is needed of it.
+
+    Args:
+        facts: of the table before the changes.
+        there: columns that it had then, as far as they are known.
+    """
+    names = [one.name for one in changes.schema.field("after").type]
+    missing = [key for key in keys if key not in names]
+    if missing or not keys:
         raise BadOption(
-            f"the table has no column {', '.join(unknown)}: it has {', '.join(names)}"
-            if unknown
+            f"the table has no column {', '.join(missing)}: it has {', '.join(names)}"
+            if missing
             else "the log names no primary key (binlog_row_metadata=FULL does): name the columns in keys"
         )
+    for key in keys:
+        type_ = changes.schema.field("after").type.field(key).type
+        if pa.types.is_nested(type_):
+            raise BadOption(f"column {key} cannot be a key here: it is {type_}")
     changes = changes.take(pc.sort_indices(changes.column("_order_key"))).combine_chunks()
-    ops = np.array(changes.column("_op").to_pylist(), dtype="U1")
-    emptied = np.flatnonzero(ops == "t")
-    if len(emptied):
-        first = int(emptied[-1]) + 1
-        changes, ops = changes.slice(first), ops[first:]
+    ops: NDArray[np.str_] = np.array(changes.column("_op").to_pylist(), dtype="U1")
+    empties, unknown, facts, first = _told(changes, ops, facts)
+    which = np.flatnonzero(~np.isin(ops, _STATEMENTS) & (np.arange(len(ops)) >= first))
+    if len(which) < len(ops):
+        changes, ops = changes.take(pa.array(which)).combine_chunks(), ops[which]
     is_delete, is_update = ops == "d", ops == "u"
     before, after = _image(changes, "before"), _image(changes, "after")
     present = _present(changes.column("_present"), len(names))
     rows = _chosen(is_delete, before, after)
     if present is not None:
+        facts = _checked(changes, ops, present, facts, there)
         _require_primary(changes, keys)
+        rows = _filled(changes, rows, before, present, is_update)
         rows = _with_keys(rows, before, present, keys, names, is_update)
         for key in keys:
             present[:, names.index(key)] = True
     moves = np.flatnonzero(is_update & _differ(before, rows, keys))
     if not len(moves):
-        return Effects(rows, is_delete, present, bool(len(emptied)))
-    if present is not None and not present[moves].all():
+        return Effects(rows, is_delete, present, empties, unknown, facts)
+    partly = moves if present is None else moves[~present[moves].all(axis=1)]
+    if present is not None and len(partly):
         raise SourceError(
             "an UPDATE has changed a key, and only the changed columns were logged: the other ones of the row cannot "
-            f"be known under its new key ({_gtid(changes, int(moves[0]))}); set binlog_row_image=FULL on the master, "
+            f"be known under its new key ({_gtid(changes, int(partly[0]))}); set binlog_row_image=FULL on the master, "
             "or begin with a new copy"
         )
     # The removals of old keys, each in front of its row.
@@ -87,14 +113,84 @@ def effects(changes: pa.Table, keys: Sequence[str]) -> Effects:
     if present is not None:
         ones = np.ones((len(moves), len(names)), np.bool_)
         present = np.concatenate((ones, present))[order]
-    return Effects(rows.combine_chunks(), removes, present, bool(len(emptied)))
+    return Effects(rows.combine_chunks(), removes, present, empties, unknown, facts)
+
+
+def _told(changes: pa.Table, ops: NDArray[np.str_], facts: Facts) -> tuple[bool, str, Facts, int]:
+    """By the statements: whether the table was emptied, what is unknown, the facts, the first change that counts."""
+    statements = changes.column("_statement") if "_statement" in changes.schema.names else None
+    unknown: str = ""
+    first = 0
+    for i in np.flatnonzero(np.isin(ops, _STATEMENTS)).tolist():
+        op, gtid = str(ops[i]), _gtid(changes, i)
+        said = None if statements is None else statements[i].as_py()
+        facts = facts.behind(op, said, gtid)
+        if op == "t":
+            unknown, first = "", i + 1
+        elif op == "x" and not unknown:
+            unknown = gtid if said is None else f"{gtid}: {shown(said['sql'])}: {said['doubt']}"
+    return first > 0, unknown, facts, first
+
+
+def _checked(
+    changes: pa.Table,
+    ops: NDArray[np.str_],
+    present: NDArray[np.bool_],
+    facts: Facts,
+    there: Collection[str],
+) -> Facts:
+    """With a doubt, if what was not logged may have changed. Raises `SourceError` if it has."""
+    names = [one.name for one in changes.schema.field("after").type]
+    is_insert, is_change = ops == "c", ops != "d"
+    for name in {*facts.computed, *facts.defaulted} & {*names}:
+        is_computed = name in facts.computed
+        missing = ~present[:, names.index(name)] & (is_change if is_computed else is_insert)
+        if missing.any():
+            why = "is computed by the server" if is_computed else "got its default"
+            raise SourceError(
+                f"{_gtid(changes, int(missing.argmax()))} does not say what is in column {name}, which {why}: set "
+                "binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out with the "
+                "option columns"
+            )
+    known = [i for i, name in enumerate(names) if name in there]
+    if facts.is_defined or facts.doubt or not known:
+        return facts
+    partly = is_change & ~present[:, known].all(axis=1)
+    if not partly.any():
+        return facts
+    doubt = (
+        f"{_gtid(changes, int(partly.argmax()))} has not logged all columns (binlog_row_image), and the table's CREATE "
+        "TABLE is not in the log: columns that the server computes, and defaults, may be wrong"
+    )
+    return replace(facts, doubt=doubt)
+
+
+def _filled(
+    changes: pa.Table,
+    rows: pa.Table,
+    before: pa.Table,
+    present: NDArray[np.bool_],
+    is_update: Booleans,
+) -> pa.Table:
+    """What an UPDATE has left as it was stands in the image before, if that was logged whole (FULL_NODUP)."""
+    if "_before_present" not in changes.schema.names:
+        return rows
+    is_whole = is_update & changes.column("_before_present").is_null().to_numpy()
+    if not is_whole.any():
+        return rows
+    columns = [
+        pc.if_else(pa.array(is_whole & ~present[:, i]), before.column(i), column)
+        for i, column in enumerate(rows.columns)
+    ]
+    present[is_whole] = True
+    return pa.table(columns, names=rows.column_names)
 
 
 def _image(changes: pa.Table, name: str) -> pa.Table:
     """The columns of an image; null where there is none."""
     column = changes.column(name)
     arrays = [pc.struct_field(column, i) for i in range(column.type.num_fields)]
-    return pa.table(arrays, names=[field.name for field in column.type])
+    return pa.table(arrays, names=[one.name for one in column.type])
 
 
 def _present(bitmaps: pa.ChunkedArray, width: int) -> NDArray[np.bool_] | None:
@@ -137,7 +233,7 @@ def _require_primary(changes: pa.Table, keys: Sequence[str]) -> None:
     """Of a row that was not logged whole only the primary key is sure to be there. Raises `SourceError`."""
     if "_key" not in changes.schema.names:
         return  # no primary key: the image before has all columns
-    primary = {field.name for field in changes.schema.field("_key").type}
+    primary = {one.name for one in changes.schema.field("_key").type}
     if not primary.issuperset(keys):
         raise SourceError(
             f"rows are not logged whole ({_gtid(changes, 0)}): with binlog_row_image=MINIMAL only the primary key "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -76,4 +77,4 @@ def last_effects(found: Effects, keys: Sequence[str]) -> Effects:
         at = found.rows.schema.get_field_index(key)
         rows = rows.set_column(at, key, found.rows.column(key).take(pa.array(last)))
         present[:, at] = True
-    return Effects(rows, found.removes[last], present, found.empties)
+    return replace(found, rows=rows, removes=found.removes[last], present=present)

@@ -2,11 +2,12 @@
 
     {"format": "binlog-spark state", "version": 1, "table": "shop.orders", "keys": ["id"],
      "begin": "", "position": "0-1-5000", "complete": true, "schema": "<Arrow, base64>",
+     "facts": {"is_defined": true, "computed": [], "defaulted": ["state"], "doubt": ""},
      "buckets": [{"file": "data/003-000000000012.parquet", "rows": 410}, null, ...]}
 
-`position`: all changes of the table up to there are in the files. `complete`: rows that were never changed since
-`begin` are there as well, as that is the beginning of the log, or a copy was loaded. A manifest is linked into place
-when its files are durable, so it is there whole or not at all; two that write at once cannot both have a number.
+`position`: all changes of the table up to there are in the files. `complete`: so are all other rows, as the table was
+made or emptied since `begin`, or a copy was loaded; and there is no `doubt`: see `facts.py`. A manifest is linked into
+place when its files are durable, so it is there whole or not at all; two that write at once cannot both have a number.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -50,6 +51,7 @@ class StateManifest:
     schema: str
     buckets: list[Bucket | None] = field(default_factory=list)
     number: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def slave_position(self) -> SlavePosition:

@@ -31,6 +31,14 @@ class Sink(Protocol):
     def takes_parts(self) -> bool:
         """Whether a large group may come in parts."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing and nothing is in doubt; True of what keeps no table."""
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong; empty for nothing."""
+
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         """Changes, in the order of the log; `position` is behind them, None in the middle of a group."""
 
@@ -52,9 +60,19 @@ class _ParquetSink:
     def position(self) -> SlavePosition:
         return self._state.position
 
+    @property
+    def is_complete(self) -> bool:
+        return self._state.is_complete
+
+    @property
+    def doubt(self) -> str:
+        return self._state.doubt
+
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         self._state.fold(changes)
-        if position is not None and time.monotonic() - self._published_at >= self._pause_s:
+        if position is None or not self._state.is_known:
+            return  # a TRUNCATE that comes may make it known again
+        if time.monotonic() - self._published_at >= self._pause_s:
             self.flush(position)
 
     def flush(self, position: SlavePosition) -> None:
@@ -72,6 +90,14 @@ class _DeltaSink:
     def position(self) -> SlavePosition:
         return self._state.position
 
+    @property
+    def is_complete(self) -> bool:
+        return self._state.is_complete
+
+    @property
+    def doubt(self) -> str:
+        return self._state.doubt
+
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         assert position is not None
         self._state.apply(changes, position)
@@ -82,6 +108,8 @@ class _DeltaSink:
 
 class _LandingSink:
     takes_parts: Final = False
+    is_complete: Final = True
+    doubt: Final = ""
 
     def __init__(self, landing: Landing) -> None:
         self._landing = landing
@@ -106,7 +134,6 @@ def open_sink(
     keys: Sequence[str],
     begin: SlavePosition,
     *,
-    complete: bool = False,
     pause_s: float = _PUBLISH_S,
     copy: Callable[[], pa.Table] | None = None,
 ) -> Iterator[Sink]:
@@ -118,7 +145,7 @@ def open_sink(
     """
     match name:
         case "parquet":
-            with open_parquet_state(target, table, keys, begin, complete=complete) as state:
+            with open_parquet_state(target, table, keys, begin) as state:
                 if copy is not None and state.is_new:
                     state.load(copy())
                     state.publish(begin)

@@ -1,7 +1,9 @@
 """View changes of one table: a row for each row that was inserted, updated or deleted.
 
     _op          c (INSERT), u (UPDATE), d (DELETE); with ops=c,u,d,t also t: a statement that leaves the table empty
-                 (TRUNCATE, DROP TABLE, DROP DATABASE, CREATE OR REPLACE)
+                 (TRUNCATE, DROP TABLE, DROP DATABASE, CREATE OR REPLACE). With ops=c,u,d,t,x also x: a statement behind
+                 which the rows of the table are not what the rows of the log say; a: one behind which they are, though
+                 columns have come or gone; and t for CREATE TABLE: see `schemas/row_effects.py`
     _gtid        of the group
     _ts          when its statement began, UTC
     _order       place of the row in the log, see `changes_order.py`
@@ -12,6 +14,7 @@
     _present     bit i, least first, says that column i of `after` (of `before`, for a d) was logged; null: all were
     before       the columns as they were, null for c
     after        the columns as they are now, null for d
+    _before_present, _statement   with ops=c,u,d,t,x: `_present` of `before`; and of t, a, x what the statement says
 
 Rows come in the order of the log. The other layouts are in `changes_layouts.py`.
 """
@@ -27,14 +30,15 @@ from pipeline.admission import Barrier
 from pipeline.groups import Groups
 from pipeline.schemas.evolution import Evolution
 from pipeline.schemas.seed import Seed
+from pipeline.schemas.statements import TableName
 from pipeline.schemas.subscription import DdlBarrier, Subscription
 from pipeline.views.changes_gathering import Gathered, gathered
 from pipeline.views.changes_layouts import Layout, Part
 from pipeline.views.changes_order import log_order
-from pipeline.views.changes_rows import OPS, RowMaker
-from pipeline.views.changes_statements import emptied_tables, refuse_non_row
+from pipeline.views.changes_rows import OPS, RowMaker, Rows
+from pipeline.views.changes_statements import emptied_tables, refuse_non_row, told_statements
 from protocol.events.table_map import TableMap
-from protocol.row_columns import RowDecoder
+from protocol.row_columns import RowDecoder, column_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class ChangesView:
     ops: frozenset[str]
     non_row: str
     batch_rows: int
+    by_name: bool
+    """Whether the log, not only a seed, has names of its columns."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,7 +66,7 @@ class ChangesView:
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         maker = RowMaker(self.evolution)
         decoder = RowDecoder(self.evolution.options, self._prepared, self.evolution.used)
-        with_statements = self.non_row == "fail" or "t" in self.ops
+        with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
         for some in gathered(groups, decoder, with_statements=with_statements):
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
@@ -71,13 +77,26 @@ class ChangesView:
         return self.seed.applied(table) if wanted else None
 
     def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
-        if "t" in self.ops:
-            for _, rows in emptied_tables(some, self.subscription):
-                yield from self.layout.parts(rows)
+        for rows in self._statements(some):
+            yield from self.layout.parts(rows)
         for changes in some.changes:
             rows = maker.make(changes, some.heads)
             if OPS[changes.kind] in self.ops:
                 yield from self.layout.parts(rows)
+
+    def _statements(self, some: Gathered) -> Iterator[Rows]:
+        if "x" in self.ops:
+            table = self.evolution.found.table
+            yield from told_statements(
+                some,
+                TableName(table.database, table.table),
+                column_names(table),
+                by_name=self.by_name,
+                skips=self.non_row == "skip",
+            )
+        elif "t" in self.ops:
+            for _, rows in emptied_tables(some, self.subscription):
+                yield rows
 
 
 def in_order(parts: Iterable[Part], batch_rows: int) -> Iterator[pa.RecordBatch]:

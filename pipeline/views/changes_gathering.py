@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline.errors import SourceError
 from pipeline.groups import Groups, Integers
-from pipeline.schemas.logged_statements import STATEMENT_TYPES, LoggedStatement
+from pipeline.schemas.logged_statements import STATEMENT_TYPES, LoggedStatement, has_no_effect_yet
 from protocol.errors import ProtocolError
 from protocol.gtid import Gtid
 from protocol.row_columns import (
@@ -123,7 +123,12 @@ def _statements(
         if not event.endswith(_COMMIT):
             group, number = first + int(events.group[i]), int(events.number[i])
             try:
-                yield PlacedStatement(group, number, LoggedStatement.parse(event), is_split)
+                said = LoggedStatement.parse(event)
+                if number == 1 and said.meaning.kind == "alter":
+                    begin = data.raw[events.begin[i - 1] : events.end[i - 1]]
+                    if has_no_effect_yet(begin):
+                        continue
+                yield PlacedStatement(group, number, said, is_split)
             except ProtocolError as error:
                 raise DamagedGroup(str(error), group, number) from None
 

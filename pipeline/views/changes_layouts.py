@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import BadOption, SourceError
 from pipeline.groups import Integers
+from pipeline.schemas.row_effects import RowEffect
 from pipeline.views.changes_gathering import Heads
 from pipeline.views.changes_order import PLACE_FIELDS, Places
 from pipeline.views.changes_rows import Rows
@@ -36,6 +37,23 @@ _SOURCE: Final = pa.struct(
 )
 
 
+_NAMES: Final = pa.list_(pa.field("element", pa.string()))
+STATEMENT: Final = pa.struct(
+    [
+        pa.field("sql", pa.string()),
+        pa.field("doubt", pa.string()),
+        pa.field("definition", pa.string()),
+        pa.field("computed", _NAMES),
+        pa.field("defaulted", _NAMES),
+    ]
+)
+"""As `RowEffect`."""
+STATEMENT_FIELDS: Final = [
+    pa.field("_before_present", pa.binary()),
+    pa.field("_statement", STATEMENT),
+]
+
+
 class Layout(Protocol):
     """Picklable."""
 
@@ -48,10 +66,14 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StructLayout:
-    """See `changes.py`. `key` has no fields where the table has no primary key that is known."""
+    """See `changes.py`. `key` has no fields where the table has no primary key that is known.
+
+    has_statements: rows may be statements, with ops=x.
+    """
 
     fields: tuple[pa.Field, ...]
     key: tuple[pa.Field, ...]
+    has_statements: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -65,6 +87,7 @@ class StructLayout:
                 pa.field("_present", pa.binary()),
                 pa.field("before", image),
                 pa.field("after", image),
+                *(STATEMENT_FIELDS if self.has_statements else []),
             ]
         )
 
@@ -79,6 +102,12 @@ class StructLayout:
             _struct(self.fields, rows.before, count),
             _struct(self.fields, rows.after, count),
         ]
+        if self.has_statements:
+            said = None if rows.effect is None else _said(rows.effect)
+            arrays += [
+                repeated(rows.before_present, pa.binary(), count),
+                repeated(said, STATEMENT, count),
+            ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
 
@@ -216,6 +245,16 @@ def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, type_), count)
 
 
+def _said(effect: RowEffect) -> dict[str, Any]:
+    return {
+        "sql": effect.sql.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "doubt": effect.doubt,
+        "definition": effect.definition,
+        "computed": effect.computed,
+        "defaulted": effect.defaulted,
+    }
+
+
 def _columns(
     fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int
 ) -> list[pa.Array]:
@@ -229,11 +268,17 @@ def _struct(fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int
 
 
 def layout_named(
-    name: str, database: str, table: str, fields: tuple[pa.Field, ...], key: tuple[pa.Field, ...]
+    name: str,
+    database: str,
+    table: str,
+    fields: tuple[pa.Field, ...],
+    key: tuple[pa.Field, ...],
+    *,
+    has_statements: bool = False,
 ) -> Layout:
     """For one table. Raises `BadOption` for columns whose names the layout has itself."""
     layouts: dict[str, Layout] = {
-        "struct": StructLayout(fields, key),
+        "struct": StructLayout(fields, key, has_statements),
         "flat": FlatLayout(fields),
         "cdf": CdfLayout(fields),
         "debezium": DebeziumLayout(database, table, fields),

@@ -27,19 +27,24 @@ def _one_table(options: SourceOptions, source: Source) -> ChangesView:
     database, table = options.table.split(".")
     seed = Seed.read(options.schema_seed)
     found = _newest(options, source, database, table)
+    by_name = all(column.name is not None for column in found.table.columns)
     found = replace(found, table=seed.applied(found.table))
     column_options = column_options_of(options)
     fields = tuple(picked_fields(found.table, column_options, options.columns))
     key = fields_of(table_fields(found.table, column_options), key_names(found.table))
     if options.layout == "cdf" and "t" in options.ops:
         raise BadOption("layout=cdf has no rows for a table that was emptied; leave t out of ops")
+    if "x" in options.ops and options.layout != "struct":
+        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     evolution = Evolution(
         options.schema_evolution, found, column_options, fields, key, bool(options.columns)
     )
-    layout = layout_named(options.layout, database, table, fields, key)
+    layout = layout_named(
+        options.layout, database, table, fields, key, has_statements="x" in options.ops
+    )
     wanted = Subscription.one(database, table)
     return ChangesView(
-        evolution, layout, wanted, seed, options.ops, options.non_row, options.batch_rows
+        evolution, layout, wanted, seed, options.ops, options.non_row, options.batch_rows, by_name
     )
 
 
@@ -63,6 +68,8 @@ def _several_tables(options: SourceOptions) -> TablesView:
         )
     if options.columns:
         raise BadOption("columns are those of one table; name it with the option table")
+    if "x" in options.ops:
+        raise BadOption("x in ops is of one table; name it with the option table")
     return TablesView(
         Subscription.parse(options.tables),
         Seed.read(options.schema_seed),

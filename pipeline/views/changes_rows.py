@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.schemas.evolution import Evolution, TableForm
+from pipeline.schemas.row_effects import RowEffect
 from pipeline.views.changes_gathering import Heads
 from pipeline.views.changes_order import Places
 from protocol.events.rows import ChangeKind
@@ -20,7 +21,11 @@ OPS: Final = {ChangeKind.INSERT: "c", ChangeKind.UPDATE: "u", ChangeKind.DELETE:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Changes of one kind, whose columns are those of the view. `present` as in `_present`."""
+    """Changes of one kind, whose columns are those of the view. `present` as in `_present`.
+
+    before_present: the same of `before`.
+    effect: of the statement that is in the place of a change.
+    """
 
     op: str
     places: Places
@@ -29,6 +34,8 @@ class Rows:
     after: list[pa.Array] | None
     key: list[pa.Array] | None
     present: bytes | None
+    before_present: bytes | None = None
+    effect: RowEffect | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -55,6 +62,7 @@ class RowMaker:
             None if after is None else form.columns.columns(after),
             _key(form, changes),
             form.columns.present(logged),
+            None if before is None else form.columns.present(changes.before_present),
         )
 
     def _form(self, changes: Changes, heads: Heads) -> TableForm:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from pipeline.errors import NonRowChange
+from pipeline.schemas.row_effects import row_effect
 from pipeline.schemas.statements import TableName
 from pipeline.schemas.subscription import Subscription
 from pipeline.views.changes_gathering import Gathered, PlacedStatement
@@ -37,14 +39,38 @@ def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
 def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple[TableName, Rows]]:
     """A row of `t` for each table that is wanted and that a statement leaves empty."""
     for placed in some.statements:
-        for name in subscription.empties(placed.statement.meaning):
-            places = Places(
-                some.heads,
-                np.array([placed.group - some.heads.first]),
-                np.array([placed.event], np.int32),
-                np.zeros(1, np.int32),
-            )
-            yield name, Rows("t", places, None, None, None, None, None)
+        said = placed.statement
+        if said.meaning.kind == "truncate" and said.may_be_temporary:
+            continue  # a temporary table: one that is not says nothing of its session
+        for name in subscription.empties(said.meaning):
+            yield name, Rows("t", _places(some, placed), None, None, None, None, None)
+
+
+def told_statements(
+    some: Gathered, name: TableName, columns: Collection[str], *, by_name: bool, skips: bool
+) -> Iterator[Rows]:
+    """A row for each statement that says something of the rows of a table: see `schemas/row_effects.py`.
+
+    Args:
+        skips: what is not known is gone on without: its row is `a`, with the doubt.
+    """
+    for placed in some.statements:
+        effect = row_effect(placed.statement, name, columns, by_name=by_name)
+        if effect is None:
+            continue
+        if skips and effect.op == "x":
+            effect = replace(effect, op="a")
+        places = _places(some, placed)
+        yield Rows(effect.op, places, None, None, None, None, None, effect=effect)
+
+
+def _places(some: Gathered, placed: PlacedStatement) -> Places:
+    return Places(
+        some.heads,
+        np.array([placed.group - some.heads.first]),
+        np.array([placed.event], np.int32),
+        np.zeros(1, np.int32),
+    )
 
 
 def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:

@@ -13,7 +13,7 @@ def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: s
     spark.sparkContext.setLogLevel("ERROR")
     changes = (
         spark.readStream.format("binlog")
-        .options(view="changes", table=table, ops="c,u,d,t", maxTransactionsPerTrigger="200")
+        .options(view="changes", table=table, ops="c,u,d,t,x", maxTransactionsPerTrigger="200")
         .load(store)
     )
     once = {"availableNow": True} if how == "once" else {"processingTime": "0 seconds"}

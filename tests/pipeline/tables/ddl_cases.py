@@ -1,0 +1,698 @@
+"""Statements about a table t, in a database {db} of its own, and what a state of it is to be behind them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+SAME, REFUSED, DOUBT = "same", "refused", "doubt"
+"""As the server has it; an error; there, but told to be in doubt."""
+
+
+class Case(NamedTuple):
+    """See the module."""
+
+    want: str
+    statements: tuple[str, ...]
+
+
+_TEXT: Final = """
+# Columns
+
+add_plain: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD COLUMN b INT
+    INSERT INTO t VALUES (3,3,3)
+    UPDATE t SET b=8 WHERE id=1
+
+add_plain_first: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin NULL DEFAULT NULL COMMENT 'x, DEFAULT
+        5' FIRST
+    INSERT INTO t VALUES ('x',3,3)
+
+add_two: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD (b INT, c DECIMAL(9,2) UNSIGNED)
+    INSERT INTO t VALUES (3,3,3,3)
+
+add_nothing_behind: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT DEFAULT 5
+
+add_default: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT NOT NULL DEFAULT 5
+    INSERT INTO t VALUES (3,3,3)
+
+add_not_null: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT NOT NULL
+    INSERT INTO t VALUES (3,3,3)
+
+add_default_time: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b DATETIME DEFAULT '2020-01-01'
+    INSERT INTO t VALUES (3,3,'2021-01-01')
+
+add_timestamp: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET explicit_defaults_for_timestamp=0
+    ALTER TABLE t ADD b TIMESTAMP
+    INSERT INTO t (id,a) VALUES (3,3)
+
+add_stored: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT AS (a*10) PERSISTENT
+    INSERT INTO t (id,a) VALUES (3,3)
+
+add_virtual: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT GENERATED ALWAYS AS (a*10)
+    INSERT INTO t (id,a) VALUES (3,3)
+
+add_auto: refused
+    CREATE TABLE t (a INT)
+    INSERT INTO t VALUES (5),(6)
+    ALTER TABLE t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY
+    INSERT INTO t (a) VALUES (7)
+
+add_serial: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b SERIAL
+    INSERT INTO t (id) VALUES (7)
+
+rename_column: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t RENAME COLUMN a TO z
+    INSERT INTO t VALUES (3,3)
+
+change: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t CHANGE a z BIGINT
+    INSERT INTO t VALUES (3,3)
+
+rename_case: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t RENAME COLUMN a TO A
+    INSERT INTO t VALUES (3,3)
+
+change_case: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t CHANGE a A INT
+    INSERT INTO t VALUES (3,3)
+
+modify_wider: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t MODIFY a BIGINT
+    INSERT INTO t VALUES (3,3)
+
+modify_text: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t MODIFY a VARCHAR(10)
+    INSERT INTO t VALUES (3,'x')
+
+modify_not_null: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,NULL)
+    SET sql_mode=''
+    ALTER IGNORE TABLE t MODIFY a INT NOT NULL
+    INSERT INTO t VALUES (3,3)
+
+modify_enum: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a ENUM('a','b'))
+    INSERT INTO t VALUES (1,'a'),(2,'b')
+    ALTER TABLE t MODIFY a ENUM('b','a','c')
+    INSERT INTO t VALUES (3,'c')
+
+convert: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9)) CHARSET latin1
+    INSERT INTO t VALUES (1,'x')
+    ALTER TABLE t CONVERT TO CHARACTER SET ascii
+    INSERT INTO t VALUES (2,'y')
+
+default_charset: same
+    CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9)) CHARSET latin1
+    INSERT INTO t VALUES (1,'x')
+    ALTER TABLE t DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+    INSERT INTO t VALUES (2,'y')
+
+drop: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    ALTER TABLE t DROP COLUMN a
+    INSERT INTO t VALUES (3,3)
+
+drop_nothing_behind: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    ALTER TABLE t DROP COLUMN a
+
+drop_add: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    ALTER TABLE t DROP COLUMN a
+    ALTER TABLE t ADD COLUMN a INT
+    INSERT INTO t VALUES (3,3,3)
+
+drop_add_at_once: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    ALTER TABLE t DROP a, ADD a INT
+    INSERT INTO t VALUES (3,3,3)
+
+drop_add_other_case: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    ALTER TABLE t DROP a, ADD A INT
+    INSERT INTO t VALUES (3,3,3)
+
+set_default: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ALTER a SET DEFAULT 7
+    INSERT INTO t (id) VALUES (3)
+    ALTER TABLE t ALTER COLUMN a DROP DEFAULT
+    INSERT INTO t VALUES (4,4)
+
+# Indexes, options: rows stay
+
+indexes: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    CREATE INDEX i ON t (a)
+    ALTER TABLE t ADD KEY j (b), ADD UNIQUE KEY u (a, b)
+    ALTER TABLE t RENAME INDEX j TO k, ALGORITHM=INPLACE, LOCK=NONE
+    DROP INDEX i ON t
+    ALTER TABLE t DROP INDEX u, COMMENT='x, DROP COLUMN a' ROW_FORMAT=DYNAMIC
+    ALTER TABLE t FORCE
+    ALTER TABLE t ENGINE=InnoDB
+    OPTIMIZE TABLE t
+    ANALYZE TABLE t
+    INSERT INTO t VALUES (3,3,3)
+
+check: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD CONSTRAINT c CHECK (a < 100)
+    INSERT INTO t VALUES (3,3)
+    ALTER TABLE t DROP CONSTRAINT c
+
+view_of_it: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE VIEW v AS SELECT id FROM t UNION SELECT a FROM t
+    INSERT INTO t VALUES (3,3)
+    DROP VIEW v
+
+trigger: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.a = NEW.a + 1
+    INSERT INTO t VALUES (3,3)
+
+primary_key: refused
+    CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE NOT NULL, a INT)
+    INSERT INTO t VALUES (1,11,1),(2,12,2)
+    ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (u)
+    INSERT INTO t VALUES (3,13,3)
+    UPDATE t SET a=9 WHERE u=11
+
+blackhole: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ENGINE=BLACKHOLE
+    INSERT INTO t VALUES (3,3)
+
+made_blackhole: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) ENGINE=BLACKHOLE
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ENGINE=InnoDB
+    INSERT INTO t VALUES (3,3)
+
+merge: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) ENGINE=MyISAM
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE m (id INT PRIMARY KEY, a INT) ENGINE=MERGE UNION=(t) INSERT_METHOD=LAST
+    INSERT INTO m VALUES (3,3)
+
+# Partitions
+
+partition_add: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10))
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD PARTITION (PARTITION p1 VALUES LESS THAN (100))
+    INSERT INTO t VALUES (30,3)
+
+partition_drop: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    ALTER TABLE t DROP PARTITION p0
+    INSERT INTO t VALUES (30,3)
+
+partition_truncate: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    ALTER TABLE t TRUNCATE PARTITION p0
+    INSERT INTO t VALUES (30,3)
+
+partition_exchange: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (5,5)
+    ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE o
+    INSERT INTO t VALUES (30,3)
+
+exchanged_in: refused
+    CREATE TABLE o (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO o VALUES (1,1)
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    ALTER TABLE o EXCHANGE PARTITION p0 WITH TABLE t
+    INSERT INTO t VALUES (3,3)
+
+partition_reorganize: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    ALTER TABLE t REORGANIZE PARTITION p0 INTO (PARTITION a VALUES LESS THAN (5), PARTITION b VALUES LESS THAN (10))
+    INSERT INTO t VALUES (30,3)
+
+partition_convert: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    ALTER TABLE t CONVERT PARTITION p0 TO TABLE o
+    INSERT INTO t VALUES (30,3)
+
+partition_hidden: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),
+        PARTITION p1 VALUES LESS THAN MAXVALUE)
+    INSERT INTO t VALUES (1,1),(20,2)
+    ALTER /*!50100 TABLE t DROP */ PARTITION p0
+    INSERT INTO t VALUES (30,3)
+
+# The table itself
+
+rename: refused
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (1,1)
+    RENAME TABLE o TO t
+    INSERT INTO t VALUES (3,3)
+
+rename_if: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE n (id INT PRIMARY KEY, a INT)
+    INSERT INTO n VALUES (1,7)
+    RENAME TABLE IF EXISTS t TO o, n TO t
+    INSERT INTO t VALUES (3,3)
+
+swap: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE _t_gho LIKE t
+    ALTER TABLE _t_gho ADD b INT DEFAULT 7
+    INSERT INTO _t_gho (id,a) SELECT id,a*10 FROM t
+    RENAME TABLE t TO _t_del, _t_gho TO t
+    INSERT INTO t VALUES (3,3,3)
+
+swap_chain: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE n LIKE t
+    INSERT INTO n VALUES (7,7)
+    RENAME TABLE t TO x, n TO y, y TO t
+    INSERT INTO t VALUES (3,3)
+
+swap_databases: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE DATABASE IF NOT EXISTS other
+    CREATE OR REPLACE TABLE other.n LIKE t
+    INSERT INTO other.n VALUES (7,7)
+    RENAME TABLE t TO other.o
+    RENAME TABLE other.n TO t
+    INSERT INTO t VALUES (3,3)
+    DROP TABLE other.o
+
+alter_rename: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t RENAME TO o
+    CREATE TABLE n (id INT PRIMARY KEY, a INT)
+    INSERT INTO n VALUES (7,7)
+    ALTER TABLE n RENAME t
+    INSERT INTO t VALUES (3,3)
+
+rename_back: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    RENAME TABLE t TO o
+    INSERT INTO o VALUES (5,5)
+    RENAME TABLE o TO t
+    INSERT INTO t VALUES (3,3)
+
+truncate: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    TRUNCATE TABLE t
+    INSERT INTO t VALUES (3,3)
+
+truncate_heals: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD b INT DEFAULT 5
+    TRUNCATE t
+    INSERT INTO t VALUES (3,3,3)
+
+replaced: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, z INT DEFAULT 5)
+    INSERT INTO t VALUES (3,3)
+
+dropped_and_made: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    DROP TABLE t
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (3,3)
+
+dropped_heals: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t CHANGE a z INT
+    DROP TABLE IF EXISTS t, nothing
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (3,3)
+
+database_dropped: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    DROP DATABASE {db}
+    CREATE DATABASE {db}
+    USE {db}
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (3,3)
+
+database_replaced: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE OR REPLACE DATABASE {db}
+    USE {db}
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (3,3)
+
+made_like: same
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (5,5)
+    CREATE TABLE t LIKE o
+    INSERT INTO t VALUES (3,3)
+
+made_of_query: same
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (5,5)
+    CREATE TABLE t (PRIMARY KEY (id)) AS SELECT * FROM o
+    INSERT INTO t VALUES (3,3)
+
+made_if: same
+    CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)
+    CREATE TABLE o (x INT)
+    CREATE TABLE IF NOT EXISTS t LIKE o
+    INSERT INTO t VALUES (3,3)
+
+create_select_text: refused
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (5,5)
+    SET binlog_format=STATEMENT
+    CREATE TABLE t (PRIMARY KEY (id)) SELECT * FROM o
+    SET binlog_format=ROW
+    INSERT INTO t VALUES (3,3)
+
+quoted: same
+    SET sql_mode='ANSI_QUOTES'
+    CREATE TABLE "t" (id INT PRIMARY KEY, "a" INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE {db}."t" ADD "x.y`z" INT
+    INSERT INTO t VALUES (3,3,3)
+
+quoted_default: refused
+    SET sql_mode='ANSI_QUOTES'
+    CREATE TABLE "t" (id INT PRIMARY KEY, "a" INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE `{db}` . "t" ADD "b" INT DEFAULT 6
+    INSERT INTO t VALUES (3,3,3)
+
+other_database: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    USE mysql
+    ALTER TABLE {db}.t ADD b INT DEFAULT 6
+    INSERT INTO {db}.t VALUES (3,3,3)
+
+other_table: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE o (id INT, a INT)
+    ALTER TABLE o CHANGE a t INT
+    DROP TABLE o
+    INSERT INTO t VALUES (3,3)
+
+other_of_same_name: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE DATABASE IF NOT EXISTS other
+    USE other
+    CREATE OR REPLACE TABLE t (id INT)
+    ALTER TABLE t ADD x INT DEFAULT 5
+    TRUNCATE t
+    USE {db}
+    INSERT INTO t VALUES (3,3)
+
+comment: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    /* DROP TABLE t */ ALTER /* CHANGE */ TABLE t -- RENAME{newline} ADD b INT # DEFAULT 5
+    INSERT INTO t VALUES (3,3,3)
+
+set_statement: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET STATEMENT max_statement_time=60 FOR ALTER TABLE t ADD b INT DEFAULT 5
+    INSERT INTO t VALUES (3,3,3)
+
+# Versions
+
+versioned: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING
+    INSERT INTO t VALUES (1,1),(2,2)
+    UPDATE t SET a=5 WHERE id=1
+    DELETE FROM t WHERE id=2
+
+versioning_added: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD SYSTEM VERSIONING
+    UPDATE t SET a=5 WHERE id=1
+
+versioning_dropped: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING
+    INSERT INTO t VALUES (1,1),(2,2)
+    UPDATE t SET a=5 WHERE id=1
+    ALTER TABLE t DROP SYSTEM VERSIONING
+    INSERT INTO t VALUES (3,3)
+
+# Rows that are not in the log
+
+tablespace: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    INSERT INTO t VALUES (3,3)
+    ALTER TABLE t DISCARD TABLESPACE
+
+text: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET binlog_format=STATEMENT
+    UPDATE t SET a = a + 1
+    SET binlog_format=ROW
+    INSERT INTO t VALUES (3,3)
+
+cascade: doubt
+    CREATE TABLE p (id INT PRIMARY KEY)
+    INSERT INTO p VALUES (1),(2)
+    CREATE TABLE t (id INT PRIMARY KEY, p INT REFERENCES p(id) ON DELETE CASCADE)
+    INSERT INTO t VALUES (1,1),(2,2)
+    DELETE FROM p WHERE id=1
+
+cascade_added: doubt
+    CREATE TABLE p (id INT PRIMARY KEY)
+    INSERT INTO p VALUES (1),(2)
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p(id) ON UPDATE SET NULL
+    UPDATE p SET id=9 WHERE id=2
+
+reference: same
+    CREATE TABLE p (id INT PRIMARY KEY)
+    INSERT INTO p VALUES (1),(2)
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p(id) ON UPDATE RESTRICT
+
+# Temporary tables
+
+temporary_truncated: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET binlog_format=MIXED
+    CREATE TEMPORARY TABLE t (z INT)
+    TRUNCATE TABLE t
+    CREATE INDEX i ON t (z)
+    DROP TABLE t
+
+temporary_in_rows: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TEMPORARY TABLE t (z INT)
+    INSERT INTO t VALUES (5)
+    TRUNCATE TABLE t
+    ALTER TABLE t ADD y INT DEFAULT 5
+    DROP TABLE t
+    INSERT INTO t VALUES (3,3)
+
+temporary_renamed: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TEMPORARY TABLE t (z INT)
+    RENAME TABLE t TO o
+    INSERT INTO t VALUES (3,3)
+
+truncated_beside: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET binlog_format=MIXED
+    CREATE TEMPORARY TABLE o (z INT)
+    TRUNCATE TABLE t
+    SET binlog_format=ROW
+    INSERT INTO t VALUES (3,3)
+
+# Images that are not whole
+
+minimal: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t VALUES (1,1),(2,2)
+    INSERT INTO t (id) VALUES (3)
+    UPDATE t SET a=7 WHERE id=1
+    DELETE FROM t WHERE id=2
+
+minimal_virtual: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (a*2) VIRTUAL)
+    INSERT INTO t (id,a) VALUES (1,1)
+    SET binlog_row_image=MINIMAL
+    UPDATE t SET a=5
+
+minimal_virtual_insert: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (a*2))
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id,a) VALUES (1,1)
+
+nodup_virtual: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (a*2))
+    INSERT INTO t (id,a) VALUES (1,1)
+    SET binlog_row_image=FULL_NODUP
+    UPDATE t SET a=5
+
+full_virtual: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (a*2), s INT AS (a*3) STORED)
+    INSERT INTO t (id,a) VALUES (1,1)
+    UPDATE t SET a=5
+
+minimal_stored: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, s INT AS (a*3) STORED)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id,a) VALUES (1,1)
+    UPDATE t SET a=5
+
+minimal_default: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 5)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id) VALUES (1)
+
+minimal_default_given: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 5, n INT NOT NULL)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t VALUES (1,1,1)
+    UPDATE t SET a=DEFAULT
+
+minimal_set_default: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ALTER a SET DEFAULT 5
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id) VALUES (1)
+
+noblob: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT, g INT AS (id*2))
+    SET binlog_row_image=NOBLOB
+    INSERT INTO t (id,a) VALUES (1,'x'),(2,NULL)
+    UPDATE t SET a='y' WHERE id=2
+
+nodup_key: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=FULL_NODUP
+    UPDATE t SET id=12 WHERE id=2
+    UPDATE t SET id=13, b=7 WHERE id=12
+    UPDATE t SET a=NULL WHERE id=1
+
+minimal_key: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    UPDATE t SET id=11 WHERE id=1
+    SET binlog_row_image=MINIMAL
+    UPDATE t SET id=12 WHERE id=2
+"""
+
+
+def _parsed() -> dict[str, Case]:
+    """A statement a line; what stands further in goes on with it."""
+    found = {}
+    for block in re.split(r"\n\n", re.sub(r"\n {8,}", " ", _TEXT)):
+        head, *statements = [
+            line for line in block.strip().split("\n") if not line.startswith("#")
+        ] or [""]
+        if head:
+            name, want = head.split(": ")
+            found[name] = Case(
+                want, tuple(text.strip().replace("{newline}", "\n") for text in statements)
+            )
+    return found
+
+
+CASES: Final = _parsed()

@@ -1,0 +1,348 @@
+"""What a state of a table is behind statements that change its rows without rows in the log: what the server has, or an
+error that says which statement it is."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pymysql
+import pytest
+
+from pipeline.cli import main
+from pipeline.errors import BadOption, IncompatibleSchema, NonRowChange, PipelineError, SourceError
+from pipeline.jobs.ddl_seed import write_ddl_seed
+from pipeline.jobs.state import OPS, Kept, keep_state
+from pipeline.jobs.workers import Engine
+from pipeline.options import SourceOptions
+from pipeline.tables.buckets import read_state
+from pipeline.tables.delta import read_delta
+from tests.kit.fixtures import MakeMariaDB
+from tests.kit.mariadb import MariaDB
+from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
+from tests.pipeline.stores import store_of_upstream
+from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case
+from tests.pipeline.views import FULL
+
+
+def database(name: str) -> str:
+    return f"c_{name}"
+
+
+def is_known(upstream: MariaDB, one: Case) -> bool:
+    """Whether the server has all that the statements need."""
+    images = upstream.value(
+        "SELECT ENUM_VALUE_LIST FROM information_schema.SYSTEM_VARIABLES "
+        "WHERE VARIABLE_NAME='BINLOG_ROW_IMAGE'"
+    )
+    return "FULL_NODUP" in images or "FULL_NODUP" not in str(one.statements)
+
+
+def run_all(upstream: MariaDB, cases: dict[str, Case]) -> None:
+    """All of them into one log, each in a database and a session of its own."""
+    for name, one in cases.items():
+        db = database(name)
+        setup = (
+            f"CREATE DATABASE {db}",
+            f"USE {db}",
+            "SET binlog_row_image=FULL, binlog_format=ROW, sql_mode=''",
+        )
+        upstream.script(*setup, *(text.replace("{db}", db) for text in one.statements))
+
+
+def options_of(store: Path, table: str, **more: str) -> SourceOptions:
+    said = {
+        "path": str(store),
+        "view": "changes",
+        "table": table,
+        "ops": OPS,
+        "schemaEvolution": "ignore",
+    }
+    return SourceOptions.parse({**said, **more})
+
+
+def kept(store: Path, target: Path, table: str, sink: str = "parquet", **more: str) -> Kept | str:
+    """What a run has done; or its error."""
+    try:
+        return keep_state(options_of(store, table, **more), target, sink=sink)
+    except (NonRowChange, SourceError, IncompatibleSchema) as error:
+        return str(error)
+
+
+def comparable(rows: Sequence[dict[str, Any]]) -> Counter[str]:
+    return Counter(str(sorted((name, str(value)) for name, value in row.items())) for row in rows)
+
+
+def versions(upstream: MariaDB, name: tuple[str, str]) -> str:
+    """What asks for all versions of rows, where there are some."""
+    made = str(upstream.q(f"SHOW CREATE TABLE {table_text(name)}"))
+    return " FOR SYSTEM_TIME ALL" if "WITH SYSTEM VERSIONING" in made else ""
+
+
+def asked(upstream: MariaDB, table: str) -> Counter[str]:
+    """What the server has, with all versions of rows."""
+    database, name = table.split(".")
+    of_all = versions(upstream, (database, name))
+    times = {"row_start": "", "row_end": ""} if of_all else {}
+    return comparable([{**row, **times} for row in upstream.q(f"SELECT * FROM {table}{of_all}")])
+
+
+def outcome(upstream: MariaDB, store: Path, folder: Path, name: str, sink: str) -> str:
+    table = f"{database(name)}.t"
+    target = folder / sink / name
+    found = kept(store, target, table, sink)
+    if isinstance(found, str):
+        return REFUSED
+    rows = (read_state(target)[0] if sink == "parquet" else read_delta(target)).to_pylist()
+    if rows and "row_end" in rows[0]:
+        rows = [{**row, "row_start": "", "row_end": ""} for row in rows]
+    if not found.is_complete:
+        return DOUBT if found.doubt else "no CREATE TABLE"
+    want = asked(upstream, table)
+    return SAME if comparable(rows) == want else f"DIFFERENT: {rows}, the server has {want}"
+
+
+@pytest.mark.each_version
+def test_a_state_is_what_the_server_has_or_says_that_it_cannot_be(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream = make_upstream(FULL)
+    cases = {name: one for name, one in CASES.items() if is_known(upstream, one)}
+    run_all(upstream, cases)
+    store = store_of_upstream(tmp_path / "store", upstream)
+    for sink in ("parquet", "delta"):
+        found = {name: outcome(upstream, store, tmp_path, name, sink) for name in cases}
+        wrong = {name: told for name, told in found.items() if told != CASES[name].want}
+        assert not wrong, "\n".join(
+            f"{sink} {n}: {t}, not {CASES[n].want}" for n, t in wrong.items()
+        )
+
+
+def test_the_command_says_it(
+    make_upstream: MakeMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream = make_upstream(FULL)
+    names = ("add_default", "truncate", "cascade")
+    run_all(upstream, {name: CASES[name] for name in names})
+    upstream.script(
+        "CREATE TABLE c_truncate.u (id INT PRIMARY KEY)", "INSERT INTO c_truncate.u VALUES (1)"
+    )
+    begin = upstream.gtid_binlog_pos
+    upstream.script("INSERT INTO c_truncate.u VALUES (2)")
+    store = str(store_of_upstream(tmp_path / "store", upstream))
+
+    def run(name: str, *more: str, table: str = "t") -> tuple[int, str]:
+        target = str(tmp_path / "_".join((name, *more)).replace("/", ""))
+        code = main(["state", store, target, "--table", f"{database(name)}.{table}", *more])
+        return code, capsys.readouterr().err
+
+    assert run("truncate") == (0, "")
+    code, said = run("add_default")
+    assert code == 1
+    for part in (
+        "c_add_default.t are not known behind",
+        "ADD b INT NOT NULL DEFAULT 5",
+        "--copy",
+        "--at-gtid",
+    ):
+        assert part in said
+    code, said = run("add_default", "--option", "nonRow=skip")
+    assert code == 0
+    assert "may not be complete" in said
+    assert "ADD b INT NOT NULL DEFAULT 5" in said
+    code, said = run("cascade")
+    assert code == 1
+    assert "ON DELETE CASCADE changes rows that are not logged" in said
+    code, said = run("truncate", "--start-gtid", str(begin), table="u")
+    assert code == 0
+    assert "the log has no CREATE TABLE of it" in said
+
+
+def test_what_was_published_before_stays(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    upstream = make_upstream(FULL)
+    run_all(upstream, {"x": Case(SAME, CASES["truncate"].statements[:2])})
+    store = store_of_upstream(tmp_path / "before", upstream)
+    target = tmp_path / "t"
+    before = kept(store, target, "c_x.t")
+    assert isinstance(before, Kept)
+    upstream.script("USE c_x", "ALTER TABLE t ADD b INT DEFAULT 5", "INSERT INTO t VALUES (3,3,3)")
+    behind = store_of_upstream(tmp_path / "behind", upstream)
+    said = kept(behind, target, "c_x.t")
+    assert isinstance(said, str)
+    assert f"the target is at '{before.position}'" in said
+    assert comparable(read_state(target)[0].to_pylist()) == Counter(
+        comparable([{"id": 1, "a": 1}, {"id": 2, "a": 2}])
+    )
+    upstream.script("TRUNCATE c_x.t", "INSERT INTO c_x.t VALUES (4,4,4)")
+    assert isinstance(kept(store_of_upstream(tmp_path / "healed", upstream), target, "c_x.t"), Kept)
+    assert comparable(read_state(target)[0].to_pylist()) == asked(upstream, "c_x.t")
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_old_values_of_a_dropped_column_do_not_come_back(
+    make_upstream: MakeMariaDB, tmp_path: Path, sink: str
+) -> None:
+    """A run behind the DROP, another behind the ADD."""
+    upstream = make_upstream(FULL)
+    run_all(upstream, {"x": CASES["drop"]})
+    target = tmp_path / "t"
+    first = kept(store_of_upstream(tmp_path / "1", upstream), target, "c_x.t", sink)
+    assert isinstance(first, Kept)
+    upstream.script("USE c_x", "ALTER TABLE t ADD a INT", "INSERT INTO t VALUES (9,9,9)")
+    second = kept(store_of_upstream(tmp_path / "2", upstream), target, "c_x.t", sink)
+    assert isinstance(second, Kept)
+    rows = read_state(target)[0] if sink == "parquet" else read_delta(target)
+    assert comparable(rows.to_pylist()) == asked(upstream, "c_x.t")
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_minimal_images_behind_a_copy_are_in_doubt(
+    make_upstream: MakeMariaDB, tmp_path: Path, sink: str
+) -> None:
+    """The log does not say whether columns are VIRTUAL."""
+    upstream = make_upstream(FULL)
+    run_all(upstream, {"x": Case(SAME, CASES["minimal"].statements[:3])})
+    begin = upstream.gtid_binlog_pos
+    schema = pa.schema([("id", pa.int32()), ("a", pa.int32())])
+    rows = pa.Table.from_pylist(upstream.q("SELECT * FROM c_x.t"), schema)
+    pq.write_table(rows, tmp_path / "copy.parquet")
+    upstream.script("USE c_x", "SET binlog_row_image=MINIMAL", "UPDATE t SET a=5 WHERE id=1")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    options = options_of(store, "c_x.t", startGtid=str(begin))
+    done = keep_state(options, tmp_path / "t", sink=sink, copy=tmp_path / "copy.parquet")
+    assert not done.is_complete
+    assert "has not logged all columns" in done.doubt
+
+
+def test_names_that_come_late_are_not_mixed_with_none(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream = make_upstream("--binlog-row-metadata=NO_LOG")
+    run_all(upstream, {"x": Case(SAME, CASES["truncate"].statements[:2])})
+    upstream.script("SET GLOBAL binlog_row_metadata=FULL", "INSERT INTO c_x.t VALUES (3,3)")
+    said = kept(store_of_upstream(tmp_path / "store", upstream), tmp_path / "t", "c_x.t")
+    assert isinstance(said, str)
+    assert "no names of columns" in said
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_columns_of_a_log_without_names(
+    make_upstream: MakeMariaDB, tmp_path: Path, seeded: bool
+) -> None:
+    """A seed takes (id, a) for (id, b): by types they are the same."""
+    upstream = make_upstream("--binlog-row-metadata=NO_LOG")
+    statements = (
+        *CASES["truncate"].statements[:2], "ALTER TABLE t DROP a", "ALTER TABLE t ADD b INT",
+        "INSERT INTO t VALUES (3,3)",
+    )  # fmt: skip
+    run_all(upstream, {"x": Case(REFUSED, statements)})
+    store = store_of_upstream(tmp_path / "store", upstream)
+    more = {}
+    if seeded:
+        seed = tmp_path / "seed.json"
+        write_ddl_seed(SourceOptions.parse({"path": str(store)}), seed, Engine("local", workers=1))
+        more["schemaSeed"] = str(seed)
+    options = options_of(store, "c_x.t", **more)
+    with pytest.raises(NonRowChange, match="the log has no names of them"):
+        keep_state(options, tmp_path / "t", keys=["id" if seeded else "@1"])
+
+
+def test_statements_have_to_be_asked_for(tmp_path: Path) -> None:
+    options = SourceOptions.parse({"path": str(tmp_path), "view": "changes", "table": "d.t"})
+    with pytest.raises(BadOption, match="ops=c,u,d,t,x"):
+        keep_state(options, tmp_path / "t")
+
+
+def test_any_ddl(make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random) -> None:
+    """State is what the server has, or says that it cannot be."""
+    upstream = make_upstream(FULL)
+    upstream.script("CREATE DATABASE d", "CREATE DATABASE e")
+    ddl = AnyDdl(rng)
+    told: Counter[str] = Counter()
+    for number in range(8):
+        with upstream.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_mode='NO_ENGINE_SUBSTITUTION', foreign_key_checks=0")
+            for _ in range(25):
+                there = columns_there(upstream)
+                is_wild = len(there) < 5 or rng.random() < 0.05
+                try_all(cursor, ddl.statement(there) if is_wild else tame(rng, there))
+                for name, columns in columns_there(upstream).items():
+                    if name[1] != BETWEEN and rng.random() < 0.5:
+                        table, column = table_text(name), quoted(rng.choice(columns))
+                        value = rng.choice(("1", "5", "NULL"))
+                        try_all(cursor, f"INSERT INTO {table} () VALUES ()")
+                        try_all(cursor, f"UPDATE {table} SET {column} = {value}")
+        store = store_of_upstream(tmp_path / f"store{number}", upstream)
+        for name, columns in columns_there(upstream).items():
+            told[state_of_any(upstream, store, tmp_path / f"{number}_{name}", name, columns)] += 1
+    print(f"{ddl.count} wild statements; states: {told}")
+
+
+def state_of_any(
+    upstream: MariaDB, store: Path, target: Path, name: tuple[str, str], columns: Sequence[str]
+) -> str:
+    """What came of it; where it says that it is right, it is."""
+    try:
+        done = keep_state(options_of(store, ".".join(name), zeroDate="string"), target)
+    except PipelineError:
+        return REFUSED
+    rows = read_state(target)[0]
+    want = upstream.q(f"SELECT * FROM {table_text(name)}{versions(upstream, name)}")
+    new = [column for column in columns if column not in rows.column_names]  # since the last row
+    both = [column for column in columns if column not in new]
+    is_same = sketch(rows.to_pylist(), both) == sketch(want, both) and all(
+        row[column] is None for row in want for column in new
+    )
+    assert is_same or not done.is_complete, (name, rows.to_pylist(), want)
+    return SAME if done.is_complete else DOUBT
+
+
+def tame(rng: random.Random, there: dict[tuple[str, str], list[str]]) -> str:
+    """A statement behind which most often the rows are known."""
+    name, columns = rng.choice([*there.items()])
+    table, column = table_text(name), quoted(rng.choice(columns))
+    new = f"{quoted(rng.choice(NAMES))} {rng.choice(TYPES)}"
+    match rng.randrange(7):
+        case 0 | 1 | 2:
+            return f"ALTER TABLE {table} ADD {new}{rng.choice(('', ' FIRST', f' AFTER {column}', ' NOT NULL'))}"
+        case 3:
+            return f"ALTER TABLE {table} DROP COLUMN {column}"
+        case 4:
+            return f"ALTER TABLE {table} ADD KEY ({column}), COMMENT='x'"
+        case 5:
+            return f"TRUNCATE {table}"
+    return f"CREATE OR REPLACE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY, {new})"
+
+
+def columns_there(upstream: MariaDB) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in upstream.q(
+        "SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, COLUMN_NAME AS c FROM information_schema.COLUMNS "
+        "WHERE TABLE_SCHEMA IN ('d', 'e') ORDER BY d, t, ORDINAL_POSITION"
+    ):
+        found.setdefault((row["d"], row["t"]), []).append(row["c"])
+    return found
+
+
+def try_all(cursor: Any, sql: str) -> None:
+    """Servers refuse some."""
+    with contextlib.suppress(pymysql.MySQLError):
+        cursor.execute(sql)
+
+
+def sketch(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Counter[str]:
+    """Where values are null, and what numbers they are: values of other types are for other tests."""
+
+    def of(value: Any) -> Any:
+        if value is None or type(value) is int or isinstance(value, Decimal):
+            return None if value is None else int(value)
+        return "some"
+
+    return Counter(str([of(row[name]) for name in columns]) for row in rows)
