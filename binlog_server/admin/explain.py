@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
-from binlog_server.admin.maintenance import not_a_time, seconds_of
+from binlog_server.admin.maintenance import PURGE_REASON, not_a_time, seconds_of
 from binlog_server.admin.shows import utc
 from binlog_server.admin.statements import ExplainGtid, ExplainPurge
-from binlog_server.admin.view import Diagnostic, ResultSet, Row, ServerView
+from binlog_server.admin.view import Diagnostic, Level, ResultSet, Row, ServerView
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.errors import BadGtidList
 from protocol.gtid import Gtid, SlavePosition
@@ -17,6 +18,10 @@ from storage.binlog.file_names import file_name
 from storage.engine import BinlogEngine, Position
 from storage.errors import PositionPurged
 
+_ONLY_CONNECTED: Final = (
+    "Only replicas that are connected hold files back. One that is away and is to come back to these files needs a "
+    "lease: CREATE BINLOG LEASE"
+)
 HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other history"
 
 
@@ -46,6 +51,9 @@ def explain_purge(
             if before is None:
                 diagnostics.append(not_a_time(statement.purge.before))
                 before = 0.0  # nothing is as old
+    fates = view.engine.explain_purge(to, before)
+    if any(fate.goes for fate in fates):
+        diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
     rows: list[Row] = [
         (
             coordinates.name(file_name(fate.file_no)),
@@ -55,7 +63,7 @@ def explain_purge(
             _yes(fate.goes),
             "; ".join(fate.held_by) or None,
         )
-        for fate in view.engine.explain_purge(to, before)
+        for fate in fates
     ]
     return ResultSet(columns, rows)
 

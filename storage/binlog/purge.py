@@ -91,7 +91,8 @@ def plan(
         needed = min(hold.file_no, refers_to.get(hold.file_no, hold.file_no))
         if needed < limit:
             limit, why = needed, hold.why
-    # What the current file refers to may be read by the replica that connects next.
+    # What the current file refers to may be read by the replica that connects next. MariaDB keeps it from its own purge
+    # only: by PURGE it deletes halves of groups that are to be read.
     needed = refers_to.get(first_open, first_open)
     if needed < limit:
         limit, why = needed, _refers(first_open)
@@ -144,7 +145,10 @@ _ACTIVE = "the binlog file is in active use"
 
 
 def _refers(file_no: int) -> str:
-    return f"binlog file number {file_no} refers to data in it"
+    return (
+        f"binlog file number {file_no} refers to data in it (the file in active use: its groups would not be whole; "
+        "FLUSH BINARY LOGS first)"
+    )
 
 
 def _missing(replicas: int) -> str:

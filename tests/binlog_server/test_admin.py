@@ -300,9 +300,12 @@ def test_explain_purge(sql: SqlSession, lab: Lab) -> None:
         (FIRST, "YES", "YES"),
         (SECOND, "YES", "NO"),
     ]
+    assert [row[0] for row in warnings(sql)] == ["Note"]
+    assert "needs a lease" in str(warnings(sql)[0][2]), "replicas that are away hold nothing"
     assert found[0][5] is None
     assert "the lease 'etl'" in str(found[1][5])
     assert [row[3] for row in rows(sql, "EXPLAIN PURGE")] == ["NO", "NO"]
+    assert warnings(sql) == []
     assert errno(sql, "EXPLAIN PURGE TO 'nonsense'") == 1373
     assert files(sql)[0] == FIRST, "nothing is done"
 

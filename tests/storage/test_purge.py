@@ -53,6 +53,10 @@ def referring(**refers: int) -> list[FileFacts]:
     return [f._replace(refers_to=refers.get(f"f{f.file_no}", f.file_no)) for f in FILES]
 
 
+REFERS = (
+    "binlog file number {} refers to data in it (the file in active use: its groups would not be whole; "
+    "FLUSH BINARY LOGS first)"
+)
 ACTIVE = "the binlog file is in active use"
 DUMP = "it is in use by a binlog dump thread (connected slave)"
 OPEN = "it holds data of an active transaction"
@@ -126,7 +130,7 @@ PLANS: dict[str, Row] = {
         0,
         [0, 1],
         2,
-        "binlog file number 5 refers to data in it",
+        REFERS.format(5),
     ),
     "a file in between that refers back and nobody reads": (
         referring(f4=1),
@@ -330,7 +334,7 @@ def test_references_of_headers_hold_after_a_restart() -> None:
     writer.commit(gtid_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
     engine.close()
     engine = IbbEngine(disk, options())
-    why = "binlog file number 3 refers to data in it"
+    why = REFERS.format(3)
     assert engine.purge_to(file_name(3)) == PurgePlan([0], 1, why)
     assert read_from(engine, Position(3, PAGE_SIZE)) == [
         gtid_event(Gtid(0, 1, 2)) + events(500, "far")

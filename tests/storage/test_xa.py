@@ -246,7 +246,8 @@ def test_purge_is_held_back_until_the_completion_is_behind() -> None:
     )
     commit(engine, ONE)
     plan = engine.purge_to(file_name(1))
-    assert (plan.kept, plan.why) == (0, "binlog file number 1 refers to data in it")
+    assert plan.kept == 0
+    assert plan.why.startswith("binlog file number 1 refers to data in it")
     engine.flush()
     assert engine.purge_to(file_name(2)).delete == [0, 1]
     engine.close()
