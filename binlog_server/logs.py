@@ -68,10 +68,13 @@ def set_up_logging(level: str, log_format: str = TEXT) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message. The lines of a traceback are indented: no other line begins so."""
+    """Time (UTC, RFC 3339), level, message. The lines of a traceback are indented: no other line begins so."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _utc(record.created)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return _printable(super().formatMessage(record))

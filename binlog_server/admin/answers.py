@@ -129,7 +129,10 @@ def _maintain(session: SqlSession, statement: Statement) -> Result:
     server, told = session.server, session.diagnostics
     match statement:
         case Purge():
-            return Work(lambda: maintenance.purge(server, statement, told, session.coordinates))
+            who = f"connection {session.connection_id} ({session.account})"
+            return Work(
+                lambda: maintenance.purge(server, statement, told, session.coordinates, who)
+            )
         case FlushLogs():
             return Work(lambda: maintenance.flush(server, statement, told))
         case ExplainPurge():

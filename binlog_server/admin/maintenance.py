@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import logging
 import re
 import time
 
@@ -39,6 +40,8 @@ from storage.errors import (
     StoreFailed,
     UnknownBinlog,
 )
+
+log = logging.getLogger(__name__)
 
 PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
 TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
@@ -120,31 +123,40 @@ def purge(
     statement: Purge,
     diagnostics: list[Diagnostic],
     coordinates: Coordinates = AS_STORED,
+    who: str = "",
 ) -> None:
     """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
     view.refresh_holds()
     try:
-        _purge(view, statement, diagnostics, coordinates)
+        _purge(view, statement, diagnostics, coordinates, who)
     finally:
         view.refresh_holds()  # the store may begin elsewhere now
 
 
 def _purge(
-    view: ServerView, statement: Purge, diagnostics: list[Diagnostic], coordinates: Coordinates
+    view: ServerView,
+    statement: Purge,
+    diagnostics: list[Diagnostic],
+    coordinates: Coordinates,
+    who: str,
 ) -> None:
     if statement.to is not None:
         plan = view.engine.purge_to(coordinates.store_name(statement.to))
-        _told(plan, diagnostics, coordinates)
+        _told(plan, diagnostics, coordinates, who)
         return
     assert statement.before is not None
     seconds = seconds_of(statement.before, time.time())
     if seconds is None:
         diagnostics.append(not_a_time(statement.before))  # and nothing is deleted, as in MariaDB
     else:
-        _told(view.engine.purge_before(seconds), diagnostics, coordinates)
+        _told(view.engine.purge_before(seconds), diagnostics, coordinates, who)
 
 
-def _told(plan: PurgePlan, diagnostics: list[Diagnostic], coordinates: Coordinates) -> None:
+def _told(
+    plan: PurgePlan, diagnostics: list[Diagnostic], coordinates: Coordinates, who: str
+) -> None:
+    if plan.delete:
+        log.info("%d binlog files were purged for %s", len(plan.delete), who)
     if plan.kept is not None:
         name = coordinates.name(file_name(plan.kept))
         text = f"Binary log '{name}' is not purged because {plan.why}"

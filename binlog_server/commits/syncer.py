@@ -6,19 +6,24 @@ What "committed" means is `flush_log_at_trx_commit`, by MariaDB's numbers:
     2      handed to the operating system; durable within `flush_log_at_timeout` seconds
     0      appended; durable within `flush_log_at_timeout` seconds
 
+A sync that fails is the end of writing. One that ends in a defect of ours is said and done again, after a pause.
+
 Whatever it says, replicas see only what is durable: `request` is for whoever does not want to wait for the next second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 Committed = Callable[[StorageError | None], None]
 
@@ -26,6 +31,7 @@ _WRITTEN = 2
 _APPENDED = 0
 _SHORT_SYNC_S = 0.001
 _SYNCS_OF_LATE = 16
+RETRY_S = 1.0  # after a defect
 
 
 class Syncer:
@@ -55,6 +61,7 @@ class Syncer:
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False ends the thread
         self._thread: threading.Thread | None = None  # from the first sync on
         self._syncing = False
+        self._began = 0.0  # the sync that is under way, or is tried again
         self._scheduled = False
         self._again = False
         self._next: list[Committed] = []  # served by the sync that begins next
@@ -67,6 +74,11 @@ class Syncer:
         self._sync_s = 1.0  # how long one takes, of late
         # Readers that have got everything durable and wait: what is appended is for them to get at once.
         self.readers_waiting = 0
+
+    @property
+    def waiting_s(self) -> float:
+        """For how long a sync has been under way, with all that wait for it; 0 if none is."""
+        return time.monotonic() - self._began if self._began else 0.0
 
     @property
     def failure(self) -> StorageError | None:
@@ -163,6 +175,7 @@ class Syncer:
             self._write()
         if not self._syncing and (self._next or self._again):
             self._syncing = True
+            self._began = self._began or time.monotonic()
             if self._sync_s < _SHORT_SYNC_S and self._alone():
                 self._again = False
                 self._current, self._next = self._next, []
@@ -181,8 +194,11 @@ class Syncer:
             self._engine.write_log()
         except StorageError as error:
             self.fail(error)
-        for committed in written:
-            committed(self._failure)
+        except Exception as error:  # noqa: BLE001 - told there
+            self._defect(error, self._schedule)
+            self._written = [*written, *self._written]
+            return
+        self._tell(written)
 
     def fail(self, error: StorageError) -> None:
         """The store accepts nothing more, whoever has noticed."""
@@ -200,19 +216,23 @@ class Syncer:
             except RuntimeError:
                 return  # the loop is closed; nobody waits
 
-    def _sync(self) -> StorageError | None:
+    def _sync(self) -> Exception | None:
         began = time.monotonic()
         try:
             self._engine.sync()
-        except StorageError as failure:
+        except Exception as failure:  # noqa: BLE001 - told by the loop
             return failure
-        except RuntimeError as failure:  # a defect must not leave clients waiting for ever
-            return StorageError(f"the sync ended in an internal error: {failure!r}")
         self._sync_s += (time.monotonic() - began - self._sync_s) / _SYNCS_OF_LATE
         return None
 
-    def _done(self, error: StorageError | None) -> None:
+    def _done(self, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, StorageError):
+            self._defect(error, self._try_again)
+            self._next, self._current = [*self._current, *self._next], []
+            self._again = True
+            return
         self._syncing = False
+        self._began = 0.0
         if error is not None:
             self.fail(error)
         finished, self._current = self._current, []
@@ -222,5 +242,25 @@ class Syncer:
         else:
             finished += self._next + self._written
             self._next, self._written, self._again = [], [], False
+        self._tell(finished)
+
+    def _tell(self, finished: Iterable[Committed]) -> None:
         for committed in finished:
-            committed(self._failure)
+            try:
+                committed(self._failure)
+            except Exception:  # the others wait, too
+                log.exception("who waited for a commit could not be told of it")
+
+    def _defect(self, error: Exception, then: Callable[[], None]) -> None:
+        log.error(
+            "internal error in the sync of the redo log: %r. Trying again in %.0f s",
+            error,
+            RETRY_S,
+            exc_info=error,
+        )
+        self._sync_s = 1.0  # not on the loop
+        self._loop.call_later(RETRY_S, then)
+
+    def _try_again(self) -> None:
+        self._syncing = False
+        self._schedule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from storage.binlog.file_table import FileTable
 from storage.binlog.full_disk import ROOM_RETRY_S
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
-from storage.binlog.purge import FileFacts, FileFate, PurgePlan, Wanted
+from storage.binlog.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
 from storage.binlog.references import Reason, References
 from storage.binlog.worker import Worker
 from storage.errors import UnknownBinlog
@@ -23,6 +24,10 @@ from storage.ibb.page import PAGE_SIZE
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("'%Y-%m-%d %H:%M:%S'", time.gmtime(seconds))
 
 
 class FileKeeper:
@@ -62,6 +67,7 @@ class FileKeeper:
         self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
+        self.held: PurgeHeld | None = None  # as the last round of the limits found it
         self.caretaker = Worker("binlog-caretaker", self._take_care, retry_s=ROOM_RETRY_S)
 
     def purge_to(self, name: str) -> PurgePlan:
@@ -70,7 +76,7 @@ class FileKeeper:
         Returns what was deleted, and what kept the next one. Raises `UnknownBinlog` for a name that is none, or lies
         beyond the last file; a file that is merely gone already is fine.
         """
-        return self.purge(purge.before_file(self.number_of(name)))
+        return self.purge(purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'")
 
     def number_of(self, name: str) -> int:
         """The number of a file that is or was. Raises `UnknownBinlog`."""
@@ -83,7 +89,7 @@ class FileKeeper:
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: files last written before that time, in seconds since 1970."""
-        return self.purge(purge.before_time(seconds))
+        return self.purge(purge.before_time(seconds), f"PURGE BINARY LOGS BEFORE {_utc(seconds)}")
 
     def explain(self, wanted: Wanted) -> PurgePlan:
         """What `purge` would do now."""
@@ -96,7 +102,7 @@ class FileKeeper:
         elif before is not None:
             wanted = purge.before_time(before)
         else:
-            wanted = purge.any_of(self._limits())
+            wanted = purge.any_of([one for one, _ in self._limits()])
         return self._ask(purge.fates, wanted)
 
     def _ask(self, question: Callable[..., T], wanted: Wanted) -> T:
@@ -110,12 +116,14 @@ class FileKeeper:
             replicas_missing=needed - self._references.count(Reason.DUMP),
         )
 
-    def purge(self, wanted: Wanted) -> PurgePlan:
+    def purge(self, wanted: Wanted, asked: str) -> PurgePlan:
         """Delete what is wanted, from the oldest file on, up to the first that must stay.
 
         Nothing is synced: on a full disk this is what makes room. A transaction whose completion is not durable yet
         needs its data after a crash; but it was open or prepared when the durable file was begun, and the header of
         that file says so.
+
+        asked: who wants it, for the log.
         """
         with self.working:
             plan = self.explain(wanted)
@@ -126,9 +134,8 @@ class FileKeeper:
                 self._pages.forget(file_no)
         if plan.delete:
             self._freed()
-            log.info(
-                "purged %d binlog files, up to %s", len(plan.delete), file_name(plan.delete[-1])
-            )
+            last = file_name(plan.delete[-1])
+            log.info("purged %d binlog files, up to %s: %s", len(plan.delete), last, asked)
         return plan
 
     def _facts(self, file_no: int) -> FileFacts:
@@ -151,22 +158,28 @@ class FileKeeper:
             self._purge_by_limits()
 
     def _purge_by_limits(self) -> None:
-        for wanted in self._limits():
-            self._purge_unasked(wanted)
+        self.held = None
+        for wanted, name in self._limits():
+            self._purge_unasked(wanted, name)
 
-    def _limits(self) -> list[Wanted]:
-        """Of age and of size, as far as they are set."""
+    def _limits(self) -> list[tuple[Wanted, str]]:
+        """Of age and of size, as far as they are set, and how they are said."""
         options = self.options
         found = []
-        if options.binlog_expire_logs_seconds:
-            limit = self._clock() - options.binlog_expire_logs_seconds
-            found.append(purge.before_time(limit))
-        if options.max_binlog_total_size:
-            found.append(purge.above_size(options.max_binlog_total_size))
+        if age := options.binlog_expire_logs_seconds:
+            limit = purge.before_time(self._clock() - age)
+            found.append((limit, f"binlog_expire_logs_seconds={age}"))
+        if size := options.max_binlog_total_size:
+            found.append((purge.above_size(size), f"max_binlog_total_size={size}"))
         return found
 
-    def _purge_unasked(self, wanted: Wanted) -> None:
-        plan = self.purge(wanted)
+    def _purge_unasked(self, wanted: Wanted, name: str) -> None:
+        plan = self.purge(wanted, name)
+        if plan.kept is not None:
+            stay = [f for f in self._ask(purge.fates, wanted) if f.wanted and not f.goes]
+            size, oldest = sum(f.size for f in stay), min((f.modified for f in stay), default=0.0)
+            if self.held is None or size > self.held.size:
+                self.held = PurgeHeld(size, oldest, plan.why)
         if plan.kept is not None and (plan.kept, plan.why) != self._told:
             self._told = plan.kept, plan.why  # once, not every round
             log.warning(

@@ -47,6 +47,16 @@ class FileFate(NamedTuple):
     held_by: tuple[str, ...]
 
 
+class PurgeHeld(NamedTuple):
+    """Files that a limit of age or size wants to go, and that stay: their bytes, the last write of the oldest one in
+    seconds since 1970, and why.
+    """
+
+    size: int
+    oldest: float
+    why: str
+
+
 Wanted = Callable[[FileFacts, int], bool]  # (file, bytes that it and all later ones take)
 
 

@@ -171,7 +171,16 @@ class RedoLog:
                     )
                 data, self._buffer = self._buffer, bytearray()
                 self.on_taken(end)
-            self._write_ring(data, start)
+            try:
+                self._write_ring(data, start)
+            except DiskError:
+                raise
+            except BaseException:
+                with (
+                    self._lock
+                ):  # a defect of ours: the same bytes go to the same place the next time
+                    self._buffer[:0] = data
+                raise
             self.written_lsn = end
             self.bytes_written += len(data)
         return end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -63,6 +64,18 @@ def test_no_fact_takes_the_place_of_what_every_line_has() -> None:
     line = json.loads(JsonFormatter().format(record("x %(level)s", {"level": "forged", "ts": 0})))
     assert line["level"] == "WARNING"
     assert line["ts"].endswith("Z")
+
+
+def test_text_is_in_utc_wherever_the_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/St_Johns")
+    time.tzset()
+    try:
+        made = record("x")
+        made.created = 1_700_000_000.0625
+        assert TextFormatter().format(made) == "2023-11-14T22:13:20.062Z WARNING x"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @given(NASTY, NASTY)

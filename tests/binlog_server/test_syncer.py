@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from binlog_server.commits import syncer as syncer_module
 from binlog_server.commits.syncer import Syncer
 from protocol.gtid import Gtid
 from storage.errors import DiskError, StorageError
@@ -253,4 +254,45 @@ async def test_a_sync_on_the_loop_that_fails_is_told() -> None:
     with pytest.raises(DiskError):
         await within(syncer.committed())
     assert len(failures) == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["thread", "loop"])
+@pytest.mark.parametrize("setting", [1, 2])
+async def test_a_defect_keeps_nobody_waiting_for_ever(
+    alone: bool, setting: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and done again; the store has not failed by it."""
+    monkeypatch.setattr(syncer_module, "RETRY_S", 0.01)
+    engine = SlowEngine()
+    syncer = Syncer(engine, alone=lambda: alone, flush_log_at_trx_commit=setting)
+    syncer._sync_s = 0.0
+    name = "sync" if setting == 1 else "write_log"
+    original, fails = getattr(engine, name), [KeyError("a defect"), MemoryError()]
+
+    def fail() -> None:
+        if fails:
+            raise fails.pop()
+        original()
+
+    monkeypatch.setattr(engine, name, fail)
+    append(engine, 1)
+    await within(asyncio.gather(syncer.committed(), syncer.committed()))
+    assert not fails
+    assert caplog.text.count("internal error in the sync of the redo log") == 2
+    assert syncer.failure is None
+    await within(syncer.synced())
+    assert engine.durable_end == engine.written_end
+    assert syncer.waiting_s == 0
+    await within(syncer.close())
+
+
+async def test_one_who_cannot_be_told_keeps_no_other_waiting(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+
+    def fails(error: StorageError | None) -> None:
+        raise KeyError("a defect")
+
+    syncer.on_durable(fails)
+    await within(syncer.synced())
     await within(syncer.close())
