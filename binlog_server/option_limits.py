@@ -50,6 +50,7 @@ LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "server_id": (1, _U32_MAX),
     "slave_connections_needed_for_purge": (0, _U32_MAX),
     "slave_net_timeout": (1, _YEAR_S),
+    "sql_slave_skip_counter": (0, _U32_MAX),
     "sync_binlog": (0, _U32_MAX),
     "tcp_keepalive_interval": (0, 32_767),
     "tcp_keepalive_probes": (0, 127),

@@ -1,8 +1,8 @@
 /* Whole groups out of the packets of a dump stream, in C. Optional: see `group_runs.py`, which says what a run is.
  *
  * Nothing here raises for what came. Whatever is not as plain as nearly everything is (a group that is not whole yet,
- * a packet out of sequence, a wrong checksum, an event that is none of a group) ends the run in front of its group, and
- * is left to the Python that takes one event after the other, and knows what to say of it.
+ * a packet out of sequence, a wrong checksum, an event that is none of a group, or one that is cut short) ends the run in
+ * front of its group, and is left to the Python that takes one event after the other, and knows what to say of it.
  *
  * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
@@ -36,20 +36,56 @@
 #define FLAG_ARTIFICIAL 0x20
 #define CRC_SIZE 4
 
-/* A GTID event: seq_no 19, domain 27, flags 31; with at least 19 bytes of body. */
+/* A GTID event: seq_no 19, domain 27, flags 31; with at least 19 bytes of body. What the flags announce comes behind. */
 #define GTID_SEQ_AT 19
 #define GTID_DOMAIN_AT 27
 #define GTID_FLAGS_AT 31
 #define GTID_SIZE_MIN 38
+#define GTID_BODY_MIN (GTID_SIZE_MIN - HEADER_SIZE)
 #define STANDALONE 0x01
+#define GROUP_COMMIT_ID 0x02
+#define ANY_XA 0xC0
+#define MULTI_ENGINE 0x01
+#define ALTER_END 0x0C
+#define THREAD_ID 0x10
 
 /* A QUERY event: length of the database name 27, of the status variables 30; what is variable from 32 on. */
 #define QUERY_DATABASE_LENGTH_AT 27
 #define QUERY_STATUS_LENGTH_AT 30
 #define QUERY_SIZE_MIN 32
+#define LOAD_OWN_SIZE 13
 
-/* What an event means for its group: the table comes from Python. */
+/* Limits, as `protocol.limits`, `events.table_map` and `events.compressed` have them. */
+#define COLUMNS_MAX 4096
+#define EVENT_BYTES_MAX (1024u * 1024 * 1024)
+#define ZLIB_MARK 0x80
+#define ZLIB_RATIO_MAX 1100
+#define ZLIB_RATIO_SLACK 1024
+
+/* What an event means for its group, and how its body is laid out: the table comes from Python (`vocabulary.C_TABLE`),
+ * the role in its low three bits, the form above. */
 enum role { OTHER = 0, PREFIX = 1, QUERY = 2, COMMIT = 3, GTID = 4, NOT_HERE = 5 };
+#define ROLE_BITS 3
+#define ROLE_MASK 7
+enum form {
+    FORM_ANY = 0,
+    FORM_GTID = 1,
+    FORM_QUERY = 2,
+    FORM_QUERY_COMPRESSED = 3,
+    FORM_TABLE_MAP = 4,
+    FORM_ROWS = 5,
+    FORM_ROWS_TWICE = 6,
+    FORM_ROWS_COMPRESSED = 7,
+    FORM_ROWS_COMPRESSED_TWICE = 8,
+    FORM_XID = 9,
+    FORM_INTVAR = 10,
+    FORM_RAND = 11,
+    FORM_USER_VAR = 12,
+    FORM_FILE_PIECE = 13,
+    FORM_EXECUTE_LOAD = 14,
+    FORM_XA_PREPARE = 15,
+    FORM_PARTIAL_ROWS = 16,
+};
 
 /* Below this many bytes, letting other threads run costs more than it gives. */
 #define UNLOCK_BYTES 32768
@@ -195,16 +231,250 @@ copy_with_crc32(unsigned char *out, const unsigned char *at, Py_ssize_t size)
     return ~crc32_by_tables(crc, at, size);
 }
 
-/* Whether a QUERY event (without checksum) is the statement COMMIT or ROLLBACK; -1 if it cannot be read. */
+/* What is left of a body. The functions that take something of it say whether it was there; the Python that they stand
+ * for is named behind each of them (`protocol.events`). */
+typedef struct {
+    const unsigned char *at, *stop;
+} Body;
+
+static int
+skip(Body *body, uint64_t size)
+{
+    if (size > (uint64_t)(body->stop - body->at))
+        return 0;
+    body->at += size;
+    return 1;
+}
+
+static int
+skip_short(Body *body) /* Cursor.short_bytes */
+{
+    return body->at < body->stop && skip(body, 1u + (uint64_t)*body->at);
+}
+
+static int
+take_lenenc(Body *body, uint64_t *value) /* Cursor.lenenc_int */
+{
+    if (body->at == body->stop)
+        return 0;
+    unsigned char first = *body->at++;
+    int size = first == 0xFC ? 2 : first == 0xFD ? 3 : first == 0xFE ? 8 : 0;
+    if (first < 0xFB) {
+        *value = first;
+        return 1;
+    }
+    if (size == 0 || body->stop - body->at < size)
+        return 0;
+    *value = 0;
+    for (int i = 0; i < size; i++)
+        *value |= (uint64_t)body->at[i] << 8 * i;
+    body->at += size;
+    return 1;
+}
+
+static int
+gtid_is_whole(Body body) /* GtidEvent.parse */
+{
+    const unsigned char *flags = body.at + GTID_FLAGS_AT - HEADER_SIZE;
+    if (body.stop - body.at < GTID_BODY_MIN || !skip(&body, GTID_FLAGS_AT - HEADER_SIZE + 1))
+        return 0;
+    if (*flags & GROUP_COMMIT_ID && !skip(&body, 8))
+        return 0;
+    if (*flags & ANY_XA && (body.stop - body.at < 6 || !skip(&body, 6u + (uint64_t)body.at[4] + body.at[5])))
+        return 0;
+    if (body.at == body.stop || *body.at == 0)
+        return 1;
+    unsigned char extra = *body.at++;
+    return skip(&body, (extra & MULTI_ENGINE ? 1 : 0) + (extra & ALTER_END ? 8 : 0) + (extra & THREAD_ID ? 4 : 0));
+}
+
+static int
+status_is_whole(Body status) /* StatusVariables.parse */
+{
+    /* By code: bytes of the value. */
+    static const unsigned char sizes[] = {4, 8, 0, 4, 6, 0, 0, 2, 2, 8, 4};
+
+    while (status.at < status.stop) {
+        unsigned char code = *status.at++;
+        switch (code) {
+        case 2:
+            if (!skip_short(&status) || !skip(&status, 1))
+                return 0;
+            break;
+        case 5:
+        case 6:
+            if (!skip_short(&status))
+                return 0;
+            break;
+        case 11:
+            if (!skip_short(&status) || !skip_short(&status))
+                return 0;
+            break;
+        case 128:
+            if (!skip(&status, 3))
+                return 0;
+            break;
+        case 129:
+            if (!skip(&status, 8))
+                return 0;
+            break;
+        case 130:
+            if (status.at == status.stop || !skip(&status, *status.at & ALTER_END ? 9 : 1))
+                return 0;
+            break;
+        case 131:
+            if (status.at == status.stop || !skip(&status, 1u + 4u * (uint64_t)*status.at))
+                return 0;
+            break;
+        default:
+            if (code >= sizeof sizes)
+                return 1; /* not known, nor what comes behind it */
+            if (!skip(&status, sizes[code]))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+/* `own`: bytes of an EXECUTE_LOAD_QUERY event in front of the status variables. */
+static int
+skip_query_head(Body *body, uint64_t own) /* QueryHead.take */
+{
+    if (body->stop - body->at < QUERY_SIZE_MIN - HEADER_SIZE)
+        return 0;
+    uint64_t database = body->at[QUERY_DATABASE_LENGTH_AT - HEADER_SIZE];
+    uint64_t variables = load_u16(body->at + QUERY_STATUS_LENGTH_AT - HEADER_SIZE);
+    Body status = *body;
+    if (!skip(&status, QUERY_SIZE_MIN - HEADER_SIZE + own))
+        return 0;
+    *body = status;
+    if (!skip(body, variables + database + 1) || body->at[-1] != 0)
+        return 0;
+    status.stop = status.at + variables;
+    return status_is_whole(status);
+}
+
+static int
+load_is_whole(Body body) /* ExecuteLoadQuery.parse */
+{
+    const unsigned char *own = body.at + QUERY_SIZE_MIN - HEADER_SIZE;
+    if (!skip_query_head(&body, LOAD_OWN_SIZE))
+        return 0;
+    uint32_t start = load_u32(own + 4), end = load_u32(own + 8);
+    return start <= end && end <= (uint64_t)(body.stop - body.at);
+}
+
+/* What was announced is not more than zlib can make of what there is. */
+static int
+compressed_is_possible(Body body) /* CompressedPart.find */
+{
+    if (body.at == body.stop)
+        return 0;
+    unsigned char first = *body.at++;
+    unsigned length_bytes = first & 7;
+    if ((first & 0xF8) != ZLIB_MARK || length_bytes < 1 || length_bytes > 4 || body.stop - body.at < length_bytes)
+        return 0;
+    uint64_t length = 0;
+    while (length_bytes--)
+        length = length << 8 | *body.at++;
+    uint64_t most = (uint64_t)(body.stop - body.at) * ZLIB_RATIO_MAX + ZLIB_RATIO_SLACK;
+    return length <= most && length <= EVENT_BYTES_MAX;
+}
+
+static int
+skip_rows_head(Body *body, uint64_t bitmaps) /* RowsHead.take */
+{
+    uint64_t width;
+    return skip(body, 8) && take_lenenc(body, &width) && width > 0 && width <= COLUMNS_MAX
+           && skip(body, bitmaps * ((width + 7) / 8));
+}
+
+static int
+skip_name(Body *body)
+{
+    return skip_short(body) && skip(body, 1) && body->at[-1] == 0;
+}
+
+static int
+table_map_is_whole(Body body) /* TableMapHead.parse */
+{
+    uint64_t count, size;
+    if (!skip(&body, 8) || !skip_name(&body) || !skip_name(&body) || !take_lenenc(&body, &count) || count == 0
+        || count > COLUMNS_MAX || !skip(&body, count) || !take_lenenc(&body, &size) || !skip(&body, size)
+        || !skip(&body, (count + 7) / 8))
+        return 0;
+    while (body.at < body.stop)
+        if (!skip(&body, 1) || !take_lenenc(&body, &size) || !skip(&body, size))
+            return 0;
+    return 1;
+}
+
+static int
+user_var_is_whole(Body body) /* UserVarEvent.parse; decimals are left to it */
+{
+    if (body.stop - body.at < 4 || !skip(&body, 4 + (uint64_t)load_u32(body.at)) || !skip(&body, 1))
+        return 0;
+    if (body.at[-1])
+        return 1;
+    const unsigned char *value = body.at;
+    if (!skip(&body, 9))
+        return 0;
+    uint32_t length = load_u32(value + 5);
+    return skip(&body, length) && (value[0] == 0 || ((value[0] == 1 || value[0] == 2) && length == 8));
+}
+
+/* Whether an event (without checksum) can be read by those who will read it from the store. */
+static int
+is_whole(enum form form, const unsigned char *event, Py_ssize_t size)
+{
+    Body body = {event + HEADER_SIZE, event + size};
+    Py_ssize_t length = size - HEADER_SIZE;
+
+    switch (form) {
+    case FORM_ANY:
+        return 1;
+    case FORM_GTID:
+        return gtid_is_whole(body);
+    case FORM_QUERY:
+        return skip_query_head(&body, 0);
+    case FORM_QUERY_COMPRESSED:
+        return skip_query_head(&body, 0) && compressed_is_possible(body);
+    case FORM_TABLE_MAP:
+        return table_map_is_whole(body);
+    case FORM_ROWS:
+        return skip_rows_head(&body, 1);
+    case FORM_ROWS_TWICE:
+        return skip_rows_head(&body, 2);
+    case FORM_ROWS_COMPRESSED:
+        return skip_rows_head(&body, 1) && compressed_is_possible(body);
+    case FORM_ROWS_COMPRESSED_TWICE:
+        return skip_rows_head(&body, 2) && compressed_is_possible(body);
+    case FORM_XID:
+        return length == 8;
+    case FORM_INTVAR:
+        return length == 9 && (body.at[0] == 1 || body.at[0] == 2);
+    case FORM_RAND:
+        return length == 16;
+    case FORM_USER_VAR:
+        return user_var_is_whole(body);
+    case FORM_FILE_PIECE:
+        return length >= 4;
+    case FORM_EXECUTE_LOAD:
+        return load_is_whole(body);
+    case FORM_XA_PREPARE:
+        return length >= 13 && (uint64_t)length == 13 + (uint64_t)load_u32(body.at + 5) + load_u32(body.at + 9);
+    case FORM_PARTIAL_ROWS:
+        return length >= 9;
+    }
+    return 0;
+}
+
+/* Whether a QUERY event that is whole is the statement COMMIT or ROLLBACK. */
 static int
 query_ends_group(const unsigned char *event, Py_ssize_t size)
 {
-    if (size < QUERY_SIZE_MIN)
-        return -1;
     Py_ssize_t text = QUERY_SIZE_MIN + (Py_ssize_t)load_u16(event + QUERY_STATUS_LENGTH_AT)
                       + event[QUERY_DATABASE_LENGTH_AT] + 1;
-    if (text > size)
-        return -1;
     Py_ssize_t length = size - text;
     return (length == 6 && memcmp(event + text, "COMMIT", 6) == 0)
            || (length == 8 && memcmp(event + text, "ROLLBACK", 8) == 0);
@@ -272,8 +542,10 @@ take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
     Py_ssize_t kept = length - (run->checksums ? CRC_SIZE : 0);
     if (length > run->stop - event || kept < HEADER_SIZE || load_u32(event + LENGTH_AT) != (uint32_t)length)
         return NOT_HERE;
-    enum role role = (enum role)run->roles[event[TYPE_AT]];
-    if (role == NOT_HERE || load_u16(event + FLAGS_AT) & FLAG_ARTIFICIAL)
+    unsigned char meaning = run->roles[event[TYPE_AT]];
+    enum role role = (enum role)(meaning & ROLE_MASK);
+    if (role == NOT_HERE || load_u16(event + FLAGS_AT) & FLAG_ARTIFICIAL
+        || !is_whole((enum form)(meaning >> ROLE_BITS), event, kept))
         return NOT_HERE;
     if (!run->checksums)
         memcpy(out, event, (size_t)kept);
@@ -301,7 +573,7 @@ take_group(Run *run)
     unsigned char *event = run->out + run->out_size;
     Py_ssize_t size;
 
-    if (take_event(run, &place, event, &size) != GTID || size < GTID_SIZE_MIN)
+    if (take_event(run, &place, event, &size) != GTID)
         return 0;
     uint32_t server = load_u32(event + SERVER_AT), domain = load_u32(event + GTID_DOMAIN_AT);
     uint64_t seq_no = load_u64(event + GTID_SEQ_AT);
@@ -320,8 +592,6 @@ take_group(Run *run)
             ended = role != PREFIX;
         else if (role == QUERY)
             ended = query_ends_group(event, size);
-        if (ended < 0)
-            return 0;
         if (ended)
             break;
     }
@@ -446,7 +716,7 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
         unsigned char *out = run.out + run.out_size;
         Py_ssize_t size = 0;
         enum role role = take_event(&run, &next, out, &size);
-        if (role == QUERY ? query_ends_group(out, size) != 0 : role != OTHER && role != PREFIX)
+        if (role == QUERY ? query_ends_group(out, size) : role != OTHER && role != PREFIX)
             break;
         run.place = next;
         run.out_size += size;
@@ -469,7 +739,30 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(is_sound_doc,
+"is_sound(event, roles)\n--\n\n"
+"See `vocabulary.is_sound`.");
+
+static PyObject *
+is_sound(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer event, roles;
+    int sound = 0;
+
+    if (!PyArg_ParseTuple(args, "y*y*:is_sound", &event, &roles))
+        return NULL;
+    if (event.len >= HEADER_SIZE && roles.len == 256) {
+        const unsigned char *at = event.buf;
+        unsigned char meaning = ((const unsigned char *)roles.buf)[at[TYPE_AT]];
+        sound = (meaning & ROLE_MASK) != NOT_HERE && is_whole((enum form)(meaning >> ROLE_BITS), at, event.len);
+    }
+    PyBuffer_Release(&event);
+    PyBuffer_Release(&roles);
+    return PyBool_FromLong(sound);
+}
+
 static PyMethodDef methods[] = {
+    {"is_sound", is_sound, METH_VARARGS, is_sound_doc},
     {"take_part", take_part, METH_VARARGS, take_part_doc},
     {"take_run", take_run, METH_VARARGS, take_run_doc},
     {NULL, NULL, 0, NULL},

@@ -8,9 +8,10 @@ A group begins with a GTID event and ends
 
 Everything else about a stream (ROTATE, STOP, GTID_LIST, BINLOG_CHECKPOINT, START_ENCRYPTION,
 HEARTBEAT, whatever is ARTIFICIAL) belongs to the connection or to the upstream's files, and is
-checked and dropped. A format description with a creation time tells that the upstream has started
+checked and dropped: `protocol.vocabulary` has all types, and reads each event before it becomes
+part of a group. A format description with a creation time tells that the upstream has started
 anew at this place: it becomes a start marker, and an unfinished group before it is gone, as on a
-real replica.
+real replica. An INCIDENT stands between groups.
 
 The rules are those of MariaDB 10.11 to 12.3.
 """
@@ -19,23 +20,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.events.checksum import ChecksumAlgorithm, normal_form, verify_checksum
-from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
-from protocol.events.gtid import FLAGS2_OFFSET, GtidFlags, gtid_of
+from protocol.events.gtid import FLAGS2_OFFSET, GtidEvent, GtidFlags, gtid_of
 from protocol.events.header import (
     FLAG_ARTIFICIAL,
     HEADER_SIZE,
     LENGTH_OFFSET,
     TYPE_OFFSET,
 )
+from protocol.events.incident import IncidentEvent
 from protocol.events.query import query_ends_group
 from protocol.gtid import Gtid
 from protocol.limits import GROUP_BYTES_MAX
+from protocol.vocabulary import C_TABLE, CHECKS, ROLES, Role, is_sound, refuse, type_name
 
 
 class EventGroup(NamedTuple):
@@ -73,49 +74,26 @@ class StartMarker(NamedTuple):
         return self.format_description.for_store().build()
 
 
+class Incident(NamedTuple):
+    """The upstream has lost changes at this place in its history. `payload` is the event in normal form."""
+
+    event: IncidentEvent
+    payload: bytes
+
+
+class OutsideGroup(ProtocolError):
+    """An event of a group that has not begun: events are missing, or their server writes no GTIDs."""
+
+
 class GroupTooLarge(ProtocolError):
     """A group exceeds the limit of bytes in memory."""
 
-
-class Role(Enum):
-    """What an event means for the groups, by its type."""
-
-    GTID = auto()
-    FORMAT = auto()
-    DROPPED = auto()
-    REFUSED = auto()
-    PREFIX = auto()  # never ends a standalone group
-    QUERY = auto()
-    COMMIT = auto()
-    OTHER = auto()
-
-
-ROLES: Final = [Role.OTHER] * 256
-for _type, _role in {
-    EventType.GTID: Role.GTID,
-    EventType.FORMAT_DESCRIPTION: Role.FORMAT,
-    EventType.ROTATE: Role.DROPPED,
-    EventType.STOP: Role.DROPPED,
-    EventType.GTID_LIST: Role.DROPPED,
-    EventType.BINLOG_CHECKPOINT: Role.DROPPED,
-    EventType.START_ENCRYPTION: Role.DROPPED,
-    EventType.HEARTBEAT: Role.DROPPED,
-    EventType.INCIDENT: Role.REFUSED,
-    EventType.INTVAR: Role.PREFIX,
-    EventType.RAND: Role.PREFIX,
-    EventType.USER_VAR: Role.PREFIX,
-    EventType.TABLE_MAP: Role.PREFIX,
-    EventType.ANNOTATE_ROWS: Role.PREFIX,
-    EventType.QUERY: Role.QUERY,
-    EventType.XID: Role.COMMIT,
-    EventType.XA_PREPARE_LOG: Role.COMMIT,
-}.items():
-    ROLES[_type] = _role
 
 # Looked up once: a member of an enum costs a lookup in its class, for each event.
 _GTID: Final = Role.GTID
 _FORMAT: Final = Role.FORMAT
 _DROPPED: Final = Role.DROPPED
+_INCIDENT: Final = Role.INCIDENT
 _REFUSED: Final = Role.REFUSED
 _PREFIX: Final = Role.PREFIX
 _QUERY: Final = Role.QUERY
@@ -195,7 +173,7 @@ class EventGroupAssembler:
         self._spilled += size
         return spilled
 
-    def feed(self, event: bytes) -> EventGroup | StartMarker | None:
+    def feed(self, event: bytes) -> EventGroup | StartMarker | Incident | None:
         """One event as received; returns what became whole with it.
 
         Raises `EventChecksumError`, `GroupTooLarge`, or another `ProtocolError`; after an error
@@ -210,14 +188,18 @@ class EventGroupAssembler:
         role = ROLES[type_]
         if role is _FORMAT:
             return self._format_description(event)
-        if role is _DROPPED or flags & FLAG_ARTIFICIAL:
+        if role is _DROPPED or role is _REFUSED or flags & FLAG_ARTIFICIAL:
             if self._algorithm:
                 verify_checksum(event)
+            if role is _REFUSED and not flags & FLAG_ARTIFICIAL:
+                refuse(event)
             return None
         event = normal_form(event, self._algorithm)
         if role is _GTID:
             self._begin(event)
             return None
+        if role is _INCIDENT:
+            return self._incident(event)
         return self._continue(event, role)
 
     def discard_partial(self) -> None:
@@ -234,9 +216,17 @@ class EventGroupAssembler:
         self.discard_partial()
         return StartMarker(description)
 
+    def _incident(self, event: bytes) -> Incident:
+        incident = IncidentEvent.parse(event)
+        if self._gtid is not None:
+            raise ProtocolError(f"an incident inside the unfinished group {self._gtid}: {incident}")
+        return Incident(incident, event)
+
     def _begin(self, event: bytes) -> None:
         if self._gtid is not None:
             raise ProtocolError(f"GTID {gtid_of(event)} inside the unfinished group {self._gtid}")
+        if not is_sound(event, C_TABLE):
+            GtidEvent.parse(event)
         self._gtid = gtid_of(event)
         self._standalone = bool(event[FLAGS2_OFFSET] & _STANDALONE)
         self._events = [event]
@@ -246,9 +236,11 @@ class EventGroupAssembler:
     def _continue(self, event: bytes, role: Role) -> EventGroup | None:
         gtid = self._gtid
         if gtid is None:
-            raise ProtocolError(f"event of type {event[TYPE_OFFSET]} outside a group")
-        if role is _REFUSED:
-            raise ProtocolError(f"incident event in group {gtid}: the upstream lost events")
+            raise OutsideGroup(f"an event of type {type_name(event[TYPE_OFFSET])} outside a group")
+        if not is_sound(event, C_TABLE):
+            check = CHECKS[event[TYPE_OFFSET]]
+            if check is not None:
+                check(event)
         self._events.append(event)
         self._count += 1
         self._count_bytes(len(event))

@@ -27,11 +27,11 @@ from typing import Final, NamedTuple
 from protocol.errors import ProtocolError
 from protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from protocol.events.event_type import EventType
-from protocol.events.header import HEADER_SIZE, parse_whole
+from protocol.events.header import HEADER_SIZE, TYPE_OFFSET, parse_whole
 from protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from protocol.events.query import QueryEvent
 from protocol.events.rows import RowsEvent
-from protocol.wire.values import Cursor
+from protocol.events.table_map import TableMapHead
 
 PARTS_MAX: Final = 256  # that are kept one by one
 TIMES_MAX: Final = 1024
@@ -111,13 +111,18 @@ class GroupContent:
     _open: _OpenPart | None = None
 
     def add(self, event: bytes) -> None:
-        """The next event. Raises `ProtocolError` if it cannot be read."""
+        """The next event, one that a door has let in. Raises `ProtocolError` if it cannot be read."""
         self.events += 1
         self.size += len(event)
-        if event[4:5] and event[4] in COMPRESSED_TYPES:
-            event = uncompressed(event)
         header = parse_whole(event)
         type_, timestamp = header.type, header.timestamp
+        if type_ in COMPRESSED_TYPES:
+            try:
+                event = uncompressed(event)
+            except ProtocolError:  # no door looks into it: then its bytes are what it says
+                self._keep(event[HEADER_SIZE:], _name(type_), timestamp)
+                return
+            type_ = event[TYPE_OFFSET]
         if type_ in _LEFT_OUT:
             return
         if type_ == EventType.TABLE_MAP:
@@ -149,21 +154,15 @@ class GroupContent:
         self._tables.clear()
 
     def _add_table(self, event: bytes) -> None:
-        cursor = Cursor(event, "table map", HEADER_SIZE)
-        table_id = cursor.integer(6)
-        cursor.skip(2)
-        names = []
-        for _ in range(2):
-            names.append(cursor.take(cursor.integer(1)).decode(errors="backslashreplace"))
-            cursor.skip(1)
-        types = cursor.take(cursor.lenenc_int())
+        head = TableMapHead.parse(event)
         # Without case: lower_case_table_names is an option of each server.
-        self._tables[table_id] = _Table(".".join(names).lower(), types + cursor.lenenc_bytes())
+        name = f"{head.database}.{head.table}".lower()
+        self._tables[head.table_id] = _Table(name, head.types + head.metadata)
 
     def _add_rows(self, event: RowsEvent, timestamp: int) -> None:
         table = self._tables.get(event.table_id)
-        if table is None:
-            raise ProtocolError(f"rows of table {event.table_id}, of which there is no table map")
+        if table is None:  # a replica passes over such rows
+            table = _Table(f"table {event.table_id} without a table map", b"")
         subject = f"{event.kind.name} {table.name}"
         shape = f"{event.present:x} {event.present_after:x} ".encode() + table.columns
         self._extend(subject, shape, event.body, timestamp)

@@ -1,9 +1,10 @@
 """Runs of whole groups, taken out of the packets of a dump stream at once: the hot path of a relay.
 
 A run is what nearly all of a stream is: groups that are whole, of one domain and server, with increasing numbers, each
-event in one packet, in sequence, with a right checksum. Everything else ends a run in front of its group, and is left
-to those who take one event after the other (`ClientConnection.next_event`, `EventGroupAssembler`): groups that are not
-whole yet, large events, other events than those of groups, and whatever is wrong.
+event in one packet, in sequence, with a right checksum and a body that can be read (`vocabulary`). Everything else ends
+a run in front of its group, and is left to those who take one event after the other (`ClientConnection.next_event`,
+`EventGroupAssembler`): groups that are not whole yet, large events, other events than those of groups, and whatever is
+wrong.
 
 Of a group that is larger than what is received at once its events are taken, as many as there are (`take_part`).
 
@@ -19,21 +20,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from protocol.event_group import ROLES, Role
 from protocol.gtid import Gtid
 from protocol.semi_sync import STILL, PositionStep
+from protocol.vocabulary import C_TABLE
 
-_ROLE_CODES: Final = {
-    Role.OTHER: 0,
-    Role.PREFIX: 1,
-    Role.QUERY: 2,
-    Role.COMMIT: 3,
-    Role.GTID: 4,
-    Role.FORMAT: 5,
-    Role.DROPPED: 5,
-    Role.REFUSED: 5,
-}
-_ROLE_TABLE: Final = bytes(_ROLE_CODES[role] for role in ROLES)
 _CODE: Final = "Q"
 _POSITION_CODE: Final = "I"
 assert array(_CODE).itemsize == 8
@@ -170,7 +160,7 @@ else:
     ) -> Taken | None:
         """As `take_no_run` says."""
         return _taken(
-            _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync)
+            _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
         )
 
     def take_bare_run_by_c(
@@ -178,7 +168,7 @@ else:
     ) -> Taken | None:
         """As `take_no_bare_run` says."""
         return _taken(
-            _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, _ROLE_TABLE, False, True)
+            _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, C_TABLE, False, True)
         )
 
     def _taken(found: Any) -> Taken | None:
@@ -208,9 +198,7 @@ else:
         semi_sync: bool,
     ) -> TakenPart | None:
         """As `take_no_part` says."""
-        found = _group_runs.take_part(
-            buffer, at, stop, seq, checksum_algorithm, _ROLE_TABLE, semi_sync
-        )
+        found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
         if found is None:
             return None
         at, seq, events, count, advance, floor, ack_wanted = found

@@ -173,7 +173,7 @@ def _show(
         case ShowBinlogEvents():
             return events.show(session.server.engine, statement, _classic_style(session))
         case ShowSlaveStatus(connection):
-            name = connection or session.variables.get("default_master_connection", "")
+            name = connection or session.master_connection
             return slave_status.one(name, session.server.slave_rows())
         case Show.ALL_SLAVES_STATUS:
             return slave_status.every(session.server.slave_rows())

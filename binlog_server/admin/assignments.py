@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from binlog_server.admin import global_variables, maintenance
-from binlog_server.admin.global_variables import GLOBALS
+from binlog_server.admin.global_variables import GLOBALS, SKIP_COUNTER
 from binlog_server.admin.needed_privileges import ANYBODY
 from binlog_server.admin.statements import (
     Assignment,
@@ -133,6 +133,8 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
         session.require_no_upstream()
     if isinstance(value, Default):
         return session.server.default_of(name)
+    if name == SKIP_COUNTER:
+        return _skip_count(session, value)
     lowest = session.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
     shown = global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
     if name == SEMI_SYNC_WAIT_POINT and shown == AFTER_SYNC:
@@ -143,6 +145,12 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
         text = f"{name} stays {session.global_value(name)}: {_CHECKSUM_STAYS[session.coordinates.classic]}"
         session.diagnostics.append(Diagnostic(Level.WARNING, UnknownServerError.errno, text))
     return shown
+
+
+def _skip_count(session: SqlSession, value: Expression) -> str:
+    count = global_variables.as_shown(SKIP_COUNTER, session.value_of(value), session.diagnostics)
+    session.server.relay.require_skippable(session.master_connection, int(count))
+    return count
 
 
 def _check_room(
@@ -182,6 +190,9 @@ def _assign_globally(session: SqlSession, name: str, value: str) -> Result:
         return Work(lambda: maintenance.set_slave_position(server, value), server.history_changed)
     if name == "gtid_binlog_state":
         return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
+    if name == SKIP_COUNTER:
+        server.relay.skip(session.master_connection, int(value))
+        return None
     server.set_global(name, value)
     return None
 

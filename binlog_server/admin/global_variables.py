@@ -39,6 +39,8 @@ _SUPER = ("SUPER",)
 _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 
+SKIP_COUNTER = "sql_slave_skip_counter"
+
 GLOBALS: Mapping[str, GlobalVariable] = {
     # It stays as it is: scripts may say it, and are warned.
     "binlog_checksum": GlobalVariable(words=("NONE", "CRC32"), privileges=_SUPER),
@@ -70,6 +72,7 @@ GLOBALS: Mapping[str, GlobalVariable] = {
     ),
     "slave_compressed_protocol": GlobalVariable(privileges=_REPLICATION),
     "slave_connections_needed_for_purge": GlobalVariable(number=True),
+    SKIP_COUNTER: GlobalVariable(number=True, privileges=_SUPER),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
     "sync_binlog": GlobalVariable(number=True),
     "wait_timeout": GlobalVariable(number=True, also_session=True, privileges=_SUPER),

@@ -42,7 +42,7 @@ _FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
 
 def replicate(session: SqlSession, statement: ReplicationStatement) -> Deed:
     """What the statement does, on the loop. Raises `ServerError` for what can be told at once."""
-    default = session.variables.get("default_master_connection", "")
+    default = session.master_connection
     match statement:
         case ChangeMaster(name, options):
             return _change(session, default if name is None else name, options)

@@ -13,6 +13,7 @@ from binlog_server.accounts.privileges import suffices
 from binlog_server.admin import events, maintenance
 from binlog_server.admin.answers import answer
 from binlog_server.admin.functions import call
+from binlog_server.admin.global_variables import SKIP_COUNTER
 from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES, subject
 from binlog_server.admin.parser import parse
 from binlog_server.admin.statements import (
@@ -174,6 +175,11 @@ class SqlSession:
         self.server.relay.require_stopped()
 
     @property
+    def master_connection(self) -> str:
+        """The connection that statements without a name mean."""
+        return self.variables.get("default_master_connection", "")
+
+    @property
     def warning_count(self) -> int:
         """Of the last statement, for its answer."""
         return 0 if self._is_about_diagnostics else len(self.diagnostics)
@@ -206,12 +212,13 @@ class SqlSession:
 
     def global_variables(self) -> Mapping[str, str]:
         """As the session sees them: where positions are classic, so is what replicas ask of the binlog."""
-        variables = self.server.global_variables()
+        skip_counter = str(self.server.relay.skip_counter(self.master_connection))
+        variables = {**self.server.global_variables(), SKIP_COUNTER: skip_counter}
         if not self.coordinates.classic:
             return variables
-        seen = {**variables, "binlog_checksum": self.server.binlog_checksum}
-        del seen["binlog_storage_engine"]
-        return seen
+        variables["binlog_checksum"] = self.server.binlog_checksum
+        del variables["binlog_storage_engine"]
+        return variables
 
     def _system_value(self, scope: VariableScope, name: str) -> str:
         if scope is not VariableScope.GLOBAL:

@@ -63,6 +63,7 @@ CONSTANTS: Mapping[str, str] = {
     "sql_mode": "",
     "sql_notes": "ON",
     "sql_quote_show_create": "ON",
+    "sql_slave_skip_counter": "0",
     "sync_binlog": "0",
     "system_time_zone": "UTC",
     "time_zone": "SYSTEM",

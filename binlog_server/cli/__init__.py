@@ -32,8 +32,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"binlog-server: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except (StorageError, OSError) as error:
+    except StorageError as error:
         print(f"binlog-server: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"binlog-server: {_told(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_FAILED
+
+
+def _told(error: OSError) -> str:
+    """What a person is told: the file first, and no numbers."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"there is no {error.filename}"
+    return f"{error.filename}: {error.strerror}"

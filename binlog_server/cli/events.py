@@ -242,6 +242,8 @@ def _magic(path: Path) -> bytes:
 
 def _check_ibb(path: Path) -> None:
     magic = _magic(path)
+    if not magic:
+        raise NotAStore(f"{path} is empty")
     if magic == bytes(4):
         raise NotAStore(f"{path} is an empty pre-allocated binlog: it contains no data yet")
     if magic != IBB_MAGIC:

@@ -38,7 +38,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The command: 1 if a file is damaged."""
-    binlog = OfflineBinlog.of_paths([arguments.directory])
+    binlog = OfflineBinlog.of_directory(arguments.directory)
     try:
         files = [summarize(binlog, number) for number in binlog.pages.numbers]
     finally:

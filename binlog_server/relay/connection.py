@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
@@ -30,6 +31,7 @@ class UpstreamConnection:
     problem: why it has no password.
     followed: the server that was followed last, HOST:PORT; kept over a restart.
     thread_id: in the process list, of the last following.
+    incidents: which of its INCIDENT events are passed; what was passed is kept over a restart.
     """
 
     name: str
@@ -38,6 +40,7 @@ class UpstreamConnection:
     wanted: bool = False
     problem: str = ""
     followed: str = ""
+    incidents: Incidents = field(default_factory=Incidents)
     until: SlavePosition | None = None
     status: UpstreamStatus = field(default_factory=lambda: UpstreamStatus(""))
     thread_id: int = 0
@@ -74,7 +77,9 @@ class UpstreamConnection:
         self.forget()
         self.until = until
         self.thread_id, self._began = into.next_id(), time.monotonic()
-        follower = Follower(self.info, into, self.status, self._ring, until, follows)
+        follower = Follower(
+            self.info, into, self.status, self._ring, until, follows, self.incidents
+        )
         self._task = asyncio.get_running_loop().create_task(follower.run())
 
     @property

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
+from binlog_server.relay.incidents import IncidentMet
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
@@ -19,6 +20,7 @@ from protocol.events.checksum import EventChecksumError
 from storage.errors import StorageError
 
 ER_ERROR_ON_WRITE = 1026
+ER_SLAVE_INCIDENT = 1590
 ER_BINLOG_READ_EVENT_CHECKSUM_FAILURE = 1743
 CR_UNKNOWN_ERROR = 2000
 CR_CONN_HOST_ERROR = 2003
@@ -45,6 +47,8 @@ class Failure(NamedTuple):
                 )
             case UpstreamRefused():
                 return cls(error.errno, f"Fatal error: {_full(error)}")
+            case IncidentMet():
+                return cls(ER_SLAVE_INCIDENT, str(error))
             case GroupRefused():
                 return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
             case StorageError():

@@ -7,9 +7,9 @@ Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY; wit
 Before anything is taken in, the upstream must show that it has our history (`guard`).
 
 What ends the following for good is named, in `_ends`: what the upstream refuses us for (1236, another history, our own
-server_id, no GTIDs there), unless a candidate may do better; a domain that comes from elsewhere, and a history that
-begins anew; a store that has failed. Whatever else goes wrong is tried again, also what nobody has thought of, which
-is in the log with its traceback. What is in the store is still served.
+server_id, no GTIDs there), unless a candidate may do better; a domain that comes from elsewhere, a history that begins
+anew, and an INCIDENT that nobody said to pass (`incidents`); a store that has failed. Whatever else goes wrong is tried
+again, also what nobody has thought of, which is in the log with its traceback. What is in the store is still served.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from binlog_server.relay.candidates import Ring
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import DumpEnded
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
@@ -60,6 +61,7 @@ class Follower:
         ring: the servers that may be followed, the ones of `info`.
         until: where it ends by itself; groups beyond it, and of domains that are not in it, are not taken.
         follows: is told each server whose stream has begun.
+        incidents: says which INCIDENT events are passed; without, following ends at each.
     """
 
     def __init__(
@@ -70,12 +72,14 @@ class Follower:
         ring: Ring,
         until: SlavePosition | None = None,
         follows: Callable[[str], Awaitable[None]] | None = None,
+        incidents: Incidents | None = None,
     ) -> None:
         self._configured = info
         self._into = into
         self._until = until
         self._ring = ring
         self._tell = follows
+        self._incidents = incidents
         self.status = status
         self._gate = Gate(status.title, into.domains, info.filter)
         self._defects = Defects()
@@ -104,6 +108,7 @@ class Follower:
             among=self._ring.has_others,
             until=self._until,
             begun=self._begun,
+            incidents=self._incidents,
         )
 
     async def _begun(self) -> None:

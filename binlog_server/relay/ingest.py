@@ -12,6 +12,7 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
@@ -23,7 +24,7 @@ from protocol.connection.client import (
     EventReceived,
     StreamEnded,
 )
-from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
 from protocol.events.checksum import strip_checksum
 from protocol.events.event_type import EventType
 from protocol.events.gtid_list import GtidList
@@ -53,6 +54,7 @@ class Ingest:
         group_bytes_max: a larger group is an error.
         acks: with semi-sync.
         history: is shown what the upstream says of its own; without, it is believed.
+        incidents: says which are passed; without, none is.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Ingest:
         group_bytes_max: int,
         acks: UpstreamAcks | None = None,
         history: UpstreamHistory | None = None,
+        incidents: Incidents | None = None,
     ) -> None:
         self._name = name
         self._engine = engine
@@ -77,6 +80,7 @@ class Ingest:
         self._status = status
         self._acks = acks
         self._history = history
+        self._incidents = incidents or Incidents()
         status.read, status.stored = self._read, self._stored = ReplicaPlace(), ReplicaPlace()
         self._assembler = EventGroupAssembler(
             checksum_algorithm,
@@ -162,12 +166,18 @@ class Ingest:
                         self._history.compare(GtidList.parse(strip_checksum(data, algorithm)))
                     if whole is None:
                         await self._spill()
+                    elif isinstance(whole, Incident):
+                        await self._meet(whole)
                     else:
                         yield await self._store(whole)
                 case ErrorReceived(error):
                     raise error
                 case StreamEnded():
                     raise DumpEnded("the upstream has ended the stream")
+
+    async def _meet(self, incident: Incident) -> None:
+        position = self._engine.binlog_state().position()
+        await self._incidents.meet(self._name, incident, self._read, position)
 
     def _count(self, step: PositionStep, *, ack_wanted: bool) -> None:
         self._read.move(step)
@@ -179,6 +189,7 @@ class Ingest:
         if not self._gate.admits_run(run):
             return 0
         self._gate.last_marker = None
+        self._incidents.went_on()
         index = 0
         turn = Turn()
         try:
@@ -234,6 +245,7 @@ class Ingest:
                 await large.rollback()
             return 0
         self._gate.last_marker = None
+        self._incidents.went_on()
         if large is not None:
             large.commit(whole.gtid)
             return large.size

@@ -5,8 +5,8 @@ name before, the file's counts, and a warning says so at each start. What runs a
 restart for both.
 
 State of the store: `relay:NAME` holds a connection that SQL has made, `relay_stopped:NAME` tells that one of the file
-was stopped, `relay_followed:NAME` which of its servers one with candidates has followed last. Names are compared
-without case.
+was stopped, `relay_followed:NAME` which of its servers one with candidates has followed last, `relay_passed:NAME` the
+last INCIDENT that was passed. Names are compared without case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from binlog_server.relay.connection import UpstreamConnection
+from binlog_server.relay.failure import ER_SLAVE_INCIDENT
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import NAME_CHARS_MAX, MasterInfo, Warn
 from binlog_server.relay.password import KeyFile, PasswordUnavailable
@@ -30,7 +32,7 @@ from protocol.replication_errors import (
     SlaveWasRunning,
     WrongArguments,
 )
-from protocol.sql_errors import NoMasterConnection, OptionPreventsStatement
+from protocol.sql_errors import NoMasterConnection, NotSupportedYet, OptionPreventsStatement
 from storage.errors import StorageError
 from storage.state import StateStore
 
@@ -39,7 +41,11 @@ log = logging.getLogger(__name__)
 _KEPT = "relay:"
 _STOPPED = "relay_stopped:"
 _FOLLOWED = "relay_followed:"
+_PASSED = "relay_passed:"
 _ADDRESSES = frozenset({"host", "port", "candidates"})
+_ONLY_INCIDENTS = NotSupportedYet(
+    "sql_slave_skip_counter for a connection that has not stopped at an incident (1590): groups are never skipped here"
+)
 
 
 class Relay:
@@ -80,6 +86,7 @@ class Relay:
             )
         for key, connection in self._connections.items():
             connection.followed = state.get(_FOLLOWED + key, "")
+            connection.incidents = Incidents(state.get(_PASSED + key))
             connection.forget()
         changed(bool(self._connections))
 
@@ -152,11 +159,13 @@ class Relay:
                 info,
                 problem=problem,
                 followed=found.followed if found is not None and stays else "",
+                incidents=found.incidents if found is not None and stays else Incidents(),
             )
             if problem:
                 raise MasterInfoRefused(name, problem)  # saving it would lose the password
             await self._keep(connection)
             await self._keep_followed(connection)
+            await self._keep_passed(connection, connection.incidents.kept)
             self._connections[name.lower()] = connection
             self._changed(True)
             log.info("connection '%s' is now to %s@%s", connection.name, info.user, info.address)
@@ -185,6 +194,30 @@ class Relay:
                 await self._want(connection, wanted=False)
             return [connection.name for connection in running]
 
+    def skip_counter(self, name: str) -> int:
+        """sql_slave_skip_counter of the connection; 0 for one that there is not."""
+        connection = self._connections.get(name.lower())
+        return 0 if connection is None else connection.incidents.skip_counter
+
+    def require_skippable(self, name: str, count: int) -> None:
+        """Whether sql_slave_skip_counter may be that. Raises `ServerError`: 1198, 1200, 1235, 1617."""
+        connection = self.find(name)
+        if connection is None:
+            if count:
+                raise BadSlave
+            return
+        if connection.runs:
+            raise SlaveMustStop(connection.name)
+        if count and connection.status.errno != ER_SLAVE_INCIDENT:
+            raise _ONLY_INCIDENTS
+
+    def skip(self, name: str, count: int) -> None:
+        """SET GLOBAL sql_slave_skip_counter: so many INCIDENT events are passed behind the next START SLAVE."""
+        self.require_skippable(name, count)
+        connection = self.find(name)
+        if connection is not None:
+            connection.incidents.skip_counter = count
+
     async def reset(self, name: str, *, everything: bool) -> None:
         """RESET SLAVE [ALL]: errors are forgotten; or all of it. Raises `ServerError`: 1198, 1290, 1617."""
         async with self._lock:
@@ -194,8 +227,10 @@ class Relay:
             if connection.runs:
                 raise SlaveMustStop(connection.name)
             connection.followed = ""
+            connection.incidents = Incidents()
             connection.forget()
             await self._keep_followed(connection)
+            await self._keep_passed(connection, None)
             if everything:
                 _require_ours(connection)
                 await asyncio.to_thread(self._state.set, _KEPT + name.lower(), None)
@@ -229,7 +264,19 @@ class Relay:
                 except StorageError as error:  # only a restart would miss it
                     log.warning("that %s is followed is not kept: %s", name, error)
 
+        async def keep(passed: list[Any]) -> None:
+            try:
+                await self._keep_passed(connection, passed)
+            except StorageError as error:  # only a restart would stop there again
+                log.warning("that an incident was passed is not kept: %s", error)
+
+        connection.incidents.keep = keep
         connection.start(self._into, until, follows if connection.info.candidates else None)
+
+    async def _keep_passed(self, connection: UpstreamConnection, passed: list[Any] | None) -> None:
+        key = _PASSED + connection.name.lower()
+        if self._state.get(key) != passed:
+            await asyncio.to_thread(self._state.set, key, passed)
 
     async def _keep_followed(self, connection: UpstreamConnection) -> None:
         key, name = _FOLLOWED + connection.name.lower(), connection.followed or None

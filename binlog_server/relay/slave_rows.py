@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Mapping
 
 from binlog_server.relay.connection import UpstreamConnection
+from binlog_server.relay.failure import ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT
 from protocol.semi_sync import ReplicaPlace
 from protocol.wire.results import Value
 
 _APPLYING = "Slave has read all relay log; waiting for more updates"
 _USING_GTID = {"slave_pos": "Slave_Pos", "current_pos": "Current_Pos"}
-ER_ERROR_ON_WRITE = 1026
 
 # Of a server without filters, relay logs and threads that apply.
 _CONSTANTS: Mapping[str, Value] = {
@@ -31,7 +31,6 @@ _CONSTANTS: Mapping[str, Value] = {
     "Relay_Log_Pos": 0,
     "Relay_Log_Space": 0,
     "Max_relay_log_size": 0,
-    "Skip_Counter": 0,
     "Until_Log_File": "",
     "Until_Log_Pos": 0,
     "Parallel_Mode": "none",
@@ -45,6 +44,9 @@ _CONSTANTS: Mapping[str, Value] = {
     "Slave_received_heartbeats": 0,
 }
 
+# What MariaDB's SQL thread would have met, and not the one that reads.
+_OF_APPLYING = frozenset({ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT})
+
 
 def slave_row(
     connection: UpstreamConnection, position: str, slave_net_timeout: int
@@ -53,12 +55,13 @@ def slave_row(
     info, status = connection.info, connection.status
     runs = connection.runs
     applying = _APPLYING if runs else ""
-    failed = status.errno == ER_ERROR_ON_WRITE
+    failed = status.errno in _OF_APPLYING
     io_errno, io_error = (0, "") if failed else (status.errno, status.error)
     sql_errno, sql_error = (status.errno, status.error) if failed else (0, "")
     return {
         **_CONSTANTS,
         "Connection_name": connection.name,
+        "Skip_Counter": connection.incidents.skip_counter,
         "Slave_SQL_State": applying,
         "Slave_IO_State": status.state.text,
         "Master_Host": connection.upstream.host,

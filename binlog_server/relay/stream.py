@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.guard import Guard
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
@@ -40,6 +41,7 @@ class UpstreamStream:
         among: the server is one of several candidates.
         until: groups beyond it, and of domains that are not in it, are not taken.
         begun: is called when groups may come.
+        incidents: says which are passed.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class UpstreamStream:
         among: bool,
         until: SlavePosition | None,
         begun: Callable[[], Awaitable[None]],
+        incidents: Incidents | None = None,
     ) -> None:
         self._info = info
         self._into = into
@@ -62,6 +65,7 @@ class UpstreamStream:
         self._among = among
         self._until = until
         self._begun = begun
+        self._incidents = incidents
         self._password = ""
         self._ingest: Ingest | None = None
 
@@ -125,6 +129,7 @@ class UpstreamStream:
                     if self._until is not None
                     else UpstreamHistory(self._into.engine, self._gate)
                 ),
+                incidents=self._incidents,
             )
             await self._ingest.run(link)
         except asyncio.CancelledError:

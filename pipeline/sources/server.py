@@ -92,6 +92,7 @@ class ServerSource:
                 ),
                 strict,
                 self.places.get(start) if begin is named else None,
+                passes_incidents=not self.fail_on_data_loss,
             )
             for begin, end in pairs
         ]
@@ -119,10 +120,16 @@ class ServerSlice:
     wanted: Wanted
     strict: bool = False
     place: FilePlace | None = None
+    passes_incidents: bool = False
 
     def read(self) -> Iterator[Groups]:
         reader = DumpReader(
-            self.address, self.start, self.until, strict=self.strict, place=self.place
+            self.address,
+            self.start,
+            self.until,
+            strict=self.strict,
+            place=self.place,
+            passes_incidents=self.passes_incidents,
         )
         ahead = ReadAhead(reader)
         try:

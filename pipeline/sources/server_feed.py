@@ -126,6 +126,7 @@ class ServerFeed:
             strict=has_several_servers(state, set(position.domains())),
             follows=True,
             server_id=self._address.server_id,
+            passes_incidents=not self._fail_on_data_loss,
         )
         self._ahead = ReadAhead(self._reader)
         return self._ahead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.event_text.table_maps import UnreadableMap
 from protocol.events.table_map import TableMap
 
 
@@ -29,7 +30,7 @@ class Choice:
             return False
         return not self.databases or database.decode("utf-8", "surrogateescape") in self.databases
 
-    def has_table(self, table: TableMap) -> bool:
+    def has_table(self, table: TableMap | UnreadableMap) -> bool:
         if self.databases and table.database not in self.databases:
             return False
         return not self.tables or bool(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from protocol.errors import ProtocolError
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
@@ -13,7 +14,7 @@ from protocol.events.header import FLAG_SUPPRESS_USE, HEADER_SIZE, TYPE_OFFSET
 from protocol.events.query import QueryEvent
 from protocol.events.rows import ROWS_TYPES, RowsFlags
 from protocol.events.statement_context import IntvarEvent, IntvarKind
-from protocol.events.table_map import TableMap
+from protocol.events.table_map import TableMapHead
 from protocol.events.xid import XidEvent
 
 _TABLE_ID_BYTES: Final = 6
@@ -41,7 +42,7 @@ def event_type_name(event: bytes) -> str:
 
 
 def event_info(event: bytes) -> str:
-    """As the column Info has it. Raises `ProtocolError` for an event that cannot be read."""
+    """As the column Info has it. Raises `ProtocolError` for an event that no door would have let in."""
     code = event[TYPE_OFFSET]
     if code in ROWS_TYPES:
         return _rows(event)
@@ -59,7 +60,11 @@ def _gtid(event: bytes) -> str:
 
 
 def _query(event: bytes) -> str:
-    query = QueryEvent.parse(uncompressed(event))
+    try:
+        plain = uncompressed(event)
+    except ProtocolError as error:
+        return f"# {error}"
+    query = QueryEvent.parse(plain)
     used = query.database and not query.header_flags & FLAG_SUPPRESS_USE
     use = f"use `{_text(query.database).replace('`', '``')}`; " if used else ""
     return use + _text(query.text[:INFO_CHARS_MAX])
@@ -78,7 +83,7 @@ def _annotation(event: bytes) -> str:
 
 
 def _table_map(event: bytes) -> str:
-    table = TableMap.parse(event)
+    table = TableMapHead.parse(event)
     return f"table_id: {table.table_id} ({table.database}.{table.table})"
 
 

@@ -6,7 +6,7 @@ Every object: type, gtid, timestamp (seconds), time (UTC), server_id, length (by
     QUERY             database, statement, thread_id, exec_time, error_code; QUERY_COMPRESSED the same
     *_ROWS*           table, flags, rows: {"before": {column: value}, "after": {..}}; null, and error, if they cannot
                       be decoded (temporal columns in the format of MariaDB 5.3 do not say their precision)
-    TABLE_MAP         table, columns (types, names where they were logged)
+    TABLE_MAP         table, columns (types, names where they were logged); null, and error, if they are not known here
     INTVAR ..         name and value
     ANNOTATE_ROWS     annotation
 
@@ -22,13 +22,14 @@ from typing import Any, Final
 from protocol.errors import ProtocolError
 from protocol.event_text.choice import Choice
 from protocol.event_text.literals import json_value
-from protocol.event_text.table_maps import TableMaps
+from protocol.event_text.table_maps import TableMaps, UnreadableMap
 from protocol.events.charsets import UndecodedText, charset_of, decode_text
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
+from protocol.events.incident import IncidentEvent
 from protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from protocol.events.query import QueryEvent
 from protocol.events.rows import ROWS_TYPES, Absent, Image, RowsEvent, RowsFlags
@@ -49,7 +50,7 @@ class JsonForm:
         """Of a group of which nothing is chosen, nothing is given."""
         self._choice = choice
         self._table_maps = TableMaps()
-        self._maps: dict[int, TableMap] = {}
+        self._maps: dict[int, TableMap | UnreadableMap] = {}
         self._details: Final[dict[int, Callable[[bytes], Object | None]]] = {
             EventType.GTID: _gtid,
             EventType.QUERY: self._query,
@@ -66,8 +67,17 @@ class JsonForm:
             **dict.fromkeys(ROWS_TYPES, self._rows),
         }
 
-    def marker(self, description: FormatDescription) -> Object:
-        """A server start."""
+    def marker(self, description: FormatDescription | IncidentEvent) -> Object:
+        """A server start, or an incident."""
+        if isinstance(description, IncidentEvent):
+            return {
+                "type": "INCIDENT",
+                "timestamp": description.timestamp,
+                "time": _time(description.timestamp),
+                "server_id": description.server_id,
+                "incident": description.name,
+                "message": description.message,
+            }
         return {
             "type": "FORMAT_DESCRIPTION",
             "timestamp": description.timestamp,
@@ -85,9 +95,7 @@ class JsonForm:
         chosen = self._choice.is_all
         for stored in events:
             header = EventHeader.parse(stored)
-            plain = uncompressed(stored)
-            detail = self._details.get(plain[TYPE_OFFSET])
-            found = {} if detail is None else detail(plain)
+            found = self._detail(stored)
             if found is None:
                 del held[1:]  # what led to a statement that was not chosen
                 continue
@@ -108,6 +116,14 @@ class JsonForm:
                 yield from held
                 held.clear()
 
+    def _detail(self, stored: bytes) -> Object | None:
+        try:
+            plain = uncompressed(stored)
+        except ProtocolError as error:
+            return {"error": str(error)}
+        detail = self._details.get(plain[TYPE_OFFSET])
+        return {} if detail is None else detail(plain)
+
     def _query(self, event: bytes) -> Object | None:
         query = QueryEvent.parse(event)
         if not query.ends_group and not self._choice.has_statement(query.database):
@@ -125,10 +141,13 @@ class JsonForm:
         if not self._choice.has_table(table):
             return None
         self._maps[table.table_id] = table
+        found: Object = {"table": f"{table.database}.{table.table}"}
+        if isinstance(table, UnreadableMap):
+            return {**found, "columns": None, "error": table.error}
         columns = [
             {"type": c.type.name, **({"name": c.name} if c.name else {})} for c in table.columns
         ]
-        return {"table": f"{table.database}.{table.table}", "columns": columns}
+        return {**found, "columns": columns}
 
     def _rows(self, event: bytes) -> Object | None:
         rows = RowsEvent.parse(event)
@@ -139,6 +158,8 @@ class JsonForm:
             "table": f"{table.database}.{table.table}",
             "flags": [flag.name for flag in RowsFlags if rows.flags & flag],
         }
+        if isinstance(table, UnreadableMap):
+            return {**found, "rows": None, "error": table.error}
         try:
             found["rows"] = [
                 {

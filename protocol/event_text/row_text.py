@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from protocol.errors import ProtocolError
 from protocol.event_text.literals import identifier, sql_literal
+from protocol.event_text.table_maps import UnreadableMap
 from protocol.events.rows import Absent, ChangeKind, Image, RowsEvent
 from protocol.events.table_map import TableMap
 
@@ -16,8 +17,11 @@ _HEADS = {
 }
 
 
-def row_lines(rows: RowsEvent, table: TableMap, *, types: bool) -> Iterator[str]:
+def row_lines(rows: RowsEvent, table: TableMap | UnreadableMap, *, types: bool) -> Iterator[str]:
     """Lines without their ends. `types` adds names and types of the columns where they were logged."""
+    if isinstance(table, UnreadableMap):
+        yield f"### cannot be decoded: {table.error}"
+        return
     try:
         yield from _rows(rows, table, types)
     except ProtocolError as error:

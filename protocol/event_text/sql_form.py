@@ -21,12 +21,13 @@ from protocol.event_text.choice import Choice
 from protocol.event_text.literals import hex_literal
 from protocol.event_text.row_text import row_lines
 from protocol.event_text.session_sql import END, SessionSql
-from protocol.event_text.table_maps import TableMaps
+from protocol.event_text.table_maps import TableMaps, UnreadableMap
 from protocol.events.compressed import uncompressed
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
 from protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
 from protocol.events.header import HEADER_SIZE, TYPE_OFFSET
+from protocol.events.incident import IncidentEvent
 from protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from protocol.events.query import QueryEvent
 from protocol.events.rows import ROWS_TYPES, RowsEvent, RowsFlags
@@ -44,6 +45,8 @@ _ROWS_FLAGS_AT: Final = HEADER_SIZE + 6
 _SERVER_VERSION: Final = (
     "10.11.0-MariaDB"  # of the made-up format description: any that knows these events
 )
+# As MariaDB's own tool does: no server takes it, so that who applies the script is told, and decides.
+_AT_INCIDENT: Final = b"RELOAD DATABASE /* an INCIDENT: changes are missing here */"
 _ALTER_BEGIN_OR_UNDONE: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
 
 HEAD: Final = (
@@ -105,7 +108,7 @@ class SqlForm:
         self._gtid: GtidEvent | None = None
         # of the statement
         self._before: list[bytes] = []
-        self._maps: dict[int, tuple[TableMap, bytes]] = {}
+        self._maps: dict[int, tuple[TableMap | UnreadableMap, bytes]] = {}
         self._block: list[bytes] = []
         self._block_bytes = 0
         self._row_comments: list[bytes] = []
@@ -117,8 +120,13 @@ class SqlForm:
     def tail(self) -> bytes:
         return TAIL
 
-    def marker(self, description: FormatDescription, where: str) -> Iterator[bytes]:
-        """A server start: the temporary tables of before are gone."""
+    def marker(self, description: FormatDescription | IncidentEvent, where: str) -> Iterator[bytes]:
+        """A server start: the temporary tables of before are gone. Or an incident, at which the script fails."""
+        if isinstance(description, IncidentEvent):
+            if self._comments:
+                yield f"# {where} {_time(description.timestamp)} {description}\n".encode()
+            yield _AT_INCIDENT + END
+            return
         if self._comments:
             yield f"# {where} server {description.server_version} started\n".encode()
         yield b"ROLLBACK" + END

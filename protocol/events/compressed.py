@@ -15,11 +15,19 @@ the number of columns and the bitmaps.
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.events.event_type import EventType
-from protocol.events.header import FLAGS_OFFSET, HEADER_SIZE, EventHeader, build_event, parse_whole
+from protocol.events.header import (
+    FLAGS_OFFSET,
+    HEADER_SIZE,
+    TYPE_OFFSET,
+    EventHeader,
+    build_event,
+    parse_whole,
+)
+from protocol.events.query import QueryHead
 from protocol.limits import EVENT_BYTES_MAX
 from protocol.wire.values import Cursor
 
@@ -39,7 +47,6 @@ _RATIO_MAX: Final = (
     1100  # deflate reaches 1032; what announces more is not believed, and no memory is given to it
 )
 _RATIO_SLACK: Final = 1024
-_QUERY_FIXED_SIZE: Final = 13
 _ROWS_FIXED_SIZE: Final = 8
 
 assert FLAGS_OFFSET + 2 == HEADER_SIZE
@@ -47,10 +54,7 @@ assert FLAGS_OFFSET + 2 == HEADER_SIZE
 
 def inflate(data: bytes, length: int, limit: int, *, raw_deflate: bool = False) -> bytes:
     """`data` uncompressed, exactly `length` bytes, and no more memory than that. Raises `ProtocolError`."""
-    if length > min(limit, len(data) * _RATIO_MAX + _RATIO_SLACK):
-        raise ProtocolError(
-            f"{len(data)} bytes of compressed data say that they stand for {length}"
-        )
+    _require_possible(len(data), length, limit)
     stream = zlib.decompressobj(-zlib.MAX_WBITS if raw_deflate else zlib.MAX_WBITS)
     try:
         # One byte more than announced shows what is too long; 0 would mean no limit.
@@ -64,6 +68,43 @@ def inflate(data: bytes, length: int, limit: int, *, raw_deflate: bool = False) 
     return plain
 
 
+def _require_possible(size: int, length: int, limit: int) -> None:
+    if length > min(limit, size * _RATIO_MAX + _RATIO_SLACK):
+        raise ProtocolError(f"{size} bytes of compressed data say that they stand for {length}")
+
+
+class CompressedPart(NamedTuple):
+    """Where things are in a compressed event: its plain head ends at `begin`, the zlib data begin at `data`.
+
+    length: that the plain part is said to have, which is possible for so much data.
+    """
+
+    begin: int
+    data: int
+    length: int
+
+    @classmethod
+    def find(cls, event: bytes, limit: int = EVENT_BYTES_MAX) -> CompressedPart:
+        """Of an event whose type is one of `COMPRESSED_TYPES`; nothing is uncompressed. Raises `ProtocolError`."""
+        type_ = event[TYPE_OFFSET]
+        cursor = Cursor(event, f"compressed event of type {type_}", HEADER_SIZE)
+        if type_ == EventType.QUERY_COMPRESSED:
+            QueryHead.take(cursor)
+        else:
+            cursor.skip(_ROWS_FIXED_SIZE)
+            bitmap = (cursor.lenenc_int() + 7) // 8
+            is_update = type_ == EventType.UPDATE_ROWS_COMPRESSED_V1
+            cursor.skip(2 * bitmap if is_update else bitmap)
+        begin = cursor.position
+        first = cursor.integer(1)
+        length_bytes = first & _LENGTH_BYTES
+        if first & _ALGORITHM_MASK != _ZLIB or not 1 <= length_bytes <= _LENGTH_BYTES_MAX:
+            raise ProtocolError(f"compressed event: its data begin with {first:#04x}")
+        length = int.from_bytes(cursor.take(length_bytes), "big")
+        _require_possible(cursor.remaining, length, limit)
+        return cls(begin, cursor.position, length)
+
+
 def uncompressed(event: bytes, limit: int = EVENT_BYTES_MAX) -> bytes:
     """The plain event that an event without checksum stands for; any other event as it is.
 
@@ -73,25 +114,9 @@ def uncompressed(event: bytes, limit: int = EVENT_BYTES_MAX) -> bytes:
     plain_type = _PLAIN_TYPES.get(header.type)
     if plain_type is None:
         return event
-    cursor = Cursor(event, f"compressed event of type {header.type}", HEADER_SIZE)
-    if plain_type == EventType.QUERY:
-        fixed = cursor.take(_QUERY_FIXED_SIZE)
-        cursor.skip(int.from_bytes(fixed[11:13], "little") + fixed[8] + 1)
-    else:
-        cursor.skip(_ROWS_FIXED_SIZE)
-        bitmap = (cursor.lenenc_int() + 7) // 8
-        cursor.skip(2 * bitmap if plain_type == EventType.UPDATE_ROWS_V1 else bitmap)
-    plain_head = event[HEADER_SIZE : cursor.position]
-    return _rebuilt(header, plain_type, plain_head + _plain_part(cursor, limit))
-
-
-def _plain_part(cursor: Cursor, limit: int) -> bytes:
-    first = cursor.integer(1)
-    length_bytes = first & _LENGTH_BYTES
-    if first & _ALGORITHM_MASK != _ZLIB or not 1 <= length_bytes <= _LENGTH_BYTES_MAX:
-        raise ProtocolError(f"compressed event: its data begin with {first:#04x}")
-    length = int.from_bytes(cursor.take(length_bytes), "big")
-    return inflate(cursor.rest(), length, limit)
+    part = CompressedPart.find(event, limit)
+    plain = inflate(event[part.data :], part.length, limit)
+    return _rebuilt(header, plain_type, event[HEADER_SIZE : part.begin] + plain)
 
 
 def _rebuilt(header: EventHeader, type_: EventType, body: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""The type byte of replication events: MariaDB's numbers, MySQL's where MariaDB shares them."""
+"""The type byte of replication events: MariaDB's numbers (160 and above are its own), and MySQL's below 160.
+
+What becomes of each of them is said in `protocol.vocabulary`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class EventType(IntEnum):
-    """Event types that a MariaDB master may send or a binlog may hold."""
+    """Event types that a server of either kind has ever written."""
 
     UNKNOWN = 0
     START_V3 = 1
@@ -47,6 +50,10 @@ class EventType(IntEnum):
     TRANSACTION_CONTEXT = 36
     VIEW_CHANGE = 37
     XA_PREPARE_LOG = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    MYSQL_TAGGED_GTID = 42
     ANNOTATE_ROWS = 160
     BINLOG_CHECKPOINT = 161
     GTID = 162

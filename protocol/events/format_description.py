@@ -14,11 +14,14 @@ bytes   field (offsets in the body, after the event header)
         be wrong: 11.8 does not renew it when it clears `created` and end_position for a replica
 ======  ====================================================================================
 
+The last two fields came with MariaDB 5.3 and MySQL 5.6.1: whether they are there is told by the server version alone.
+
 A replica drops its temporary tables and rolls back an open group when `created` is not 0.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, replace
 from typing import Final
@@ -62,6 +65,20 @@ FORMAT_DESCRIPTION_SIZE: Final = (
 assert FORMAT_DESCRIPTION_SIZE == 252
 
 
+# In front of the version of MariaDB servers before 11, where it is told to clients.
+_FOR_CLIENTS: Final = b"5.5.5-"
+_VERSION: Final = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
+
+
+def _has_checksums(server_version: bytes) -> bool:
+    """Whether a server of that version tells its checksum algorithm."""
+    found = _VERSION.match(server_version.removeprefix(_FOR_CLIENTS))
+    if found is None:
+        return True  # of no known kind: as all that are in use
+    first = (5, 3, 0) if b"MariaDB" in server_version else (5, 6, 1)
+    return tuple(map(int, found.groups())) >= first
+
+
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
     """One format description event. Times are seconds since 1970."""
@@ -88,15 +105,17 @@ class FormatDescription:
         header = parse_whole(event)
         if header.type != EventType.FORMAT_DESCRIPTION:
             raise ProtocolError(f"event of type {header.type} is no format description")
-        lengths_end = len(event) - 1 - CHECKSUM_SIZE
-        if lengths_end < HEADER_SIZE + _FIXED.size:
+        if len(event) < HEADER_SIZE + _FIXED.size + 1 + CHECKSUM_SIZE:
             raise ProtocolError(f"format description of {len(event)} bytes")
-        algorithm = event[lengths_end]
+        version, server_version, created, header_size = _FIXED.unpack_from(event, HEADER_SIZE)
+        algorithm, lengths_end = int(ChecksumAlgorithm.NONE), len(event)
+        if _has_checksums(server_version):
+            lengths_end -= 1 + CHECKSUM_SIZE
+            algorithm = event[lengths_end]
         if algorithm not in (ChecksumAlgorithm.NONE, ChecksumAlgorithm.CRC32):
             raise ProtocolError(f"format description: unknown checksum algorithm {algorithm}")
         if algorithm:
             verify_checksum(event)
-        version, server_version, created, header_size = _FIXED.unpack_from(event, HEADER_SIZE)
         if version != _BINLOG_VERSION or header_size != HEADER_SIZE:
             raise ProtocolError(
                 f"binlog version {version} with event headers of {header_size} bytes"

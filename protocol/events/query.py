@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.events.event_type import EventType
@@ -33,6 +33,29 @@ _GROUP_END_TEXTS: Final = (b"COMMIT", b"ROLLBACK")
 _STATUS_LENGTH_OFFSET: Final = HEADER_SIZE + 11
 _DATABASE_LENGTH_OFFSET: Final = HEADER_SIZE + 8
 _VARIABLES_OFFSET: Final = HEADER_SIZE + _FIXED.size
+
+
+class QueryHead(NamedTuple):
+    """What stands in front of the statement, in QUERY and QUERY_COMPRESSED alike. `end`: where the statement begins."""
+
+    thread_id: int
+    execution_seconds: int
+    error_code: int
+    status_variables: bytes
+    database: bytes
+    end: int
+
+    @classmethod
+    def take(cls, cursor: Cursor) -> QueryHead:
+        """From the beginning of the body on; raises `ProtocolError`."""
+        thread_id, seconds, database_size, error_code, status_size = _FIXED.unpack(
+            cursor.take(_FIXED.size)
+        )
+        status_variables = cursor.take(status_size)
+        database = cursor.take(database_size)
+        if cursor.integer(1):
+            raise ProtocolError("QUERY event: no NUL ends the database name")
+        return cls(thread_id, seconds, error_code, status_variables, database, cursor.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +79,15 @@ class QueryEvent:
         header = parse_whole(event)
         if header.type != EventType.QUERY:
             raise ProtocolError(f"event of type {header.type} is no QUERY event")
-        cursor = Cursor(event, "QUERY event", HEADER_SIZE)
-        thread_id, seconds, database_size, error_code, status_size = _FIXED.unpack(
-            cursor.take(_FIXED.size)
-        )
-        status_variables = cursor.take(status_size)
-        database = cursor.take(database_size)
-        if cursor.integer(1):
-            raise ProtocolError("QUERY event: no NUL ends the database name")
+        head = QueryHead.take(Cursor(event, "QUERY event", HEADER_SIZE))
         return cls(
-            cursor.rest(),
+            event[head.end :],
             header.server_id,
-            database,
-            status_variables,
-            thread_id,
-            seconds,
-            error_code,
+            head.database,
+            head.status_variables,
+            head.thread_id,
+            head.execution_seconds,
+            head.error_code,
             header.timestamp,
             header.end_position,
             header.flags,

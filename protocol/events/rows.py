@@ -73,12 +73,10 @@ _KINDS: Final[dict[int, ChangeKind]] = {
     EventType.WRITE_ROWS_V1: ChangeKind.INSERT,
     EventType.UPDATE_ROWS_V1: ChangeKind.UPDATE,
     EventType.DELETE_ROWS_V1: ChangeKind.DELETE,
+    EventType.WRITE_ROWS_COMPRESSED_V1: ChangeKind.INSERT,
+    EventType.UPDATE_ROWS_COMPRESSED_V1: ChangeKind.UPDATE,
+    EventType.DELETE_ROWS_COMPRESSED_V1: ChangeKind.DELETE,
 }
-_COMPRESSED: Final = (
-    EventType.WRITE_ROWS_COMPRESSED_V1,
-    EventType.UPDATE_ROWS_COMPRESSED_V1,
-    EventType.DELETE_ROWS_COMPRESSED_V1,
-)
 _VERSION_2: Final = (
     EventType.WRITE_ROWS,
     EventType.UPDATE_ROWS,
@@ -87,7 +85,34 @@ _VERSION_2: Final = (
     EventType.UPDATE_ROWS_COMPRESSED,
     EventType.DELETE_ROWS_COMPRESSED,
 )
-ROWS_TYPES: Final = frozenset(map(int, (*_KINDS, *_COMPRESSED, *_VERSION_2)))
+ROWS_TYPES: Final = frozenset(map(int, (*_KINDS, *_VERSION_2)))
+
+
+class RowsHead(NamedTuple):
+    """What stands in front of the rows, compressed or not; fields as in `RowsEvent`. `end`: where the rows begin."""
+
+    kind: ChangeKind
+    table_id: int
+    flags: int
+    width: int
+    present: int
+    present_after: int
+    end: int
+
+    @classmethod
+    def take(cls, event: bytes) -> RowsHead:
+        """Of an event without checksum; raises `ProtocolError`."""
+        kind = _KINDS.get(event[TYPE_OFFSET])
+        if kind is None:
+            raise ProtocolError(f"event of type {event[TYPE_OFFSET]} is no row event")
+        cursor = Cursor(event, "row event", HEADER_SIZE)
+        table_id, flags, width = cursor.integer(6), cursor.integer(2), cursor.lenenc_int()
+        if not 0 < width <= COLUMNS_MAX:
+            raise ProtocolError(f"row event with {width} columns")
+        present = present_after = _bitmap(cursor, width)
+        if kind is ChangeKind.UPDATE:
+            present_after = _bitmap(cursor, width)
+        return cls(kind, table_id, flags, width, present, present_after, cursor.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +130,14 @@ class RowsEvent:
     @classmethod
     def parse(cls, event: bytes, limit: int = EVENT_BYTES_MAX) -> RowsEvent:
         """Read an event without checksum; `limit` bounds what a compressed one may become. Raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type in _VERSION_2:
+        if parse_whole(event).type in _VERSION_2:
             raise ProtocolError(
-                f"row event of type {header.type}: version 2, which MariaDB does not write"
+                f"row event of type {event[TYPE_OFFSET]}: version 2, which MariaDB does not write"
             )
         event = uncompressed(event, limit)
-        kind = _KINDS.get(event[TYPE_OFFSET])
-        if kind is None:
-            raise ProtocolError(f"event of type {header.type} is no row event")
-        cursor = Cursor(event, "row event", HEADER_SIZE)
-        table_id, flags, width = cursor.integer(6), cursor.integer(2), cursor.lenenc_int()
-        if not 0 < width <= COLUMNS_MAX:
-            raise ProtocolError(f"row event with {width} columns")
-        present = present_after = _bitmap(cursor, width)
-        if kind is ChangeKind.UPDATE:
-            present_after = _bitmap(cursor, width)
-        return cls(kind, table_id, flags, width, present, present_after, cursor.rest())
+        head = RowsHead.take(event)
+        kind, table_id, flags, width, present, present_after, end = head
+        return cls(kind, table_id, flags, width, present, present_after, event[end:])
 
     @property
     def ends_statement(self) -> bool:

@@ -37,7 +37,7 @@ is signed and what character set a text has is then unknown. As seen on 10.11 an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -99,6 +99,44 @@ class Column:
         return self.layout.type
 
 
+class OptionalField(NamedTuple):
+    """One of the optional metadata."""
+
+    type: int
+    value: bytes
+
+
+class TableMapHead(NamedTuple):
+    """A table map cut into its fields. What the columns are is not looked at: a newer server may have other types."""
+
+    table_id: int
+    flags: int
+    database: str
+    table: str
+    types: bytes
+    metadata: bytes
+    nullable: bytes
+    optional: tuple[OptionalField, ...]
+
+    @classmethod
+    def parse(cls, event: bytes) -> TableMapHead:
+        """Read an event without checksum; raises `ProtocolError`."""
+        if parse_whole(event).type != EventType.TABLE_MAP:
+            raise ProtocolError(f"event of type {event[4]} is no table map")
+        cursor = Cursor(event, "table map", HEADER_SIZE)
+        table_id, flags = cursor.integer(6), cursor.integer(2)
+        database, table = _name(cursor), _name(cursor)
+        count = cursor.lenenc_int()
+        if not 0 < count <= COLUMNS_MAX:
+            raise ProtocolError(f"table map of {database}.{table}: {count} columns")
+        types, metadata = cursor.take(count), cursor.lenenc_bytes()
+        nullable = cursor.take((count + 7) // 8)
+        optional = []
+        while cursor.remaining:
+            optional.append(OptionalField(cursor.integer(1), cursor.lenenc_bytes()))
+        return cls(table_id, flags, database, table, types, metadata, nullable, tuple(optional))
+
+
 @dataclass(frozen=True, slots=True)
 class TableMap:
     """A TABLE_MAP event. Names are UTF-8; bytes that are not come as surrogates."""
@@ -113,27 +151,20 @@ class TableMap:
     @classmethod
     def parse(cls, event: bytes) -> TableMap:
         """Read an event without checksum; raises `ProtocolError`."""
-        if parse_whole(event).type != EventType.TABLE_MAP:
-            raise ProtocolError(f"event of type {event[4]} is no table map")
-        cursor = Cursor(event, "table map", HEADER_SIZE)
-        table_id, flags = cursor.integer(6), cursor.integer(2)
-        database, table = _name(cursor), _name(cursor)
-        count = cursor.lenenc_int()
-        if not 0 < count <= COLUMNS_MAX:
-            raise ProtocolError(f"table map of {database}.{table}: {count} columns")
-        types = cursor.take(count)
-        metadata = Cursor(cursor.lenenc_bytes(), "metadata of a table map")
-        layouts = [parse_layout(type_, metadata) for type_ in types]
+        head = TableMapHead.parse(event)
+        database, table = head.database, head.table
+        metadata = Cursor(head.metadata, "metadata of a table map")
+        layouts = [parse_layout(type_, metadata) for type_ in head.types]
         if metadata.remaining:
             raise ProtocolError(
                 f"table map of {database}.{table}: {metadata.remaining} bytes of metadata too many"
             )
-        nullable = cursor.take((count + 7) // 8)
         columns = [
-            Column(layout, bool(nullable[i // 8] >> i % 8 & 1)) for i, layout in enumerate(layouts)
+            Column(layout, bool(head.nullable[i // 8] >> i % 8 & 1))
+            for i, layout in enumerate(layouts)
         ]
-        primary_key = _Optional(columns).read(cursor)
-        return cls(table_id, flags, database, table, tuple(columns), primary_key)
+        primary_key = _Optional(columns).read(head.optional)
+        return cls(head.table_id, head.flags, database, table, tuple(columns), primary_key)
 
     def with_columns(self, columns: Sequence[Column]) -> TableMap:
         """The same map with more known about its columns; their layouts must be the same."""
@@ -170,11 +201,9 @@ class _Optional:
             11: lambda c: self._each_collation(c, self._numbers(_LABELLED)),
         }
 
-    def read(self, cursor: Cursor) -> tuple[KeyPart, ...] | None:
-        """All fields up to the end of the event; fields of an unknown type are passed over. Returns the primary key."""
-        while cursor.remaining:
-            type_ = cursor.integer(1)
-            value = cursor.lenenc_bytes()
+    def read(self, fields: Iterable[OptionalField]) -> tuple[KeyPart, ...] | None:
+        """All of them; fields of an unknown type are passed over. Returns the primary key."""
+        for type_, value in fields:
             reader = self._readers.get(type_)
             if reader is not None:
                 field = Cursor(value, f"optional metadata {type_} of a table map")

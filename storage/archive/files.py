@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from protocol.errors import ProtocolError
 from protocol.events.format_description import FormatDescription
 from protocol.events.header import HEADER_SIZE, EventHeader
+from protocol.group_check import check_groups, checked_pieces
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.archive.archive import Archive, PlacedPart
-from storage.archive.errors import NotAnArchive
+from storage.archive.errors import ArchiveDamaged, NotAnArchive
 from storage.archive.part_reader import PartReader, PartRows
 from storage.engine import LargeGroup
 from storage.intake.source import FileStart, Item, SourceGroup
@@ -85,6 +86,7 @@ class ArchiveFiles:
         if rows.large is not None:
             yield _large(rows.large, path)
             return
+        _check(rows, path)
         for begin, end in pairwise(_borders(rows)):
             if rows.is_marker[begin]:
                 marker = _bytes(rows, begin, end)
@@ -102,7 +104,7 @@ class ArchiveFiles:
 
 def _large(large: LargeGroup, path: Path) -> SourceGroup:
     """Its GTID event, and the rest behind it."""
-    pieces = large.pieces()
+    pieces = _checked(large.pieces(), path)
     first = next(pieces)
     size = EventHeader.parse(first[:HEADER_SIZE]).length
 
@@ -111,6 +113,20 @@ def _large(large: LargeGroup, path: Path) -> SourceGroup:
         yield from pieces
 
     return SourceGroup(group_gtid(first), first[:size], path, large.end.offset, rest())
+
+
+def _checked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        yield from checked_pieces(pieces)
+    except ProtocolError as error:
+        raise ArchiveDamaged(f"{path}: {error}") from None
+
+
+def _check(rows: PartRows, path: Path) -> None:
+    try:
+        check_groups(rows.data, rows.ends.tolist())
+    except ProtocolError as error:
+        raise ArchiveDamaged(f"{path}: {error}") from None
 
 
 def _borders(rows: PartRows) -> list[int]:

@@ -52,6 +52,7 @@ class ClassicBinlog:
             self._bytes_passed += head.size
 
     def _note_end(self, head: FileHead, groups: FileGroups) -> None:
+        self.notes += groups.incidents
         if groups.left_out:
             self.notes.append(groups.left_out)
         elif head.in_use:

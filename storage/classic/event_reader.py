@@ -18,6 +18,7 @@ from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, EventHeader
 from protocol.group_runs import GroupRun, take_bare_run
 from protocol.limits import EVENT_BYTES_MAX
+from protocol.vocabulary import NEWER_FROM
 from storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from storage.given_files import open_given
 
@@ -27,7 +28,8 @@ _CHUNK_BYTES: Final = 256 << 10
 # A run costs memory for all that it might take. Where runs are short, less is offered.
 _SHORT_RUN: Final = 4
 _SHORT_BYTES: Final = 16 << 10
-_TYPES: Final = frozenset(map(int, EventType))
+# What a header may say: a number that no server has used so far is damage, those of a newer MariaDB excepted.
+_TYPES: Final = frozenset((*map(int, EventType), *range(NEWER_FROM, 256)))
 _U32: Final = 0xFFFFFFFF
 
 

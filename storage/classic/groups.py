@@ -1,6 +1,8 @@
 """The groups of one traditional binlog file.
 
-A group lies whole in one file. One that is not whole at its end is left out, and the offset told where it begins.
+A group lies whole in one file. One that is not whole at its end is left out, and the offset told where it begins. An
+INCIDENT, where the server that wrote the file has lost changes, stands between groups and has no GTID: it is told in
+`notes`, and an item of its own only where that is asked for.
 """
 
 from __future__ import annotations
@@ -10,12 +12,19 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ProtocolError
-from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.event_group import (
+    EventGroup,
+    EventGroupAssembler,
+    Incident,
+    OutsideGroup,
+    StartMarker,
+)
 from protocol.events.checksum import normal_form
 from protocol.events.event_type import EventType
 from protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, TYPE_OFFSET
 from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid
+from protocol.vocabulary import EventRefused
 from storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from storage.classic.event_reader import CLASSIC_MAGIC, EventReader
 from storage.intake.source import SourceGroup, UnfinishedGroup
@@ -23,6 +32,7 @@ from storage.intake.source import SourceGroup, UnfinishedGroup
 PIECE_BYTES: Final = 1 << 20  # of a large group that are in memory
 _FLAG_RELAY_LOG: Final = 0x40  # of a format description
 _NO_LIMIT: Final = 1 << 63
+_TELL_GTIDS: Final = frozenset({EventType.GTID, EventType.GTID_LIST})
 
 
 def refuse_kind(path: Path, event: bytes) -> None:
@@ -40,6 +50,13 @@ def refuse_kind(path: Path, event: bytes) -> None:
         raise UnreadableBinlog(f"{path} is MySQL's: its GTIDs mean nothing to MariaDB")
 
 
+def no_gtids(path: Path) -> UnreadableBinlog:
+    """Of a file that does not say which GTIDs its events have."""
+    return UnreadableBinlog(
+        f"{path} does not say which GTIDs came before it: it was not written by MariaDB 10.0 or later"
+    )
+
+
 class FileGroups:
     """Reads a file once, from its beginning. `close` it."""
 
@@ -50,10 +67,13 @@ class FileGroups:
         self.path: Final = path
         self._reader = EventReader(path, offset)
         self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
+        self._has_gtids = offset != len(CLASSIC_MAGIC)
         self.unfinished: Gtid | None = None
         """The group inside which the file ends."""
         self.end = offset
         """Of what was whole."""
+        self.incidents: list[str] = []
+        """Those that were met, for people."""
 
     @property
     def size(self) -> int:
@@ -79,11 +99,17 @@ class FileGroups:
         """Of the events that were read."""
         return self._assembler.checksum_algorithm
 
-    def items(self, *, runs: bool = True) -> Iterator[GroupRun | SourceGroup]:
-        """Groups and start markers; without `runs` each for itself. Raises `DamagedBinlog`, `UnreadableBinlog`."""
+    def items(
+        self, *, runs: bool = True, incidents: bool = False
+    ) -> Iterator[GroupRun | SourceGroup]:
+        """Groups and start markers; without `runs` each for itself. Raises `DamagedBinlog`, `UnreadableBinlog`.
+
+        `incidents`: they are items, too, with the event as their payload and no GTID.
+        """
         reader, assembler = self._reader, self._assembler
         while True:
             if runs and (run := reader.take_run(assembler.checksum_algorithm)) is not None:
+                self._has_gtids = True
                 yield run
                 self.end = reader.offset
                 continue
@@ -93,6 +119,10 @@ class FileGroups:
             whole = self._feed(event, start)
             if isinstance(whole, StartMarker):
                 yield SourceGroup(None, whole.payload, self.path, start)
+            elif isinstance(whole, Incident):
+                self._note(whole, start)
+                if incidents:
+                    yield SourceGroup(None, whole.payload, self.path, start)
             elif assembler.unfinished is not None:
                 group = self._group(event, start)
                 if group is None:
@@ -141,11 +171,23 @@ class FileGroups:
             pass
         return self.unfinished is None
 
-    def _feed(self, event: bytes, offset: int) -> EventGroup | StartMarker | None:
+    def _note(self, incident: Incident, offset: int) -> None:
+        self.incidents.append(
+            f"{self.path}:{offset}: the server that wrote this has lost changes here: {incident.event}"
+        )
+
+    def _feed(self, event: bytes, offset: int) -> EventGroup | StartMarker | Incident | None:
         refuse_kind(self.path, event)
         begun = self._assembler.unfinished
+        self._has_gtids = self._has_gtids or event[TYPE_OFFSET] in _TELL_GTIDS
         try:
             whole = self._assembler.feed(event)
+        except EventRefused as error:
+            raise UnreadableBinlog(f"{self.path}, offset {offset}: {error}") from None
+        except OutsideGroup as error:
+            if self._has_gtids:
+                raise DamagedBinlog(self.path, offset, str(error)) from None
+            raise no_gtids(self.path) from None
         except ProtocolError as error:
             raise DamagedBinlog(self.path, offset, str(error)) from None
         if begun is not None and isinstance(whole, StartMarker):

@@ -15,7 +15,7 @@ from protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OFFSET, T
 from protocol.gtid import BinlogState, Gtid
 from storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from storage.classic.event_reader import EventReader
-from storage.classic.groups import refuse_kind
+from storage.classic.groups import no_gtids, refuse_kind
 
 # What may stand in front of the GTID list, in a file of a server or in one that mariadb-binlog --raw has fetched.
 _BEFORE_LIST: Final = frozenset(
@@ -68,8 +68,6 @@ def read_head(path: Path) -> FileHead:
                     plain = strip_checksum(event, description.checksum_algorithm)
                     return FileHead(path, reader.size, description, GtidList.parse(plain).gtids)
                 if event[TYPE_OFFSET] not in _BEFORE_LIST and not is_artificial:
-                    raise UnreadableBinlog(
-                        f"{path} does not say which GTIDs came before it: it was not written by MariaDB 10.0 or later"
-                    )
+                    raise no_gtids(path)
         except ProtocolError as error:
             raise DamagedBinlog(path, offset, str(error)) from None

@@ -17,14 +17,14 @@ from storage.intake.source import SourceGroup, UnfinishedGroup
 
 
 def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Iterator[OfflineGroup]:
-    """In the order of the paths; `place` counts the files from 0. What is left out is told in `notes`.
+    """In the order of the paths; `place` counts the files from 0. What is left out is told in `notes`, incidents too.
 
     Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
     """
     for number, path in enumerate(paths):
         groups = FileGroups(path)
         try:
-            for group in groups.items(runs=False):
+            for group in groups.items(runs=False, incidents=True):
                 assert isinstance(group, SourceGroup)
                 pieces: Iterable[bytes] = [group.payload]
                 if group.rest is not None:
@@ -45,6 +45,8 @@ def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Ite
             if notes is not None and groups.left_out:
                 notes.append(groups.left_out)
         finally:
+            if notes is not None:
+                notes += groups.incidents
             groups.close()
 
 

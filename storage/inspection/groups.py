@@ -16,8 +16,10 @@ from pathlib import Path
 
 from protocol.errors import ProtocolError
 from protocol.event_text.pieces import split_pieces
+from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
-from protocol.events.header import HEADER_SIZE, EventHeader
+from protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
+from protocol.events.incident import IncidentEvent
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name, file_number
@@ -31,13 +33,14 @@ from storage.inspection.pages import OfflinePages
 from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
 
 IBB_MAGIC = bytes.fromhex("fefe0d01")
+_INCIDENT = bytes((EventType.INCIDENT,))
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineGroup:
-    """One group, or a start marker (`gtid` None), and where it is. Its bytes are read as they are asked for.
+    """One group, or a start marker or incident (`gtid` None), and where it is.
 
-    `timestamp`: that of its first event, in seconds since 1970.
+    Its bytes are read as they are asked for. `timestamp`: that of its first event, in seconds since 1970.
     """
 
     file: str
@@ -61,10 +64,13 @@ class OfflineGroup:
         except ProtocolError as error:
             raise CorruptBinlog(*self.place, str(error)) from None
 
-    def marker(self) -> FormatDescription:
-        """The format description of a start marker. Raises `CorruptBinlog`."""
+    def marker(self) -> FormatDescription | IncidentEvent:
+        """Of what has no GTID: the format description of a start marker, or an incident. Raises `CorruptBinlog`."""
+        event = b"".join(self._pieces)
         try:
-            return FormatDescription.parse(b"".join(self._pieces))
+            if event[TYPE_OFFSET : TYPE_OFFSET + 1] == _INCIDENT:
+                return IncidentEvent.parse(event)
+            return FormatDescription.parse(event)
         except ProtocolError as error:
             raise CorruptBinlog(*self.place, str(error)) from None
 
@@ -80,13 +86,18 @@ class OfflineBinlog:
         self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
 
     @classmethod
+    def of_directory(cls, directory: Path) -> OfflineBinlog:
+        """All files of a store. Raises `NotAStore`, `DiskError`."""
+        binlog = cls(ReadOnlyDisk(directory))
+        if not binlog.pages.numbers:
+            raise NotAStore(f"{directory} holds no binlog-NNNNNN.ibb")
+        return binlog
+
+    @classmethod
     def of_paths(cls, paths: Sequence[Path]) -> OfflineBinlog:
         """Of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
-        if len(paths) == 1 and paths[0].is_dir():
-            binlog = cls(ReadOnlyDisk(paths[0]))
-            if not binlog.pages.numbers:
-                raise NotAStore(f"{paths[0]} holds no binlog-NNNNNN.ibb")
-            return binlog
+        if len(paths) == 1 and not paths[0].is_file() and file_number(paths[0].name) is None:
+            return cls.of_directory(paths[0])
         directories = {path.resolve().parent for path in paths}
         if len(directories) != 1:
             raise NotAStore(

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from storage.binlog.file_names import file_name
 from storage.disk import OsFile, mapped
+from storage.errors import DiskError
 from storage.local_path import local_path
 
 OPEN_FILES_MAX: Final = 64
@@ -44,8 +45,17 @@ class ReadOnlyDisk:
 
     def names(self) -> list[str]:
         """Raises `DiskError`."""
-        with mapped("list", self._directory):
-            return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+        try:
+            with mapped("list", self._directory):
+                return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+        except DiskError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise DiskError(f"there is no {self._directory}") from None
+            if isinstance(error.__cause__, NotADirectoryError):
+                raise DiskError(
+                    f"{self._directory} is no directory: give that of the store"
+                ) from None
+            raise
 
     def size(self, name: str) -> int:
         """Raises `DiskError`."""

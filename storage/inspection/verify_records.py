@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from protocol.errors import ProtocolError
-from protocol.event_group import ends_group
 from protocol.event_text.pieces import split_pieces
 from protocol.events.event_type import EventType
-from protocol.events.format_description import FormatDescription
-from protocol.events.gtid import GtidEvent, gtid_of
+from protocol.events.gtid import gtid_of
 from protocol.events.header import TYPE_OFFSET
+from protocol.group_check import GroupCheck
 from storage.binlog.file_names import file_name
 from storage.binlog.group_reader import group_pieces
 from storage.errors import CorruptBinlog, TruncatedRecord
@@ -232,32 +231,12 @@ class _Counted:
 
 
 def _check_group(pieces: Iterator[bytes], *, two_lists: bool) -> tuple[bytes | None, str]:
-    """The first event of a group, and what is wrong with the group, "" for nothing.
-
-    Of a group with two lists each may have an end of its own: there only one is asked for.
-    """
-    first: bytes | None = None
-    ended = standalone = False
+    """The first event of a group, and what is wrong with the group, "" for nothing."""
+    check = GroupCheck(two_ends=two_lists)
     try:
         for event in split_pieces(pieces):
-            type_ = event[TYPE_OFFSET]
-            if ended and not two_lists:
-                return first, f"an event of type {type_} behind the end of the group"
-            if first is None:
-                first = event
-                if type_ == EventType.FORMAT_DESCRIPTION:
-                    FormatDescription.parse(event)
-                    ended = True
-                elif type_ == EventType.GTID:
-                    standalone = GtidEvent.parse(event).is_standalone
-                else:
-                    return first, f"a group begins with an event of type {type_}"
-            elif type_ == EventType.GTID:
-                return first, "a GTID event inside the group of another"
-            else:
-                ended = ended or ends_group(event, standalone=standalone)
+            check.add(event)
+        check.finish()
     except ProtocolError as error:
-        return first, str(error)
-    if first is None:
-        return None, "a group without events"
-    return first, "" if ended else f"group {gtid_of(first)} has no end"
+        return check.first, str(error)
+    return check.first, ""

@@ -14,6 +14,7 @@ from typing import Final
 from protocol.errors import ProtocolError
 from protocol.events.format_description import FormatDescription
 from protocol.events.header import HEADER_SIZE, EventHeader
+from protocol.group_check import check_groups, checked_pieces
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name
 from storage.errors import CorruptBinlog, NotAStore
@@ -78,18 +79,20 @@ class IbbFiles:
     def _group(self, group: OfflineGroup) -> SourceGroup:
         pieces = group.pieces()
         begin = bytearray()
-        for piece in pieces:
-            begin += piece
-            if len(begin) >= PIECE_BYTES:
-                break
-        else:
-            return self._item(group, bytes(begin))
         try:
-            size = EventHeader.parse(bytes(begin[:HEADER_SIZE])).length
+            for piece in pieces:
+                begin += piece
+                if len(begin) >= PIECE_BYTES:
+                    break
+            else:
+                check_groups(begin, [len(begin)])
+                return self._item(group, bytes(begin))
+            checked = checked_pieces(chain([bytes(begin)], pieces))
+            first = next(checked)
+            size = EventHeader.parse(first[:HEADER_SIZE]).length
         except ProtocolError as error:
             raise CorruptBinlog(*group.place, str(error)) from None
-        rest = chain([bytes(begin[size:])], pieces)
-        return self._item(group, bytes(begin[:size]), rest)
+        return self._item(group, first[:size], _rest(group, chain([first[size:]], checked)))
 
     def _note_end(self) -> None:
         if self._binlog.torn_tail is not None:
@@ -126,6 +129,13 @@ class IbbFiles:
     def close(self) -> None:
         """See `Source`."""
         self._binlog.close()
+
+
+def _rest(group: OfflineGroup, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except ProtocolError as error:
+        raise CorruptBinlog(*group.place, str(error)) from None
 
 
 def _server_version(group: OfflineGroup, marker: bytes) -> str:

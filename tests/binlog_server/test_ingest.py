@@ -8,6 +8,7 @@ from protocol.events import EventType, GtidEvent, QueryEvent, XidEvent, append_c
 from protocol.gtid import Gtid
 from storage.binlog.store import IbbEngine
 from storage.memory_disk import MemoryDisk
+from tests.protocol.sample_events import row_body
 from tests.storage.groups import read_all
 from tests.storage.sizes import small
 
@@ -38,7 +39,11 @@ def large(gtid: Gtid, sizes: list[int], *, standalone: bool = False) -> list[byt
         ddl = QueryEvent(text, gtid.server_id, b"d").build()
         return [GtidEvent(gtid, 0x29).build(), ddl]
     rows = [
-        build_event(EventType.WRITE_ROWS_V1, bytes([n % 251 + 1]) * size, server_id=gtid.server_id)
+        build_event(
+            EventType.WRITE_ROWS_V1,
+            row_body(size, bytes([n % 251 + 1])),
+            server_id=gtid.server_id,
+        )
         for n, size in enumerate(sizes)
     ]
     return [GtidEvent(gtid, 0x0C).build(), *rows, XidEvent(7, gtid.server_id).build()]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from protocol.events.incident import IncidentEvent
 from protocol.gtid import Gtid
 from protocol.statement_group import ddl_group, transaction_group
 from storage.binlog.store import IbbEngine
@@ -18,6 +22,8 @@ from storage.ibb.page import PAGE_SIZE
 from tests.binlog_server_cli.command import copy_to, run
 from tests.protocol.rows import samples
 from tests.storage import vectors
+from tests.storage.classic import binlog_files
+from tests.storage.groups import Group
 from tests.storage.sizes import small
 
 NOON = 1_780_000_000
@@ -119,7 +125,7 @@ def test_what_is_no_binlog(tmp_path: Path, store: Path) -> None:
     for data, words in (
         (bytes(PAGE_SIZE), "empty pre-allocated binlog"),
         (b"PNG?" + bytes(PAGE_SIZE), "no binlog file"),
-        (b"", "no binlog file"),
+        (b"", "is empty"),
     ):
         other.write_bytes(data)
         ran = run("events", other)
@@ -158,6 +164,97 @@ def test_classic_files(name: str) -> None:
     ran = run("events", path, "-vv")
     assert ran.code == 0
     assert ran.out.count(b"### SET") == sum(row[1] == "SET" for row in samples.shown_rows(name))
+
+
+def test_incidents_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    incident = IncidentEvent("error writing to the binary log", 1, timestamp=NOON).build()
+    first, second = binlog_files.simple(2)
+    offsets = binlog_files.write(path, [first, Group(incident, None), second])
+    said = (
+        "The incident LOST_EVENTS occurred on the master. Message: error writing to the binary log"
+    )
+    ran = run("events", path)
+    assert ran.code == 0
+    assert (
+        f"{path}:{offsets[1]}: the server that wrote this has lost changes here: {said}" in ran.err
+    )
+    # Where it is, as a statement that no server takes.
+    before, behind = ran.out.decode(errors="replace").split("RELOAD DATABASE")
+    assert f"{path.name}:{offsets[1]}" in before
+    assert said in before
+    assert "gtid_seq_no=1" in before
+    assert "gtid_seq_no=2" in behind
+    objects = [json.loads(line) for line in run("events", "--json", path).lines]
+    (found,) = [item for item in objects if item["type"] == "INCIDENT"]
+    assert found == {
+        "file": path.name,
+        "offset": offsets[1],
+        "type": "INCIDENT",
+        "timestamp": NOON,
+        "time": "2026-05-28T20:26:40Z",
+        "server_id": 1,
+        "incident": "LOST_EVENTS",
+        "message": "error writing to the binary log",
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ls"],
+        ["verify"],
+        ["events"],
+        ["import", "--directory", "STORE"],
+        ["import", "--directory", "STORE", "--index"],
+        ["seed", "--directory", "STORE", "--from-dump"],
+        ["seed", "--directory", "STORE", "--from-backup"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_there(tmp_path: Path, command: list[str]) -> None:
+    """One line that names it, and nothing is made."""
+    command = [str(tmp_path / "store") if word == "STORE" else word for word in command]
+    ran = run(*command, tmp_path / "none")
+    assert ran.code == 1
+    assert re.fullmatch(
+        rf"binlog-server: (there is no {tmp_path}/none|{tmp_path}/none is no directory, or not there)\n",
+        ran.err,
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "events", "import"])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("empty folder", "holds no binlog-NNNNNN.ibb"),
+        ("text", "is no directory: give that of the store|is no binlog file"),
+        ("forbidden", "cannot list .*: Permission denied"),
+    ],
+)
+def test_what_is_no_store(
+    tmp_path: Path, command: str, kind: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "given"
+    if kind == "text":
+        path.write_text("INSERT INTO t VALUES (1)")
+    else:
+        path.mkdir()
+    if kind == "forbidden":  # root may look into anything
+
+        def listdir(_: Path) -> list[str]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+        monkeypatch.setattr(os, "listdir", listdir)
+    arguments = ["--directory", str(tmp_path / "store")] if command == "import" else []
+    ran = run(command, *arguments, path)
+    assert ran.code == 1
+    (line,) = ran.err.splitlines()
+    assert line.startswith("binlog-server: ")
+    assert str(path) in line
+    assert re.search(says, line)
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:

@@ -19,6 +19,7 @@ from protocol.events.gtid_list import GtidList, GtidListFlags
 from protocol.gtid import Gtid, SlavePosition
 from tests.binlog_server.lab import transaction
 from tests.binlog_server.upstream import OPENING, PASSWORD, FakeUpstream, Visit
+from tests.protocol.sample_events import row_body
 
 EVENT_BYTES = 1 << 20
 THE_GROUP = Gtid(0, 1, 1)
@@ -40,7 +41,7 @@ class LargeUpstream(FakeUpstream):
 
     async def _send(self, machine: ServerConnection, writer: asyncio.StreamWriter) -> None:
         first, *rest = map(append_checksum, split_events(transaction(THE_GROUP)))
-        rows = build_event(EventType.WRITE_ROWS_V1, bytes(EVENT_BYTES), server_id=1)
+        rows = build_event(EventType.WRITE_ROWS_V1, row_body(EVENT_BYTES), server_id=1)
         until = GtidList.fake([THE_GROUP], 1, flags=GtidListFlags.UNTIL_REACHED)
         events = [*OPENING, first, *[append_checksum(rows)] * self._events, *rest]
         for event in (*events, append_checksum(until.build())):

@@ -44,6 +44,7 @@ from tests.binlog_server.upstream import (
     groups,
     rotate,
 )
+from tests.protocol.sample_events import row_body
 
 UNTIL_REACHED = append_checksum(GtidList.fake([], 1, flags=GtidListFlags.UNTIL_REACHED).build())
 
@@ -143,7 +144,7 @@ async def test_a_wrong_checksum() -> None:
 
 
 async def test_start_markers_end_what_is_not_whole() -> None:
-    rows = append_checksum(build_event(EventType.WRITE_ROWS_V1, bytes(6 << 20), server_id=1))
+    rows = append_checksum(build_event(EventType.WRITE_ROWS_V1, row_body(6 << 20), server_id=1))
     begun = [group(Gtid(0, 1, 1))[0], rows]
     marker = description(created=1_700_000_000)
     events = [*OPENING, *begun, marker, *groups("0-1-1"), UNTIL_REACHED]
@@ -153,7 +154,7 @@ async def test_start_markers_end_what_is_not_whole() -> None:
 
 def large_group(gtid: Gtid, megabytes: int) -> list[bytes]:
     first, *rest = group(gtid)
-    rows = build_event(EventType.WRITE_ROWS_V1, bytes(range(256)) * 4096, server_id=1)
+    rows = build_event(EventType.WRITE_ROWS_V1, row_body(1 << 20, bytes(range(256))), server_id=1)
     return [first, *[append_checksum(rows)] * megabytes, *rest]
 
 

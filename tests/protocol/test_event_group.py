@@ -9,6 +9,7 @@ from protocol.event_group import (
     EventGroup,
     EventGroupAssembler,
     GroupTooLarge,
+    Incident,
     StartMarker,
     split_events,
 )
@@ -25,11 +26,12 @@ from protocol.events import (
     XaPrepareEvent,
     XidEvent,
     append_checksum,
-    build_event,
 )
+from protocol.events.incident import IncidentEvent
 from protocol.gtid import BinlogState, Gtid
 
 from .conversation import all_streams, binlog_events, binlog_names
+from .sample_events import SAMPLES, event, rows
 
 ARTIFICIAL = 0x20
 STANDALONE = 0x01
@@ -40,8 +42,8 @@ def gtid(seq_no: int, flags2: int = TRANSACTIONAL, domain_id: int = 0) -> bytes:
     return GtidEvent(Gtid(domain_id, 1, seq_no), flags2).build()
 
 
-def event(type_: int, body: bytes = bytes(16), flags: int = 0) -> bytes:
-    return build_event(type_, body, server_id=1, end_position=777, flags=flags)
+def sample(type_: EventType, number: int = 0) -> bytes:
+    return SAMPLES[type_][number]
 
 
 XID = XidEvent(5, 1).build()
@@ -56,34 +58,39 @@ T = EventType
 GROUPS = {
     "transaction of rows": [
         gtid(1),
-        event(T.ANNOTATE_ROWS),
-        event(T.TABLE_MAP),
-        event(T.WRITE_ROWS_V1),
+        sample(T.ANNOTATE_ROWS),
+        sample(T.TABLE_MAP),
+        sample(T.WRITE_ROWS_V1),
         XID,
     ],
-    "transaction of statements": [gtid(1), event(T.INTVAR), INSERT, INSERT, XID],
-    "non-transactional rows": [gtid(1, 0x08), event(T.TABLE_MAP), event(T.UPDATE_ROWS_V1), COMMIT],
+    "transaction of statements": [gtid(1), sample(T.INTVAR), INSERT, INSERT, XID],
+    "non-transactional rows": [
+        gtid(1, 0x08),
+        sample(T.TABLE_MAP),
+        sample(T.UPDATE_ROWS_V1),
+        COMMIT,
+    ],
     "rolled back": [gtid(1, 0x08), INSERT, ROLLBACK],
     "standalone DDL": [gtid(1, 0x29), INSERT],
     "standalone COMMIT": [gtid(1, 0x29), COMMIT],
     "standalone with prefixes": [
         gtid(1, STANDALONE),
-        event(T.INTVAR),
-        event(T.RAND),
-        event(T.USER_VAR),
+        sample(T.INTVAR),
+        sample(T.RAND),
+        sample(T.USER_VAR),
         INSERT,
     ],
     "standalone rows": [
         gtid(1, STANDALONE),
-        event(T.ANNOTATE_ROWS),
-        event(T.TABLE_MAP),
-        event(T.WRITE_ROWS_V1),
+        sample(T.ANNOTATE_ROWS),
+        sample(T.TABLE_MAP),
+        sample(T.WRITE_ROWS_V1),
     ],
     "standalone of an unknown type": [gtid(1, STANDALONE), event(200)],
-    "compressed commit does not end": [gtid(1), event(T.QUERY_COMPRESSED), COMMIT],
+    "compressed commit does not end": [gtid(1), sample(T.QUERY_COMPRESSED), COMMIT],
     "XA prepare": [gtid(1, 0x4C), INSERT, XA_END, XA_PREPARE],
     "XA commit": [gtid(1, 0x8D), QueryEvent(b"XA COMMIT X'61',X'',1", 1).build()],
-    "unknown types pass": [gtid(1), event(T.PARTIAL_ROW_DATA), event(250), XID],
+    "unknown types pass": [gtid(1), sample(T.PARTIAL_ROW_DATA), event(250), XID],
     "end of a transaction at once": [gtid(1), XID],
 }
 
@@ -154,15 +161,19 @@ def feed_all(assembler: EventGroupAssembler, events: list[bytes]) -> None:
     [
         ([INSERT], "outside a group"),
         ([XID], "outside a group"),
-        ([event(T.TABLE_MAP)], "outside a group"),
+        ([sample(T.TABLE_MAP)], "outside a group"),
         ([gtid(1), gtid(2)], "GTID 0-1-2 inside the unfinished group 0-1-1"),
-        ([gtid(1), event(T.INCIDENT)], "incident"),
+        (
+            [gtid(1), IncidentEvent("lost", 1).build()],
+            "an incident inside the unfinished group 0-1-1",
+        ),
+        ([event(T.INCIDENT)], "incident event is cut short"),
         ([gtid(1), XID, INSERT], "outside a group"),
         ([gtid(1)[:-1]], "says that it has"),
         ([b""], "event of 0 bytes"),
         ([b"x" * 18], "event of 18 bytes"),
-        ([event(T.GTID, b"short")], "GTID event of"),
-        ([gtid(1), event(T.QUERY, b"")], "QUERY event of"),
+        ([event(T.GTID, b"short")], "GTID event with a body of 5 bytes"),
+        ([gtid(1), event(T.QUERY, b"")], "QUERY event is cut short"),
     ],
 )
 def test_refused(events: list[bytes], message: str) -> None:
@@ -171,16 +182,26 @@ def test_refused(events: list[bytes], message: str) -> None:
         feed_all(assembler, events)
 
 
-def test_incident_outside_a_group_is_an_error_too() -> None:
-    with pytest.raises(ProtocolError):
-        EventGroupAssembler().feed(event(T.INCIDENT))
+def test_an_incident_stands_between_groups() -> None:
+    incident = IncidentEvent("error writing to the binary log", 1, timestamp=9).build()
+    assembler = EventGroupAssembler(1)
+    for item in (gtid(1), XID):
+        assembler.feed(append_checksum(item))
+    found = assembler.feed(append_checksum(incident))
+    assert isinstance(found, Incident)
+    assert found.payload == incident
+    assert str(found.event) == (
+        "The incident LOST_EVENTS occurred on the master. Message: error writing to the binary log"
+    )
+    assert assembler.feed(append_checksum(gtid(2))) is None
+    assert isinstance(assembler.feed(append_checksum(XID)), EventGroup)
 
 
 def test_group_limit_names_the_option() -> None:
     assembler = EventGroupAssembler(group_bytes_max=1000, limit_option="max_event_group_size")
     assembler.feed(gtid(1))
     with pytest.raises(GroupTooLarge, match="raise max_event_group_size"):
-        feed_all(assembler, [event(T.WRITE_ROWS_V1, bytes(100))] * 100)
+        feed_all(assembler, [rows(100)] * 100)
     assert assembler.buffered < 1200
 
 

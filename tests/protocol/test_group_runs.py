@@ -18,7 +18,7 @@ from protocol.connection.client import (
 )
 from protocol.connection.machine import Machine
 from protocol.errors import ProtocolError
-from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
 from protocol.events import (
     EventType,
     FormatDescription,
@@ -31,19 +31,21 @@ from protocol.events import (
     build_event,
 )
 from protocol.events.checksum import ChecksumAlgorithm
+from protocol.events.incident import IncidentEvent
 from protocol.group_runs import GroupRun, take_no_run
 from protocol.gtid import Gtid
 from protocol.semi_sync import STATUS, STATUS_WITH_ACK, Ack, ReplicaPlace
 from protocol.wire.packets import frame_packet
 
 from .replica_position import ReplicaPosition as ModelPosition
+from .sample_events import row_body
 from .test_event_group import GROUPS
 
 HAS_C = group_runs.take_run is not take_no_run
 needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
 CRC32 = int(ChecksumAlgorithm.CRC32)
 
-Found = list[EventGroup | StartMarker | str]
+Found = list[EventGroup | StartMarker | Incident | str]
 
 
 def gtid(seq_no: int, server_id: int = 1, domain_id: int = 0) -> bytes:
@@ -51,7 +53,9 @@ def gtid(seq_no: int, server_id: int = 1, domain_id: int = 0) -> bytes:
 
 
 def transaction(seq_no: int, size: int = 30, server_id: int = 1, domain_id: int = 0) -> list[bytes]:
-    rows = build_event(EventType.WRITE_ROWS_V1, bytes(size), server_id=server_id, end_position=777)
+    rows = build_event(
+        EventType.WRITE_ROWS_V1, row_body(size), server_id=server_id, end_position=777
+    )
     return [gtid(seq_no, server_id, domain_id), rows, XidEvent(seq_no, server_id).build()]
 
 
@@ -212,15 +216,15 @@ def test_what_ends_a_run(name: str) -> None:
 WRONG = {
     "an event outside a group": ([XidEvent(1, 1).build()], "outside a group"),
     "a group in a group": ([gtid(2), gtid(3)], "inside the unfinished group"),
-    "an incident": ([gtid(2), build_event(EventType.INCIDENT, bytes(4), server_id=1)], "incident"),
-    "a short GTID": ([build_event(EventType.GTID, bytes(18), server_id=1)], "GTID event of"),
+    "an incident": ([gtid(2), IncidentEvent("lost", 1).build()], "incident inside"),
+    "a short GTID": ([build_event(EventType.GTID, bytes(18), server_id=1)], "GTID event with"),
     "a QUERY too short": (
         [gtid(2), build_event(EventType.QUERY, bytes(12), server_id=1)],
-        "QUERY event of",
+        "QUERY event is cut short",
     ),
     "a QUERY that begins behind its end": (
         [gtid(2), build_event(EventType.QUERY, b"\xff" * 20, server_id=1)],
-        "begins after its end",
+        "cut short",
     ),
 }
 
@@ -386,7 +390,7 @@ def test_a_run_is_made_of_what_is_one() -> None:
 def test_statements_end_groups_only_as_what_they_are() -> None:
     """COMMIT in another database, or with a blank behind it."""
     texts = [b"COMMIT ", b"commit", b"COMMITS", b"ROLLBACK"]
-    events = [gtid(1), *(QueryEvent(t, 1, b"db", b"\1\0\0").build() for t in texts)]
+    events = [gtid(1), *(QueryEvent(t, 1, b"db", b"\7\0\0").build() for t in texts)]
     data = stream(events + transaction(2), 0)
     found, _ = take_in([data], 0, runs=True)
     assert found == take_in([data], 0, runs=False)[0]

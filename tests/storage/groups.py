@@ -1,7 +1,8 @@
 """Groups to store: small, of any size, and recognisable.
 
 A group made here is what the store takes in normal form: a GTID event first, whose lengths are right, and then one
-event of filler. The filler depends on the GTID, so that mixed-up bytes are seen.
+event of filler, of a type that a newer server may have: it ends the group, and nobody reads what is in it. The filler
+depends on the GTID, so that mixed-up bytes are seen.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from protocol.events.format_description import FormatDescription
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.engine import BinlogEngine, Position
@@ -20,8 +22,8 @@ from storage.ibb.page import PAGE_SIZE
 _HEADER = struct.Struct("<IBIIIH")
 _GTID_BODY = struct.Struct("<QIB6x")
 _GTID_EVENT = 162
-_QUERY_EVENT = 2
 _FORMAT_DESCRIPTION_EVENT = 15
+_FILLER_EVENT = 250
 
 GTID_EVENT_BYTES = _HEADER.size + _GTID_BODY.size
 GROUP_BYTES_MIN = GTID_EVENT_BYTES + _HEADER.size
@@ -49,23 +51,24 @@ def filler(size: int, key: str) -> bytes:
 def events(size: int, key: str) -> bytes:
     """One event of exactly `size` bytes, or nothing: what a group that crosses files must be made of."""
     assert size == 0 or size >= _HEADER.size
-    return _event(_QUERY_EVENT, 1, filler(size - _HEADER.size, key)) if size else b""
+    return _event(_FILLER_EVENT, 1, filler(size - _HEADER.size, key)) if size else b""
 
 
 def gtid_event(gtid: Gtid) -> bytes:
-    return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 0))
+    return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 1))
 
 
 def group(gtid: Gtid, size: int = GROUP_BYTES_MIN) -> Group:
     """A group of exactly `size` bytes."""
     assert size >= GROUP_BYTES_MIN
-    rest = _event(_QUERY_EVENT, gtid.server_id, filler(size - GROUP_BYTES_MIN, f"{gtid} {size}"))
+    rest = _event(_FILLER_EVENT, gtid.server_id, filler(size - GROUP_BYTES_MIN, f"{gtid} {size}"))
     return Group(gtid_event(gtid) + rest, gtid)
 
 
 def marker(number: int = 0) -> Group:
     """A start marker: one format description event."""
-    return Group(_event(_FORMAT_DESCRIPTION_EVENT, 1, filler(60, f"marker {number}")), None)
+    description = FormatDescription("11.8.6-MariaDB", 1, created=1 + number)
+    return Group(description.build(), None)
 
 
 def simple(count: int, *, first: int = 1, domain: int = 0, size: int = 100) -> list[Group]:

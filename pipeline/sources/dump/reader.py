@@ -46,6 +46,7 @@ class DumpReader:
         follows: small batches at once, and large groups are not kept but asked for again.
         server_id: 0 for any.
         place: where the position probably is.
+        passes_incidents: go on where the server has lost changes; else that is `DataLost`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class DumpReader:
         follows: bool = False,
         server_id: int = 0,
         place: FilePlace | None = None,
+        passes_incidents: bool = False,
     ) -> None:
         self._address = address
         self._position = position
@@ -66,6 +68,7 @@ class DumpReader:
         self._follows = follows
         self._server_id = server_id
         self._place = place
+        self._passes_incidents = passes_incidents
         self.file_names: dict[int, str] = {}
         """Of the files that were read, by their numbers."""
         # Where reading begins instead of at the position, and what is in front of that is left out.
@@ -146,6 +149,7 @@ class DumpReader:
                 self.file_names,
                 end=until if hangs_up else None,
                 eager=self._follows,
+                passes_incidents=self._passes_incidents,
             )
             if self._from is None:
                 yield from stream.groups()
@@ -168,7 +172,15 @@ class DumpReader:
             raise NotThere
         algorithm = link.start_file_dump(random_server_id(), place.file, place.offset)
         before = self._position.with_gtid(gtid._replace(seq_no=gtid.seq_no - 1))
-        stream = DumpStream(link, before, algorithm, LargeGroups(), self.file_names, end=until)
+        stream = DumpStream(
+            link,
+            before,
+            algorithm,
+            LargeGroups(),
+            self.file_names,
+            end=until,
+            passes_incidents=self._passes_incidents,
+        )
         is_first = True
         try:
             for groups in stream.groups():
@@ -215,6 +227,11 @@ class DumpReader:
         return True
 
     def _again(self, position: SlavePosition, gtid: Gtid) -> Iterator[bytes]:
-        reader = DumpReader(self._address, position, SlavePosition([gtid]))
+        reader = DumpReader(
+            self._address,
+            position,
+            SlavePosition([gtid]),
+            passes_incidents=self._passes_incidents,
+        )
         for groups in reader.groups():
             yield from groups.pieces(0)

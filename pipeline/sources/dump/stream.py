@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
+from pipeline.errors import DataLost
 from pipeline.groups import Groups
 from pipeline.sources.dump.large_group import LargeGroups
 from pipeline.sources.dump.link import ServerLink
@@ -15,7 +18,7 @@ from pipeline.sources.dump.places import file_number, place_of, placed
 from pipeline.sources.dump.refusals import CAUGHT, EndedEarly
 from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.errors import ProtocolError
-from protocol.event_group import EventGroup, EventGroupAssembler, StartMarker
+from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
 from protocol.events.checksum import strip_checksum
 from protocol.events.event_type import EventType
 from protocol.events.gtid_list import GtidList, GtidListFlags
@@ -24,6 +27,8 @@ from protocol.events.rotate import RotateEvent
 from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import LARGE_GROUP_BYTES
+
+_log = logging.getLogger(__name__)
 
 _BATCH_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 62
@@ -82,6 +87,7 @@ class DumpStream:
         *,
         end: SlavePosition | None = None,
         eager: bool = False,
+        passes_incidents: bool = False,
     ) -> None:
         self._link = link
         self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
@@ -89,6 +95,7 @@ class DumpStream:
         self._hangs_up = end is not None
         self._ends = {gtid.domain_id: gtid.seq_no for gtid in end or ()}  # not reached yet
         self._eager = eager
+        self._passes_incidents = passes_incidents
         self._gathered = _Gathered()
         self._last = {gtid.domain_id: gtid for gtid in position}
         self._file_no = 0
@@ -98,11 +105,11 @@ class DumpStream:
         self._first_end = self._behind_first = 0
 
     def groups(self) -> Iterator[Groups]:
-        """Ends where the dump was to end. Raises `RemoteError`, `OSError`, `ProtocolError`."""
+        """Ends where the dump was to end. Raises `RemoteError`, `OSError`, `ProtocolError`, `DataLost`."""
         try:
             yield from self._groups()
             yield from self._give()
-        except CAUGHT:
+        except (*CAUGHT, DataLost):
             yield from self._give()  # what came whole in front of it
             raise
         finally:
@@ -186,10 +193,24 @@ class DumpStream:
         if isinstance(whole, StartMarker):
             self._large.discard()
             return None
+        if isinstance(whole, Incident):
+            self._meet(whole)
+            return None
         if whole is not None:
             return self._finish(whole, EventHeader.parse(event).end_position)
         self._spill()
         return None
+
+    def _meet(self, incident: Incident) -> None:
+        behind = SlavePosition(self._last.values())
+        if not self._passes_incidents:
+            raise DataLost(
+                f"behind '{behind}' changes are missing in the binlog of the server itself: {incident.event}; see what "
+                "is missing in its error log, and say failOnDataLoss=false to go on behind it"
+            )
+        text = f"behind '{behind}' changes are missing in the binlog of the server itself: {incident.event}"
+        _log.warning("%s", text)
+        warnings.warn(text, stacklevel=3)
 
     def _finish(self, whole: EventGroup, end_position: int) -> Groups | None:
         gtid, payload = whole.gtid, whole.payload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,22 @@ import pytest
 from protocol import group_runs
 from protocol.events.event_type import EventType
 from protocol.events.format_description import FormatDescription
+from protocol.events.gtid import GtidEvent
 from protocol.events.header import FLAG_IGNORABLE, build_event
+from protocol.events.incident import IncidentEvent
+from protocol.events.query import QueryEvent
+from protocol.events.xid import XidEvent
 from protocol.gtid import BinlogState, Gtid
+from protocol.vocabulary import type_name
 from storage.classic import event_reader
+from storage.classic.binlog import ClassicBinlog
 from storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from storage.classic.event_reader import CLASSIC_MAGIC
 from storage.classic.file_list import in_order, of_index
 from storage.classic.groups import PIECE_BYTES
 from storage.classic.head import read_head
 from storage.inspection.classic import classic_groups
+from storage.intake.source import SourceGroup
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
 
@@ -215,3 +223,90 @@ def test_the_files_of_an_index(tmp_path: Path) -> None:
     index.write_text("\n")
     with pytest.raises(UnreadableBinlog, match="names no files"):
         of_index(index)
+
+
+INCIDENT = Group(IncidentEvent("error writing to the binary log", 1, timestamp=5).build(), None)
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("runs", [True, False])
+def test_incidents_stand_between_groups_and_are_told(
+    tmp_path: Path, runs: bool, checksums: bool
+) -> None:
+    path = tmp_path / "m-bin.000001"
+    first, second, third = binlog_files.simple(3)
+    given = [INCIDENT, first, INCIDENT, second, third]
+    offsets = binlog_files.write(path, given, checksums=checksums)
+    assert binlog_files.read(path, runs=runs)[0] == [first, second, third]
+    source = ClassicBinlog([path])
+    try:
+        items = list(source.items(0))
+    finally:
+        source.close()
+    assert not [i for i in items if isinstance(i, SourceGroup) and i.gtid is None]
+    assert source.notes == [
+        f"{path}:{offset}: the server that wrote this has lost changes here: The incident LOST_EVENTS occurred on "
+        "the master. Message: error writing to the binary log"
+        for offset in (offsets[0], offsets[2])
+    ]
+
+
+MYSQL_55 = bytes(
+    (56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 84, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0)
+)
+
+
+def test_mysql_before_checksums(tmp_path: Path) -> None:
+    """Its format description ends with the lengths: what would be the algorithm is 8."""
+    path = tmp_path / "mysql-bin.000001"
+    body = b"\4\0" + b"5.5.62-log".ljust(50, b"\0") + bytes(4) + b"\x13" + MYSQL_55
+    begin = build_event(EventType.FORMAT_DESCRIPTION, body, server_id=1)
+    path.write_bytes(
+        CLASSIC_MAGIC + begin + QueryEvent(b"BEGIN", 1).build() + XidEvent(1, 1).build()
+    )
+    for read in (read_head, binlog_files.read):
+        with pytest.raises(UnreadableBinlog, match=r"was not written by MariaDB 10\.0 or later"):
+            read(path)
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("type_", [1, 6, 20, 29, 30, 33, 39, 40, 41, 42, 169])
+def test_what_no_mariadb_writes_is_refused_by_name(
+    tmp_path: Path, type_: int, checksums: bool
+) -> None:
+    path = tmp_path / "m-bin.000001"
+    odd = Group(build_event(type_, bytes(20), server_id=1), None)
+    binlog_files.write(path, [*binlog_files.simple(2), odd], checksums=checksums)
+    name = re.escape(type_name(type_))
+    with pytest.raises(
+        UnreadableBinlog, match=rf"{path}, offset [0-9]+: an event of type {name}, "
+    ):
+        binlog_files.read(path)
+
+
+@pytest.mark.parametrize("type_", [43, 100, 159])
+def test_a_number_that_nobody_uses_is_damage(tmp_path: Path, type_: int) -> None:
+    path = tmp_path / "m-bin.000001"
+    binlog_files.write(path, [Group(build_event(type_, bytes(20), server_id=1), None)])
+    with pytest.raises(DamagedBinlog, match=f"no event of type {type_} has 43 bytes"):
+        binlog_files.read(path)
+
+
+def test_types_of_a_newer_mariadb_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    begin, end = GtidEvent(Gtid(0, 1, 1)).build(), XidEvent(1, 1).build()
+    newer = build_event(180, b"who knows", server_id=1)
+    group = Group(begin + newer + end, Gtid(0, 1, 1))
+    binlog_files.write(path, [group])
+    assert binlog_files.read(path)[0] == [group]
+
+
+def test_a_gtid_event_that_is_cut_short_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "m-bin.000001"
+    body = (3).to_bytes(8, "little") + bytes(4) + b"\x02" + bytes(6)
+    cut = Group(build_event(EventType.GTID, body, server_id=1) + XidEvent(1, 1).build(), None)
+    *_, offset, _ = binlog_files.write(path, [*binlog_files.simple(2), cut])
+    for runs in (True, False):
+        with pytest.raises(DamagedBinlog, match="GTID event is cut short") as error:
+            binlog_files.read(path, runs=runs)
+        assert error.value.offset == offset
