@@ -177,7 +177,7 @@ def _show(
             return slave_status.one(name, session.server.slave_rows())
         case Show.ALL_SLAVES_STATUS:
             return slave_status.every(session.server.slave_rows())
-    everybody = session.may(*PRIVILEGES[Show.PROCESSLIST]) or not session.user
+    everybody = session.may(*PRIVILEGES[Show.PROCESSLIST])
     return shows.show(
         session.server,
         statement,

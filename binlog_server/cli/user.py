@@ -39,7 +39,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
                 action="append",
                 default=[],
                 metavar="PRIVILEGE",
-                help=f"{', '.join(sorted(PRIVILEGES))}; given again it replaces what was granted before",
+                help=f"{', '.join(sorted(PRIVILEGES))}; without one REPLICATION SLAVE; given again it replaces "
+                "what was granted before",
             )
             action.add_argument(
                 "--plugin", choices=[NATIVE_PASSWORD, ED25519], default=NATIVE_PASSWORD

@@ -481,7 +481,9 @@ def test_where(sql: SqlSession) -> None:
         "max_allowed_packet",
         "max_connect_errors",
         "max_connections",
+        "max_session_mem_used",
         "max_statement_time",
+        "max_total_session_mem_used",
         "max_user_connections",
     ]
 
