@@ -5,7 +5,7 @@ Whatever is not known here ends the reading of the statement: nothing is guessed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,7 +32,13 @@ _OF_KEYS: Final = frozenset((
     "CONSTRAINT", "PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK",
 ))  # fmt: skip
 _HIDDEN: Final = (
-    "a UNIQUE key over TEXT or BLOB without a length, or USING HASH: it has a hidden column"
+    "a UNIQUE key over TEXT or BLOB without a length, of more bytes than a key of its engine may have, or USING HASH: "
+    "it has a hidden column"
+)
+_MYISAM: Final = "myisam"
+_KEY_BYTES_MAX: Final = {_MYISAM: 1000}
+_KEY_BYTES_MAX_ELSE: Final = (
+    3072  # of InnoDB with pages of 16 KiB; Aria refuses what is longer than its own
 )
 
 
@@ -67,27 +73,41 @@ class Definition:
         has_charset = self.type.is_character
         charset = (self.charset or default) if has_charset else None
         type_ = self.type.of_charset(charset)
-        if self.is_unique and type_.is_long:
-            raise NotUnderstood(_HIDDEN)
         return DdlColumn(self.name, type_, charset if type_.is_character else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """PRIMARY KEY or UNIQUE: names, and which of them have a length or are WITHOUT OVERLAPS."""
+    """PRIMARY KEY or UNIQUE: names, the length that each has, in characters, and which is WITHOUT OVERLAPS."""
 
     names: tuple[str, ...]
     is_primary: bool
-    whole: frozenset[str] = frozenset()
+    lengths: tuple[int | None, ...] = ()
     overlaps: str = ""
     uses_hash: bool = False
 
-    def check(self, columns: Sequence[DdlColumn]) -> None:
-        """Raises `NotUnderstood` for one that has a hidden column."""
-        whole = {lower(name) for name in self.whole}
-        longs = any(lower(c.name) in whole and c.type.is_long for c in columns)
-        if not self.is_primary and (self.uses_hash or longs):
+    def check(self, columns: Sequence[DdlColumn], engine: str) -> None:
+        """Raises `NotUnderstood` for one that has a hidden column. `engine`: in small letters, if it is known."""
+        by_name = {lower(column.name): column for column in columns}
+        size = 0
+        for name, length in zip(self.names, self.lengths, strict=True):
+            column = by_name.get(lower(name))
+            if column is not None:
+                size += column.type.key_bytes(column.charset, length)
+        most = _KEY_BYTES_MAX.get(engine, _KEY_BYTES_MAX_ELSE)
+        if not self.is_primary and (self.uses_hash or size > most):
             raise NotUnderstood(_HIDDEN)
+
+    def behind(self, names: Mapping[str, str]) -> Key | None:
+        """When columns have other names, or have gone: `names` has the new ones by the old in small letters."""
+        parts = [
+            (names[lower(name)], length)
+            for name, length in zip(self.names, self.lengths, strict=True)
+            if lower(name) in names
+        ]
+        if not parts:
+            return None
+        return replace(self, names=tuple(n for n, _ in parts), lengths=tuple(x for _, x in parts))
 
 
 @dataclass(slots=True)
@@ -167,7 +187,7 @@ class ColumnReader(TokenReader):
             uses_hash = uses_hash or self.word() == "HASH"
             self.at += 1
         names: list[str] = []
-        whole: set[str] = set()
+        lengths: list[int | None] = []
         overlaps = ""
         while True:
             name = self.identifier()
@@ -175,10 +195,7 @@ class ColumnReader(TokenReader):
                 overlaps = lower(name)
             else:
                 names.append(name)
-                if self.is_sign("("):
-                    self.skip_one()
-                else:
-                    whole.add(name)
+                lengths.append(self._length())
             self.accept("ASC")
             self.accept("DESC")
             if not self.sign(","):
@@ -189,7 +206,18 @@ class ColumnReader(TokenReader):
         uses_hash = uses_hash or any(
             token.text.upper() == "HASH" for token in self.tokens[begin : self.at]
         )
-        return Key(tuple(names), is_primary, frozenset(whole), overlaps, uses_hash)
+        return Key(tuple(names), is_primary, tuple(lengths), overlaps, uses_hash)
+
+    def _length(self) -> int | None:
+        """Of a part of a key, in brackets."""
+        if not self.sign("("):
+            return None
+        word = self.word()
+        if not (word.isascii() and word.isdecimal()):
+            raise NotUnderstood(f"no length of a key, but {self.shown()}")
+        self.at += 1
+        self.expect(")")
+        return int(word)
 
     def definition(self, name: str) -> Definition:
         """Of a column, behind its name."""

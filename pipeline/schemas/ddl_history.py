@@ -141,11 +141,13 @@ class _Statement:
         begin = reader.at
         reader.skip_to("ON")
         end = reader.at - 1
-        layout = self._catalog.layout(reader.name())
+        name = reader.name()
+        layout = self._catalog.layout(name)
+        self._refuse_temporary()
         found = [*reader.tokens[begin:end], *reader.tokens[reader.at :]]
         key = AlterReader(found, "", 0).key()
         if key is not None:
-            key.check(layout.columns)
+            self._catalog.is_now(name, layout.with_index(key), self._gtid)
 
     def _alter(self) -> None:
         reader = self._reader

@@ -21,12 +21,16 @@ _QUERY: Final = frozenset(("SELECT", "AS", "IGNORE", "REPLACE", "VALUES"))
 
 @dataclass(slots=True)
 class Options:
-    """What was said; None for what was not. `is_reset`: the character set is that of the database, or of the server."""
+    """What was said; None for what was not. `engine` in small letters.
+
+    is_reset: the character set is that of the database, or of the server.
+    """
 
     charset: str | None = None
     collation_charset: str | None = None
     is_reset: bool = False
     is_versioned: bool = False
+    engine: str | None = None
 
     def of(self, default: str | None) -> str | None:
         """The character set, where it would be `default`; None if that is not known."""
@@ -68,6 +72,10 @@ class OptionsReader(ColumnReader):
         elif self.accept("COLLATE"):
             self.sign("=")
             into.collation_charset = charset_of_collation(self.text())
+        elif self.word() in ("ENGINE", "TYPE"):
+            self.at += 1
+            self.sign("=")
+            into.engine = self.text().lower()
         else:
             self._other()
 

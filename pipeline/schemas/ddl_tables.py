@@ -29,6 +29,8 @@ class Layout:
     charset: what new columns get; None if it is not known.
     is_versioned: whether there are the columns row_start and row_end that nobody defined.
     row_end: of a table that is versioned with columns of its own the second of them.
+    unique: keys that are not the primary one. One that was dropped stays: it has a name that is not known here.
+    engine: in small letters; empty if no statement has named one, which is taken for InnoDB.
     """
 
     columns: tuple[DdlColumn, ...]
@@ -36,6 +38,8 @@ class Layout:
     charset: str | None = None
     is_versioned: bool = False
     row_end: str = ""
+    unique: tuple[Key, ...] = ()
+    engine: str = ""
 
     @classmethod
     def made(cls, elements: Elements, options: Options, default: str | None) -> Layout:
@@ -44,17 +48,36 @@ class Layout:
         columns = tuple(one.column(charset) for one in elements.columns)
         is_versioned = options.is_versioned or any(one.is_versioned for one in elements.columns)
         ends = [one.name for one in elements.columns if one.system == "END"]
-        made = cls(columns, (), charset, is_versioned and not ends, ends[0] if ends else "")
-        made.check()
         keys = [*elements.keys, *_inline(elements.columns)]
+        made = cls(
+            columns,
+            (),
+            charset,
+            is_versioned and not ends,
+            ends[0] if ends else "",
+            _unique(keys),
+            options.engine or "",
+        )
+        made.check()
         return replace(made, key=_primary(keys, columns, elements.periods))
+
+    def with_index(self, key: Key) -> Layout:
+        """By CREATE UNIQUE INDEX. Raises `NotUnderstood`."""
+        made = replace(self, unique=(*self.unique, key))
+        made.check()
+        return made
 
     def without_key(self) -> Layout:
         """The same without its primary key."""
         return replace(self, key=())
 
     def check(self) -> None:
-        """Raises `NotUnderstood` for what no table can be: then something before was misread."""
+        """Raises `NotUnderstood` for what no table can be: then something before was misread.
+
+        And for one that has a column more than it says.
+        """
+        for key in self.unique:
+            key.check(self.columns, self.engine)
         names = [lower(column.name) for column in self.columns]
         if not names:
             raise NotUnderstood("a table without columns")
@@ -164,7 +187,16 @@ class Alteration:
             and not end
         ):
             raise NotUnderstood("WITH SYSTEM VERSIONING of a column")
-        behind = Layout(columns, new_key or key, charset, is_versioned, end)
+        kept_unique = (one.behind(made.names) for one in layout.unique)
+        behind = Layout(
+            columns,
+            new_key or key,
+            charset,
+            is_versioned,
+            end,
+            (*filter(None, kept_unique), *_unique(keys)),
+            self.options.engine or layout.engine,
+        )
         behind.check()
         return behind
 
@@ -216,8 +248,6 @@ class _Columns:
                     continue
                 found = [one for one in found if one is not column]
             found.insert(self._index(found, change.place), column)
-        for key in wanted.elements.keys:
-            key.check(found)
         return found
 
     @staticmethod
@@ -260,15 +290,23 @@ class _Columns:
 
 
 def _inline(columns: Sequence[Definition]) -> list[Key]:
-    return [Key((column.name,), is_primary=True) for column in columns if column.is_primary]
+    found = [
+        Key((one.name,), is_primary=True, lengths=(None,)) for one in columns if one.is_primary
+    ]
+    found += [
+        Key((one.name,), is_primary=False, lengths=(None,)) for one in columns if one.is_unique
+    ]
+    return found
+
+
+def _unique(keys: Sequence[Key]) -> tuple[Key, ...]:
+    return tuple(key for key in keys if not key.is_primary)
 
 
 def _primary(
     keys: Sequence[Key], columns: Sequence[DdlColumn], periods: Mapping[str, tuple[str, str]]
 ) -> tuple[str, ...]:
     """Names of the primary key as the columns are called."""
-    for key in keys:
-        key.check(columns)
     found = [key for key in keys if key.is_primary]
     if not found:
         return ()

@@ -1,8 +1,8 @@
 """Types of columns as a statement writes them, made into what `information_schema.columns.COLUMN_TYPE` prints.
 
 What was asked of servers, 10.11 and 11.8: INT(0) is int(11), DECIMAL(0) decimal(10,0), YEAR(3) year(4); ZEROFILL is
-unsigned; TEXT(n) is the smallest TEXT that has room for n characters; JSON is longtext of utf8mb4; labels lose spaces
-at their end, unless they are binary.
+unsigned; TEXT(n) is the smallest TEXT that has room for n characters, and so is VARCHAR(n) of more than 65,532 bytes,
+which strict mode refuses; JSON is longtext of utf8mb4; labels lose spaces at their end, unless they are binary.
 """
 
 from __future__ import annotations
@@ -45,13 +45,19 @@ _AS_TEXT: Final = {
 }
 _BINARY_OF: Final = {"char": "binary", "varchar": "varbinary", **_BLOB_OF_TEXT}
 _CHARACTER: Final = frozenset(("char", "varchar", "enum", "set", *_TEXTS))
-_LONGEST: Final = {"char": 255, "varchar": 65_535, "binary": 255, "varbinary": 65_535}
+_LONGEST: Final = {"char": 255, "varchar": 65_532, "binary": 255, "varbinary": 65_532}
+_TEXT_INSTEAD: Final = {
+    "varchar": "text",
+    "varbinary": "blob",
+}  # of one that is too long, without strict mode
 _BYTES_A_CHARACTER: Final = {
     "utf8mb3": 3, "utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "ujis": 3, "eucjpms": 3, "ucs2": 2, "big5": 2,
     "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
 }  # fmt: skip
 _NOT_ASCII: Final = frozenset(("ucs2", "utf16", "utf16le", "utf32"))
 _MOST_BYTES: Final = 4  # of a character of any set
+_INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_OTHER_KEY_BYTES: Final = 32  # no column that is neither text nor bytes has more
 _NATIONAL: Final = "utf8mb3"
 COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
 _ESCAPES: Final = {quote: re.compile(rf"\\(.)|{quote * 2}", re.DOTALL) for quote in "'\""}
@@ -104,6 +110,12 @@ class DdlType:
             made = replace(made, name=_BINARY_OF.get(made.name, made.name))
         if not made.is_character:
             charset = BINARY
+        if made.name in _TEXT_INSTEAD and made._exceeds(charset):
+            if charset is None:
+                raise NotUnderstood(
+                    f"{made}, which may be too long for that type, of an unknown character set"
+                )
+            made = DdlType(_TEXT_INSTEAD[made.name], suffix=made.suffix, characters=made.numbers[0])
         if made.characters:
             if charset is None:
                 raise NotUnderstood(
@@ -115,14 +127,25 @@ class DdlType:
                 raise NotUnderstood(f"{made.name}({made.characters}), which is too long")
             names = _TEXTS if made.is_character else _BLOBS
             made = replace(made, name=names[rank], characters=0)
-        longest = _LONGEST.get(made.name)
-        if longest is not None:
-            size = made.numbers[0]
-            if made.name == "varchar":
-                size *= _MOST_BYTES if charset is None else bytes_a_character(charset)
-            if size > longest:
-                raise NotUnderstood(f"{made}, which is too long for that type")
+        if made._exceeds(charset):
+            raise NotUnderstood(f"{made}, which is too long for that type")
         return made
+
+    def _exceeds(self, charset: str | None) -> bool:
+        """Whether it is longer than its type may be, or could be of some character set."""
+        longest = _LONGEST.get(self.name)
+        if longest is None:
+            return False
+        each = bytes_a_character(charset) if self.name == "varchar" else 1
+        return self.numbers[0] * each > longest
+
+    def key_bytes(self, charset: str | None, characters: int | None) -> int:
+        """The most that a key has of a column, or of the first `characters` of it."""
+        if self.name not in (*_LONGEST, *_TEXTS, *_BLOBS):
+            return _INTEGER_BYTES.get(self.name, _OTHER_KEY_BYTES)
+        whole = self.numbers[0] if self.numbers else _ROOM[-1]
+        length = whole if characters is None else min(whole, characters)
+        return length * (bytes_a_character(charset) if self.is_character else 1)
 
     def converted(self, old: str, new: str) -> DdlType:
         """By ALTER TABLE ... CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
@@ -145,9 +168,9 @@ class DdlType:
         return f"{self.name}({inside}){self.suffix}" if inside else f"{self.name}{self.suffix}"
 
 
-def bytes_a_character(charset: str) -> int:
-    """The most that one takes."""
-    return _BYTES_A_CHARACTER.get(charset, 1)
+def bytes_a_character(charset: str | None) -> int:
+    """The most that one takes; of an unknown set the most that any takes."""
+    return _MOST_BYTES if charset is None else _BYTES_A_CHARACTER.get(charset, 1)
 
 
 def charset_of_name(name: str) -> str:

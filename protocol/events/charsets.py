@@ -8,9 +8,12 @@ numbers          character set
 2048 .. 3327     UCA 14.0.0, 256 each for utf8mb3, utf8mb4, ucs2, utf16, utf32
 ===============  ============================================================================
 
-Learnt from information_schema of 10.11 and 11.8. Where MariaDB's mapping of a byte differs from that of the Python
-codec, MariaDB's is taken (asked from 11.8 byte by byte; tests/integration/rows asks again). The private-use
-area of ujis and eucjpms is left undecoded. No Python codec knows dec8, swe7, armscii8, geostd8 and keybcs2.
+Learnt from information_schema of 10.11 and 11.8. Where MariaDB's mapping differs from that of the Python codec, it is
+taken (each character of each set was asked from both; tests/integration/rows asks again). Seven characters of big5 that
+MariaDB has none for are those of Python.
+
+Where text is replaced as far as it is none, a bad character goes as a whole: none of its bytes is taken for the
+beginning of another one.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ from dataclasses import dataclass
 from typing import Final
 
 BINARY_COLLATION: Final = 63
+
+
+def _from(first: int, characters: str) -> dict[int, str | None]:
+    """Bytes from `first` on."""
+    return dict(enumerate(characters, first))
+
 
 _NO_PAD_FIRST: Final = 1024
 _UCA14_FIRST: Final = 2048
@@ -93,6 +102,43 @@ _SINGLE_BYTE: Final[dict[str, tuple[str, dict[int, str | None]]]] = {
     "tis620": ("tis-620", {}),
     "hp8": ("hp-roman8", {}),
     "ascii": ("ascii", {}),
+    "dec8": (
+        "latin-1",
+        {
+            **dict.fromkeys(
+                (0xA4, 0xA6, *range(0xAC, 0xB0), 0xB4, 0xB8, 0xBE, 0xD0, 0xDE, 0xF0, 0xFE, 0xFF)
+            ),
+            0xA8: "\u00a4",
+            0xD7: "\u0152",
+            0xDD: "\u0178",
+            0xF7: "\u0153",
+            0xFD: "\u00ff",
+        },
+    ),
+    "swe7": ("ascii", {**dict(zip(b"@[\\]^`{|}~", "ÉÄÖÅÜéäöåü", strict=True)), 0x7F: None}),
+    "armscii8": (
+        "latin-1",
+        _from(0xA1, "❁§\u0589)(»«—.\u055d,-\u055f…՜՛՞")
+        | {0xFE: "\u2019", 0xFF: "'"}
+        | {
+            0xB2 + 2 * n + is_small: chr((0x561 if is_small else 0x531) + n)
+            for n in range(38)
+            for is_small in (False, True)
+        },
+    ),
+    "geostd8": (
+        "cp1252",
+        {
+            **dict.fromkeys((0x83, 0x88, 0x8A, 0x8C, 0x8E, 0x98, 0x99, 0x9A, 0x9C, 0x9E, 0x9F)),
+            **_from(0xC0, "აბგდევზჱთიკლმნჲოპჟრსტჳუფქღყშჩცძწჭხჴჯჰჵ"),
+            **dict.fromkeys(range(0xE6, 0x100)),
+            0xFD: "\u2116",
+        },
+    ),
+    "keybcs2": (
+        "cp437",
+        _from(0x80, "ČüéďäĎŤčěĚĹÍľĺÄÁÉžŽôöÓůÚýÖÜŠĽÝŘťáíóúňŇŮÔšřŕŔ¼"),
+    ),
 }
 _MULTI_BYTE: Final = {
     "utf8mb3": "utf-8",
@@ -114,11 +160,30 @@ _MULTI_BYTE: Final = {
 _FULL_BACKSLASH: Final = str.maketrans("\uff3c", "\\")
 _INSTEAD: Final = {
     "eucjpms": str.maketrans(
-        "\u301c\u2016\u2212\u00a2\u00a3\u00ac", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"
+        "\u301c\u2016\u2212\u00a2\u00a3\u00ac\u00a6", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2\uffe4"
     ),
     "sjis": _FULL_BACKSLASH,
     "ujis": _FULL_BACKSLASH,
 }
+# What a set has beyond its Python codec, from a code on.
+_MORE: Final[dict[str, dict[bytes, str]]] = {
+    "big5": {b"\xf9\xd6": "碁銹裏墻恒粧嫺"},
+    "eucjpms": {
+        b"\xad\xa1": "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ",
+        b"\xad\xc0": "㍉㌔㌢㍍㌘㌧㌃㌶㍑㍗㌍㌦㌣㌫㍊㌻㎜㎝㎞㎎㎏㏄㎡",
+        b"\xad\xdf": "㍻〝〟№㏍℡㊤㊥㊦㊧㊨㈱㈲㈹㍾㍽㍼≒≡∫∮∑√⊥∠∟⊿∵∩\u222a",
+        b"\x8f\xf3\xf3": "ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹⅠⅡ",
+        b"\x8f\xf4\xa1": "ⅢⅣⅤⅥⅦⅧⅨⅩ\uff07\uff02㈱№℡炻仼僴凬匇匤\ufa0e咊坙\ufa0f\ufa10增寬峵嵓\ufa11德悅愠敎昻晥\ufa12"
+        "\uf929栁\ufa13\ufa14橫櫢淸淲瀨\ufa15\ufa16甁皂皞\ufa17礰\ufa18\ufa19\ufa1a\ufa1b竧"
+        "\ufa1c\ufa1d綠緖\ufa1e荢\ufa1f薰\ufa20\ufa21蠇\ufa22譿賴赶\ufa23\ufa24\ufa25郞\ufa26鄕"
+        "\ufa27\ufa28閒\uf9dc\ufa29霻靍靑\ufa2a\ufa2b\ufa2c馞髙魲\ufa2d黑",
+    },
+}  # fmt: skip
+_EUC_USER: Final = (0xE000, 0xE3AC)  # private characters, of two bytes and of three
+_EUC_USER_ROWS: Final = range(0xF5, 0xFF)
+_EUC_CELLS: Final = range(0xA1, 0xFF)
+_EUC_THREE: Final = 0x8F  # begins a character of three bytes
+_TRAIL_MIN: Final = 0x40  # of the second byte of a character of two, in any set
 _UNDEFINED: Final = "\ufffe"  # what `codecs.charmap_decode` takes for "no character"
 
 
@@ -176,14 +241,60 @@ def _decoder(charset: str | None, errors: str = "strict") -> Callable[[bytes], s
         table = _single_byte_table(*_SINGLE_BYTE[charset])
         return lambda raw: codecs.charmap_decode(raw, errors, table)[0]
     codec = _MULTI_BYTE.get(charset or "")
-    if codec is None:
+    if charset is None or codec is None:
         return None
-    instead = _INSTEAD.get(charset or "")
-    if instead is not None:
-        return lambda raw: raw.decode(codec, errors).translate(instead)
+    if not codec.startswith("utf"):
+        handler = _handler(charset, errors)
+        instead = _INSTEAD.get(charset, {})
+        if charset == "eucjpms":  # the tilde of JIS X 0212, which Python takes for that of ASCII
+            return lambda raw: (
+                raw.replace(b"\x8f\xa2\xb7", b"\xa1\xc1").decode(codec, handler).translate(instead)
+            )
+        return lambda raw: raw.decode(codec, handler).translate(instead)
     # A ucs2 column may hold the halves of surrogate pairs, alone too.
     handler = "surrogatepass" if charset == "ucs2" and errors == "strict" else errors
     return lambda raw: raw.decode(codec, handler)
+
+
+def _handler(charset: str, errors: str) -> str:
+    """The name of what is done where the Python codec finds no character: those of `_MORE`, then as `errors` says."""
+    more = _more(charset)
+    is_euc = charset in ("ujis", "eucjpms")
+
+    def handle(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeDecodeError)
+        raw = error.object
+        size = 1
+        if is_euc:
+            wanted = 3 if raw[error.start] == _EUC_THREE else 2
+            while size < wanted and raw[error.start + size : error.start + size + 1] >= b"\xa1":
+                size += 1
+        elif raw[error.start + 1 : error.start + 2] >= bytes((_TRAIL_MIN,)):
+            size = 2
+        end = error.start + size
+        found = more.get(raw[error.start : end])
+        if found is None and errors == "strict":
+            raise error
+        return found or "\ufffd", end
+
+    name = f"mariadb-{charset}-{errors}"
+    codecs.register_error(name, handle)
+    return name
+
+
+def _more(charset: str) -> dict[bytes, str]:
+    found: dict[bytes, str] = {}
+    for first, characters in _MORE.get(charset, {}).items():
+        number = int.from_bytes(first, "big")
+        for n, character in enumerate(characters):
+            found[(number + n).to_bytes(len(first), "big")] = character
+    if charset in ("ujis", "eucjpms"):
+        for prefix, user in zip((b"", bytes((_EUC_THREE,))), _EUC_USER, strict=True):
+            for row in _EUC_USER_ROWS:
+                for cell in _EUC_CELLS:
+                    code = user + (row - _EUC_USER_ROWS[0]) * len(_EUC_CELLS) + cell - _EUC_CELLS[0]
+                    found[prefix + bytes((row, cell))] = chr(code)
+    return found
 
 
 def _single_byte_table(codec: str, instead: dict[int, str | None]) -> str:

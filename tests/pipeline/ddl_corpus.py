@@ -155,6 +155,18 @@ EXECUTED: Final = (
     "CREATE TABLE plain (a ENUM('a\\', 'b') COMMENT 'x\\', b INT)",
     "SET sql_mode = DEFAULT",
     "SET STATEMENT sql_mode='' FOR CREATE TABLE one_mode (a INT)",
+    # Without strict mode what is too long becomes TEXT; keys up to their limit have no column of their own
+    "SET sql_mode = ''",
+    "CREATE TABLE long1 (a INT, b VARCHAR(21845) CHARACTER SET utf8, c INT)",
+    "CREATE TABLE long2 (b VARCHAR(21844) CHARACTER SET utf8)",
+    "CREATE TABLE long3 (a INT, b VARCHAR(65533) CHARACTER SET latin1, c VARBINARY(65533), d VARBINARY(70000))",
+    "CREATE TABLE long4 (b VARCHAR(65532) CHARACTER SET latin1)",
+    "CREATE TABLE long5 (a INT, b VARCHAR(16384) CHARACTER SET utf8mb4, c VARCHAR(32767) CHARACTER SET ucs2)",
+    "ALTER TABLE long5 ADD d VARCHAR(70000) CHARACTER SET latin1 AFTER a",
+    "SET sql_mode = DEFAULT",
+    "CREATE TABLE keys1 (a VARCHAR(3072) CHARSET latin1, b VARCHAR(768) CHARSET utf8mb4, UNIQUE (a), UNIQUE (b))",
+    "ALTER TABLE keys1 ADD c VARCHAR(3068) CHARACTER SET latin1, ADD d INT, ADD UNIQUE (c, d)",
+    "CREATE TABLE keys2 (a VARBINARY(1000), b VARBINARY(9999), UNIQUE (a), UNIQUE (b(1000))) ENGINE=MyISAM",
     "CREATE # INT\n TABLE /* x INT, */ comments ( -- a INT\n a INT /* , b INT */)",
 )  # fmt: skip
 
@@ -168,5 +180,8 @@ UNKNOWN: Final = {
     "hash1": "CREATE TABLE hash1 (a TEXT UNIQUE)",
     "hash2": "CREATE TABLE hash2 (a TEXT, UNIQUE KEY (a))",
     "hash3": "CREATE TABLE hash3 (a INT, UNIQUE (a) USING HASH)",
+    "hash4": "CREATE TABLE hash4 (a VARCHAR(3073) CHARACTER SET latin1, UNIQUE (a))",
+    "hash5": "CREATE TABLE hash5 (a VARBINARY(1600), b VARCHAR(1473) CHARACTER SET latin1, UNIQUE (a, b))",
+    "hash6": "CREATE TABLE hash6 (a VARCHAR(1001) CHARACTER SET latin1, UNIQUE (a)) ENGINE=MyISAM",
     "sq": "CREATE SEQUENCE sq",
 }

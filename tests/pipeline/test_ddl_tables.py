@@ -126,7 +126,8 @@ NOT_UNDERSTOOD = [
     ("CREATE TABLE t AS SELECT 1", "come from a query"),
     ("CREATE TABLE t LIKE u", "its CREATE TABLE is not there"),
     ("CREATE TABLE t (a VARCHAR(20000))", "too long"),
-    ("CREATE TABLE t (a VARCHAR(70000) CHARSET latin1)", "too long"),
+    ("CREATE TABLE t (a VARCHAR(16384))", "too long"),
+    ("CREATE TABLE t (a CHAR(256) CHARSET latin1)", "too long"),
     ("CREATE TABLE t (a TEXT(100))", "unknown character set"),
     ("CREATE TABLE t (a ENUM('a '))", "unknown character set"),
     ("CREATE TABLE t (a ENUM(0x61))", "label '0x61'"),
@@ -136,6 +137,14 @@ NOT_UNDERSTOOD = [
     ("CREATE TABLE t (a TEXT UNIQUE)", "hidden column"),
     ("CREATE TABLE t (a TEXT, UNIQUE (a))", "hidden column"),
     ("CREATE TABLE t (a INT, UNIQUE (a) USING HASH)", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(4096) CHARSET latin1, UNIQUE (a))", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(3073) CHARSET latin1 UNIQUE)", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(769) UNIQUE) CHARSET utf8mb4", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(769) UNIQUE)", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(1600) CHARSET latin1, b VARBINARY(1473), UNIQUE (a, b))", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(3072) CHARSET latin1, b INT, UNIQUE (a, b))", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(5000) CHARSET latin1, UNIQUE (a(3073)))", "hidden column"),
+    ("CREATE TABLE t (a VARCHAR(1001) CHARSET latin1, UNIQUE (a)) ENGINE=MyISAM", "hidden column"),
     ("CREATE TABLE t (a INT COMMENT 'x\ufffd')", "not valid in its character set"),
     ("CREATE TABLE t (a INT, PRIMARY KEY (a, p WITHOUT OVERLAPS))", "a period"),
     ("CREATE SEQUENCE t", "CREATE SEQUENCE"),
@@ -160,6 +169,7 @@ NOT_UNDERSTOOD = [
     ("ALTER TABLE t CONVERT TO CHARACTER SET latin1, CHARACTER SET utf8mb4", "another character set"),
     ("ALTER TABLE t ADD j JSON, CONVERT TO CHARACTER SET latin1", "beside a column of another one"),
     ("CREATE UNIQUE INDEX u ON t (a) USING HASH", "hidden column"),
+    ("ALTER TABLE t ADD c VARCHAR(800) CHARSET utf8mb4 UNIQUE", "hidden column"),
 ]  # fmt: skip
 
 
@@ -238,6 +248,49 @@ def test_layouts_that_a_log_without_names_does_not_tell_apart() -> None:
     assert hidden("ALTER TABLE t MODIFY c BINARY(3)")
     assert not hidden("ALTER TABLE t MODIFY a INT AFTER b")
     assert not hidden("ALTER TABLE t DROP a")
+
+
+LONG = "CREATE TABLE t (id INT, f VARCHAR(1000) CHARSET latin1, g VARCHAR(9) CHARSET latin1, UNIQUE (f, g))"
+LATER = [
+    ("MODIFY f TEXT", True),
+    ("MODIFY f VARCHAR(4000) CHARSET latin1", True),
+    ("CHANGE f h VARCHAR(3100) CHARSET latin1", True),
+    ("CHARSET utf8mb4, CONVERT TO CHARACTER SET utf8mb4", True),
+    ("ENGINE=MyISAM", True),
+    ("TYPE MYISAM", True),
+    ("ENGINE=Aria", False),
+    ("MODIFY f VARCHAR(3000) CHARSET latin1", False),
+    ("MODIFY id VARCHAR(5000) CHARSET latin1", False),
+    ("DROP f, ADD f TEXT", False),
+    ("DROP f, DROP g, ADD f TEXT", False),
+]
+
+
+@pytest.mark.parametrize(("alter", "hidden"), LATER)
+@pytest.mark.parametrize("by_index", [False, True])
+def test_a_key_that_is_there_may_bring_a_hidden_column_later(
+    alter: str, hidden: bool, by_index: bool
+) -> None:
+    made = [LONG]
+    if by_index:
+        made = [LONG.replace(", UNIQUE (f, g)", ""), "CREATE UNIQUE INDEX u ON t (f, g)"]
+    catalog = after(*made, f"ALTER TABLE t {alter.removeprefix('CHARSET utf8mb4, ')}")
+    if hidden:
+        assert "hidden column" in catalog.unknown[T]
+        assert told(catalog) == []
+    else:
+        assert not catalog.unknown
+
+
+def test_a_key_under_another_name_of_its_column() -> None:
+    rename = "ALTER TABLE t RENAME COLUMN f TO h"
+    assert "hidden column" in after(LONG, rename, "ALTER TABLE t MODIFY h TEXT").unknown[T]
+    assert not after(LONG, rename, "ALTER TABLE t ADD f TEXT").unknown
+
+
+def test_a_table_like_another_has_its_keys() -> None:
+    catalog = after(LONG, "CREATE TABLE u LIKE t", "ALTER TABLE u MODIFY f TEXT")
+    assert catalog.unknown.keys() == {TableName("d", "u")}
 
 
 SQL = [sql for sql in (*DATABASES, *EXECUTED, *OF_11_8) if not sql.startswith(("SET ", "USE "))]

@@ -34,6 +34,7 @@ _SHORT_MAX: Final = 255
 _SRID_SIZE: Final = 4
 _FLOAT_SIZE: Final = 4
 _UUID_SIZE: Final = 16
+_INET6_SIZE: Final = 16
 _ALGORITHM_MASK: Final = 0xF0
 _ZLIB: Final = 0x80
 _RAW_DEFLATE: Final = 0x08
@@ -62,6 +63,34 @@ class Geometry:
 
     srid: int
     wkb: bytes
+
+
+class Inet6(ipaddress.IPv6Address):
+    """An IPv6 address; as text it is written as MariaDB does it, whatever Python's own way is.
+
+    The longest run of zeros is left out, the first of several, one alone too; behind 96 or 80 bits of zeros, and
+    `ffff`, come four decimal numbers (asked from 10.11 and 11.8).
+    """
+
+    def __str__(self) -> str:
+        words = struct.unpack(">8H", self.packed)
+        begin, size = _longest_zeros(words)
+        shown = [f"{word:x}" for word in words]
+        if begin == 0 and (size == 6 or (size == 5 and words[5] == 0xFFFF)):
+            shown[6:] = [".".join(map(str, self.packed[12:]))]
+        if size == 0:
+            return ":".join(shown)
+        return ":".join(shown[:begin]) + "::" + ":".join(shown[begin + size :])
+
+
+def _longest_zeros(words: tuple[int, ...]) -> tuple[int, int]:
+    """Where it begins, and how many words it has."""
+    best, best_size, size = 0, 0, 0
+    for at, word in enumerate(words):
+        size = 0 if word else size + 1
+        if size > best_size:
+            best, best_size = at - size + 1, size
+    return best, best_size
 
 
 def length_prefixed(cursor: Cursor, size_max: int) -> bytes:
@@ -128,8 +157,8 @@ def inet4(raw: bytes) -> ipaddress.IPv4Address:
     return ipaddress.IPv4Address(_padded(raw, 4))
 
 
-def inet6(raw: bytes) -> ipaddress.IPv6Address:
-    return ipaddress.IPv6Address(_padded(raw, 16))
+def inet6(raw: bytes) -> Inet6:
+    return Inet6(_padded(raw, _INET6_SIZE))
 
 
 def vector(raw: bytes) -> tuple[float, ...]:

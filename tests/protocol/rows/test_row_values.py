@@ -18,7 +18,7 @@ from protocol.events.table_map import Column, Kind
 from protocol.wire.values import Cursor
 
 T = ColumnType
-LATIN1, UTF8MB4, UCS2, BINARY, SJIS, DEC8 = 8, 45, 35, 63, 13, 3
+LATIN1, UTF8MB4, UCS2, BINARY, SJIS, DEC8, UNKNOWN = 8, 45, 35, 63, 13, 3, 1000
 HOUR = datetime.timedelta(hours=1)
 UTC = datetime.UTC
 
@@ -135,7 +135,8 @@ STRINGS = [
     (column(T.STRING, 5), prefixed(b"ab"), b"ab"),
     (column(T.VARCHAR, 255, collation=UCS2), prefixed(b"\x00\xe9\xd8\x3d"), "\u00e9\ud83d"),
     (column(T.VARCHAR, 256, collation=SJIS), prefixed(b"\x83\x65\x81\x5f", 2), "\u30c6\\"),
-    (column(T.VARCHAR, 9, collation=DEC8), prefixed(b"\xe9"), UndecodedText(b"\xe9", DEC8)),
+    (column(T.VARCHAR, 9, collation=DEC8), prefixed(b"\xe9\xa4"), UndecodedText(b"\xe9\xa4", DEC8)),
+    (column(T.VARCHAR, 9, collation=UNKNOWN), prefixed(b"a"), UndecodedText(b"a", UNKNOWN)),
     (column(T.VARCHAR, 9, collation=UTF8MB4), prefixed(b"\xff"), UndecodedText(b"\xff", UTF8MB4)),
     (column(T.VARCHAR, 9, collation=BINARY), prefixed(b"\xff\0"), b"\xff\0"),
     (column(T.BLOB, 3, collation=UTF8MB4), prefixed(b"{}", 3), "{}"),
