@@ -15,6 +15,7 @@ from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
 from binlog_server.relay.status import UpstreamStatus
+from protocol.connection.replica import ER_SLAVE_FATAL_ERROR
 from protocol.gtid import SlavePosition
 from protocol.wire.results import Value
 
@@ -60,7 +61,11 @@ class UpstreamConnection:
         """What the last following has left: errors, UNTIL."""
         self.until = None
         ring = self._ring = Ring(self.info.addresses, self.followed, self.info.connect_retry)
-        self.status = UpstreamStatus(str(ring.current), connection=self.name)
+        status = self.status = UpstreamStatus(str(ring.current), connection=self.name)
+        if self.problem:
+            status.stopped = True
+            status.last_error = self.problem
+            status.errno, status.error = ER_SLAVE_FATAL_ERROR, f"Fatal error: {self.problem}"
 
     @property
     def upstream(self) -> MasterInfo:

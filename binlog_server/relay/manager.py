@@ -247,6 +247,11 @@ class Relay:
             return False
         if connection is None or not connection.info.host:
             raise BadSlave
+        if connection.problem:  # the key may be back
+            kept = self._state.get(_KEPT + connection.name.lower())
+            read = await asyncio.to_thread(MasterInfo.from_state, kept["info"], self._keys)
+            connection.info, connection.problem = read
+            connection.forget()
         if connection.problem:
             raise MasterInfoRefused(connection.name, connection.problem)
         if self.running is None:

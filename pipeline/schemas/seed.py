@@ -26,9 +26,11 @@ from pipeline.schemas.sql_types import SqlType
 from protocol.events.charsets import BINARY_COLLATION
 from protocol.events.collation_names import charset_named, default_collation
 from protocol.events.table_map import Column, KeyPart, TableMap
+from storage.given_files import read_given_text
 from storage.local_path import local_path
 
 SEED_VERSION: Final = 1
+_FILE_BYTES_MAX: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Seed:
         if not path:
             return cls({})
         try:
-            return cls.parse(json.loads(local_path(path).read_text("utf-8")))
+            return cls.parse(json.loads(read_given_text(local_path(path), _FILE_BYTES_MAX)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadOption(f"schemaSeed {path}: {error!r}; docs/spark.md describes it") from None
 

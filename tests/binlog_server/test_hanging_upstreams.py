@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
+from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
+from storage.errors import DiskFull
+from storage.state import StateStore
 
 from .lab import Lab, until, within
+from .upstream import OPENING, FakeUpstream, Visit, groups
 
 CONNECTIONS = 40  # more than `to_thread` has threads
 
@@ -67,6 +71,27 @@ async def test_everything_else_goes_on(what: str, resolver: list[str], tmp_path:
         await within(lab.stop())
     assert sorted(set(resolver)) == ([] if what == "password file" else ["db.example"])
     assert len(resolver) in (0, 3), "one thread for a name and port, however often it is asked for"
+
+
+async def test_facts_that_cannot_be_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The state lies on a full disk: what is only remembered for the next start must not end anything now."""
+
+    def full(*_: object) -> None:
+        raise DiskFull("no room")
+
+    async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
+        info = MasterInfo("127.0.0.1", upstream.port, "u", candidates=("db2:3306",), ssl=False)
+        async with Lab(upstream={"": info}, server_id=10) as lab:
+            monkeypatch.setattr(StateStore, "update", full)
+            await until(lambda: upstream.streaming == 1)
+            await until(lambda: str(lab.engine.binlog_state()) == "0-1-1")
+            (status,) = lab.server.upstreams
+            assert (status.connected, status.errno) == (True, 0)
+            assert lab.server.syncer.failure is None
+    assert "the version of the upstream, 10.11.19-MariaDB-log, is not kept: no room" in caplog.text
+    assert f"that 127.0.0.1:{upstream.port} is followed is not kept: no room" in caplog.text
 
 
 @pytest.mark.parametrize("option", ["ca", "cert", "key", "crl"])

@@ -152,8 +152,14 @@ async def test_the_password_is_kept_encrypted(
         assert errno(refused) == 1201
         with pytest.raises(ServerError, match="put the right file back"):
             await place.change(other, "east", port=1)  # or the password would be lost
+        (connection,) = other.connections
+        row = slave_row(connection, "", 60)
+        assert (row["Slave_IO_Running"], row["Last_IO_Errno"]) == ("No", 1593)
+        assert "put the right file back" in str(row["Last_IO_Error"])
+        assert "put the right file back" in connection.status.last_error, "for /readyz"
         place.key.write_bytes(key)
-        await place.relay().start("east")
+        await other.start("east")
+        assert slave_row(connection, "", 60)["Last_IO_Errno"] == 0
         await until(lambda: upstream.streaming == 1)
     assert PASSWORD not in caplog.text
 
