@@ -15,6 +15,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -107,6 +108,30 @@ def mapped(action: str, path: Path) -> Iterator[None]:
         raise kind(f"cannot {action} {path}: {error.strerror or error}") from error
 
 
+_KINDS_OF_ENTRY: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a file, and of nothing else that may have its name. Never waits. Raises OSError.
+
+    Opening a FIFO would wait for somebody at its other end, and reading from a device may never end.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o640)
+    kind = stat.S_IFMT(os.fstat(fd).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(fd)
+        raise OSError(
+            errno.EINVAL, f"it is {_KINDS_OF_ENTRY.get(kind, 'something else')}, not a file"
+        )
+    return fd
+
+
 # Linux has it, and Python's `os` has not. It only starts the writing, and takes no error from who calls `fdatasync`.
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _sync_file_range: Final = getattr(ctypes.CDLL(None), "sync_file_range", None)
@@ -193,9 +218,9 @@ class OsDisk:
 
     def open(self, name: str, *, create: bool = False) -> OsFile:
         path = self._directory / name
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         with mapped("create" if create else "open", path):
-            return OsFile(path, os.open(path, flags, 0o640))
+            return OsFile(path, open_regular(path, flags))
 
     def names(self) -> list[str]:
         with mapped("list", self._directory):
@@ -224,7 +249,7 @@ class OsDisk:
     def lock(self, name: str) -> None:
         path = self._directory / name
         with mapped("open", path):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            fd = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -19,7 +19,8 @@ from typing import Any
 import google_crc32c
 
 from storage.disk import Disk
-from storage.errors import NotAStore, StorageError
+from storage.errors import NotAStore
+from storage.inspection.read_only_disk import ReadableDisk
 
 STATE_NAME = "binlog-server.state"
 _TEMPORARY_NAME = "binlog-server.state.new"
@@ -32,7 +33,7 @@ class StateStore:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._lock = threading.Lock()
-        self._values: dict[str, Any] = self._load() if STATE_NAME in disk.names() else {}
+        self._values: dict[str, Any] = read_facts(disk)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default`. Values must be treated as read-only."""
@@ -53,27 +54,6 @@ class StateStore:
             self._save(values)
             self._values = values
 
-    def _load(self) -> dict[str, Any]:
-        file = self._disk.open(STATE_NAME)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
-        head, _, body = data.partition(b"\n")
-        expected = f"{_MAGIC} {google_crc32c.value(body):08x}".encode()
-        if head != expected:
-            raise NotAStore(
-                f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a copy, or move "
-                "it away: users and the server uuid are then made anew, the binlog is not touched"
-            )
-        try:
-            values = json.loads(body)
-        except ValueError:
-            values = None
-        if not isinstance(values, dict):
-            raise StorageError(f"{STATE_NAME} does not hold an object")
-        return values
-
     def _save(self, values: dict[str, Any]) -> None:
         body = json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
         data = f"{_MAGIC} {google_crc32c.value(body):08x}\n".encode() + body
@@ -87,3 +67,28 @@ class StateStore:
             file.close()
         self._disk.rename(_TEMPORARY_NAME, STATE_NAME)
         self._disk.fsync_dir()
+
+
+def read_facts(disk: ReadableDisk) -> dict[str, Any]:
+    """All that is kept; nothing if there is no file. Raises `NotAStore`, `DiskError`."""
+    if STATE_NAME not in disk.names():
+        return {}
+    file = disk.open(STATE_NAME)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    head, _, body = data.partition(b"\n")
+    expected = f"{_MAGIC} {google_crc32c.value(body):08x}".encode()
+    if head != expected:
+        raise NotAStore(
+            f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a copy, or move "
+            "it away: users and the server uuid are then made anew, the binlog is not touched"
+        )
+    try:
+        values = json.loads(body)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise NotAStore(f"{STATE_NAME} does not hold an object")
+    return values

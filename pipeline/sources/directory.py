@@ -31,6 +31,7 @@ from pipeline.sources.source import LogPart
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name
+from storage.binlog.first_file import lost_files_of
 from storage.binlog.publication import Published, read_published
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
@@ -74,7 +75,16 @@ class DirectorySource:
         """What had been logged before the first group that is there. Raises as `earliest`."""
         with explained(self.path), self._pages(self.published()) as pages:
             files = pages.files()
+            self._require_first(files)
             return state_of(pages, files[0]) if files else BinlogState()
+
+    def _require_first(self, files: list[int]) -> None:
+        """For who wants all there is. Raises `DataLost` where files were deleted otherwise than by a purge."""
+        lost = lost_files_of(ReadOnlyDisk(Path(self.path)), files)
+        if lost and self.fail_on_data_loss:
+            raise DataLost(f"{self.path}: {lost}; {RESTORE}")
+        if lost:
+            tell(f"{self.path}: {lost}; they are left out, as failOnDataLoss=false says")
 
     def latest(self) -> SlavePosition:
         published = self.published()
@@ -152,6 +162,8 @@ class DirectorySource:
     def _files(self, pages: LogPages, wanted: Wanted, published: Published | None) -> list[int]:
         """Those that are needed for the range. Raises `DataLost`."""
         files, start = pages.files(), wanted.gtids.start
+        if start is None:
+            self._require_first(files)
         if start is None or not files:
             return files
         self.check_history(start, published)

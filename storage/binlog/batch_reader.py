@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from storage.binlog.group_reader import large_group, payload_up_to
 from storage.binlog.search import first_record
+from storage.binlog.whole_file import require_whole
 from storage.engine import LARGE_GROUP_BYTES, GroupBatch, LargeGroup, PlacedBatch, PlacedGroup
 from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
@@ -62,6 +63,7 @@ def read_batch(
                 behind_group = end
         if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
             break
+    _require_left_whole(pages, start, end)
     return GroupBatch(start, end, groups)
 
 
@@ -139,7 +141,14 @@ def read_laid_batch(
             groups and (_window(end) != window or size > BATCH_BYTES_MAX)
         ):
             break
+    _require_left_whole(pages, start, end)
     return LaidBatch(start, end, groups, runs)
+
+
+def _require_left_whole(pages: PageSource, start: Position, end: Position) -> None:
+    """All files but the one in which the batch ends were read to their ends."""
+    for file_no in range(start.file_no, end.file_no):
+        require_whole(pages, file_no)
 
 
 def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:

@@ -11,13 +11,14 @@ from typing import TypeVar
 from storage.binlog import purge
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.file_table import FileTable
+from storage.binlog.first_file import FirstFile
 from storage.binlog.full_disk import ROOM_RETRY_S
 from storage.binlog.options import StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
 from storage.binlog.references import Reason, References
 from storage.binlog.worker import Worker
-from storage.errors import UnknownBinlog
+from storage.errors import CorruptBinlog, DiskError, UnknownBinlog
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 
@@ -36,6 +37,7 @@ class FileKeeper:
     Args:
         written_end: the store's.
         first_open: the first file that recovery may need: that of the last checkpoint.
+        first_file: learns where the store begins.
         catch_up: what is to be written before files are made. Raises `DiskFull`.
         clock: seconds since 1970.
         freed: called when files were deleted.
@@ -50,6 +52,7 @@ class FileKeeper:
         *,
         written_end: Callable[[], Position],
         first_open: Callable[[], int],
+        first_file: FirstFile,
         catch_up: Callable[[], None],
         clock: Callable[[], float],
         freed: Callable[[], None],
@@ -60,6 +63,7 @@ class FileKeeper:
         self.options = options  # may be replaced at any time
         self._written_end = written_end
         self._first_open = first_open
+        self._first_file = first_file
         self._catch_up = catch_up
         self._clock = clock
         self._freed = freed
@@ -76,7 +80,9 @@ class FileKeeper:
         Returns what was deleted, and what kept the next one. Raises `UnknownBinlog` for a name that is none, or lies
         beyond the last file; a file that is merely gone already is fine.
         """
-        return self.purge(purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'")
+        return self._purge_by_hand(
+            purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'"
+        )
 
     def number_of(self, name: str) -> int:
         """The number of a file that is or was. Raises `UnknownBinlog`."""
@@ -89,7 +95,16 @@ class FileKeeper:
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: files last written before that time, in seconds since 1970."""
-        return self.purge(purge.before_time(seconds), f"PURGE BINARY LOGS BEFORE {_utc(seconds)}")
+        return self._purge_by_hand(
+            purge.before_time(seconds), f"PURGE BINARY LOGS BEFORE {_utc(seconds)}"
+        )
+
+    def _purge_by_hand(self, wanted: Wanted, who: str) -> PurgePlan:
+        """Who asks for it also says that what is missing before may be."""
+        plan = self.purge(wanted, who)
+        with self.working:
+            self._first_file.moves_to(self._files.numbers()[0])
+        return plan
 
     def explain(self, wanted: Wanted) -> PurgePlan:
         """What `purge` would do now."""
@@ -127,8 +142,10 @@ class FileKeeper:
         """
         with self.working:
             plan = self.explain(wanted)
+            if plan.delete:
+                self._first_file.moves_to(plan.delete[-1] + 1)
             for file_no in plan.delete:
-                self.bytes_purged += self._files.size(file_no) or 0
+                self.bytes_purged += self._size_of(file_no)
                 self.files_purged += 1
                 self._files.remove(file_no)
                 self._pages.forget(file_no)
@@ -139,13 +156,25 @@ class FileKeeper:
         return plan
 
     def _facts(self, file_no: int) -> FileFacts:
-        header = self._pages.header(file_no)
         refers_to = file_no
+        try:
+            header = self._pages.header(file_no)
+        except (CorruptBinlog, DiskError):  # a file that cannot be read can be purged
+            header, refers_to = None, 0
         if header is not None:
             xa_ref = file_no if header.xa_ref is None else header.xa_ref
             refers_to = min(file_no, header.oob_ref, xa_ref)
-        size = self._files.size(file_no) or 0
-        return FileFacts(file_no, size, self._files.modified(file_no), refers_to)
+        try:
+            modified = self._files.modified(file_no)
+        except DiskError:
+            modified = 0.0
+        return FileFacts(file_no, self._size_of(file_no), modified, refers_to)
+
+    def _size_of(self, file_no: int) -> int:
+        try:
+            return self._files.size(file_no) or 0
+        except DiskError:  # of a link that leads nowhere there is nothing
+            return 0
 
     def _take_care(self) -> None:
         """One round: the next file, then the limits of age and size; these also when the disk is full."""

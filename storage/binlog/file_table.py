@@ -199,15 +199,16 @@ class FileTable:
         with self._lock:
             self._purged_below = file_no + 1
         self.forget(file_no)
-        if self._size(file_no) is not None:
-            try:
-                self._disk.unlink(file_name(file_no))
-            except DiskError:
-                with self._lock:
-                    self._purged_below = file_no
-                raise
-            # One by one: a gap between files, left by a power cut, would be taken for damage.
-            self._with_descriptor(self._disk.fsync_dir)
+        try:
+            self._disk.unlink(file_name(file_no))
+        except FileMissing:
+            return
+        except DiskError:
+            with self._lock:
+                self._purged_below = file_no
+            raise
+        # One by one: a gap between files, left by a power cut, would be taken for damage.
+        self._with_descriptor(self._disk.fsync_dir)
 
     def forget(self, file_no: int) -> None:
         """The file is closed, and opened anew when it is used next."""

@@ -21,7 +21,7 @@ from storage.binlog.full_disk import FullDisk
 from storage.disk import Disk, File
 from storage.durations import Durations
 from storage.errors import CorruptBinlog, DiskError
-from storage.ibb.file_header import FileHeader
+from storage.ibb.file_header import FileHeader, no_data
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
 from storage.ibb.records import PageSource
 
@@ -130,18 +130,21 @@ class PageStore:
         return file_no == tail_file and page_no > tail_page - RECENT_PAGES
 
     def header(self, file_no: int) -> FileHeader | None:
-        """Header of a file; None if there is no such file or its header was never written."""
+        """Header of a file; None if there is no such file or its header was never written.
+
+        Raises `CorruptBinlog`, also for a file that must have data: the writer has come to it, or beyond.
+        """
         with self._lock:
             page = self._unflushed.get((file_no, 0))
         if page is not None:  # perhaps there is no file yet
             return FileHeader.parse(page, file_no)
         page = self.page(file_no, 0, ahead=False)
         size = self.files.size(file_no)
-        if page is None:
-            if size:
-                raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
-            return None
-        header = FileHeader.parse(page, file_no)
+        if page is None and size:
+            raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
+        header = None if page is None else FileHeader.parse(page, file_no)
+        if header is None and 0 <= file_no <= self._tail_key[0]:
+            raise no_data(file_no, missing=size is None)
         if header is not None and size is not None and size < 2 * PAGE_SIZE:
             raise CorruptBinlog(file_no, size, "the file ends behind its header page")
         return header

@@ -29,6 +29,7 @@ from storage.binlog.durable_mark import DurableMark
 from storage.binlog.file_groups import groups_of_file
 from storage.binlog.file_keeper import FileKeeper
 from storage.binlog.file_names import file_name
+from storage.binlog.first_file import FirstFile
 from storage.binlog.flusher import Flusher
 from storage.binlog.full_disk import FullDisk
 from storage.binlog.locate import locate
@@ -54,6 +55,7 @@ from storage.engine import (
     StartPoint,
 )
 from storage.errors import (
+    CorruptBinlog,
     DiskError,
     DiskFull,
     DomainInUse,
@@ -127,6 +129,7 @@ class IbbEngine:
             relieve=self._relieve,
             commits=lambda: self._appender.commits,
         )
+        self._first_file = FirstFile(facts)
         self._breaks = StateBreaks(facts, lambda: self._pages.files.numbers()[0])
         self._appender = Appender(
             self._append_lock,
@@ -148,6 +151,7 @@ class IbbEngine:
             self._options,
             written_end=lambda: self.written_end,
             first_open=self._first_open,
+            first_file=self._first_file,
             catch_up=self._catch_up,
             clock=clock,
             freed=self._freed,
@@ -181,6 +185,7 @@ class IbbEngine:
             log.info("Starting a new binlog from file number 0.")
         else:
             self._pages.files.note_purged()
+            self._first_file.opened(self._pages.files.numbers())
             self._writer.resume(found)
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
@@ -213,6 +218,7 @@ class IbbEngine:
         self._appender.start_anew(state)
         self._room.clean_file = 0
         self._flusher.checkpoint()
+        self._first_file.moves_to(0)
 
     # --- writing ---
 
@@ -423,13 +429,19 @@ class IbbEngine:
 
     def read(self, start: Position) -> GroupBatch:
         """See `BinlogEngine`."""
-        return read_batch(self._pages, start, self.durable_end, self.large_group_bytes)
+        limit = self.durable_end
+        batch = read_batch(self._pages, start, limit, self.large_group_bytes)
+        _require_all_read(start, batch.end, limit)
+        return batch
 
     def read_placed(self, start: Position) -> PlacedBatch:
         """See `BinlogEngine`."""
-        return read_placed_batch(
-            self._pages, start, self.durable_end, self._file_end(start), self.large_group_bytes
+        limit = self.durable_end
+        batch = read_placed_batch(
+            self._pages, start, limit, self._file_end(start), self.large_group_bytes
         )
+        _require_all_read(start, batch.end, limit)
+        return batch
 
     def locate(self, place: Position) -> Located:
         """See `BinlogEngine`."""
@@ -553,6 +565,15 @@ class IbbEngine:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
             log.warning("%s: the last pages are in the redo log only, until the next start", error)
+
+
+def _require_all_read(start: Position, end: Position, limit: Position) -> None:
+    """A batch that is empty ends at the durable end, and else there is damage: readers would wait there for ever."""
+    if end == start < limit:
+        raise CorruptBinlog(
+            *start,
+            f"the data end here, but up to {file_name(limit.file_no)}:{limit.offset} they were durable",
+        )
 
 
 def _of_domain(state: BinlogState, domain: int) -> list[Gtid]:

@@ -52,6 +52,17 @@ def header_page(fields: bytes) -> bytes:
     return seal(page)
 
 
+def no_data(file_no: int, *, missing: bool) -> CorruptBinlog:
+    """For a file without data where there must be some: a later one is in use, or its groups were durable.
+
+    Only the newest files may be empty, those that were made ahead.
+    """
+    reason = "the file is missing" if missing else "the file is empty"
+    return CorruptBinlog(
+        file_no, 0, f"{reason}, but what was in it was durable; restore it from a copy"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FileHeader:
     """The fields that vary. `xa_ref` is None when no XA transaction is pending."""

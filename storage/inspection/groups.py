@@ -10,7 +10,7 @@ work leaves it) ends the reading quietly and is told in `torn_tail`; everything 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +23,17 @@ from protocol.events.incident import IncidentEvent
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.binlog.file_names import file_name, file_number
+from storage.binlog.first_file import lost_files_of
 from storage.binlog.group_reader import group_head, group_pieces
 from storage.binlog.search import read_state
+from storage.binlog.survey import UNSYNCED_PAGES_MAX
+from storage.binlog.whole_file import require_whole
 from storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from storage.ibb.chunk import Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import NESTABLE, RecordReader
 from storage.inspection.pages import OfflinePages
+from storage.inspection.pending_redo import published_end
 from storage.inspection.read_only_disk import ReadableDisk, ReadOnlyDisk
 
 IBB_MAGIC = bytes.fromhex("fefe0d01")
@@ -80,9 +84,12 @@ class OfflineBinlog:
 
     def __init__(self, disk: ReadableDisk, numbers: Sequence[int] | None = None) -> None:
         """`numbers`: the files to read groups from; all by default."""
+        self._published = published_end(disk)
         self.pages = OfflinePages(disk)
+        self.lost_files = lost_files_of(disk, self.pages.numbers)
+        """What is missing in front of the first file and was not purged, in words."""
         self.torn_tail: CorruptBinlog | None = None
-        self._all = numbers is None
+        self.is_all = numbers is None
         self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
 
     @classmethod
@@ -123,10 +130,11 @@ class OfflineBinlog:
 
     def first_file(self, position: SlavePosition | None) -> int | None:
         """The newest of the files whose beginning lies before the position, the oldest for None; None if none does."""
-        files = [n for n in self._numbers if self.pages.has_data(n)]
         if position is None:
-            return files[0] if files else None
-        for number in reversed(files):
+            return next(filter(self.pages.has_data, self._numbers), None)
+        for number in reversed(self._numbers):
+            if not self.pages.has_data(number):
+                continue
             state = self.base_state(number)
             if state is None and number == 0:
                 state = BinlogState()
@@ -138,12 +146,32 @@ class OfflineBinlog:
         """Groups and markers whose commit record begins in the files. Raises `CorruptBinlog`."""
         behind = None
         for first, last in self._runs(first_file):
-            if self._all and behind is not None and self.pages.has_data(first):
+            if self.is_all and behind is not None and self.pages.has_data(first):
                 raise CorruptBinlog(
                     behind, 0, f"the file is missing, but there is {file_name(first)}"
                 )
-            yield from self._run(first, last)
+            end = yield from self._run(first, last)
             behind = last + 1
+        if self.is_all and behind is not None and end is not None:
+            self._require_end(end)
+
+    def _require_end(self, end: Position) -> None:
+        """The data end there: nothing may follow, and what was published must be in front of it."""
+        if self._published is not None and end < self._published:
+            name = file_name(self._published.file_no)
+            raise CorruptBinlog(
+                *end,
+                f"the data end here, but up to {name}:{self._published.offset} they were durable",
+            )
+        for page_no in range(end.page_no + 1, end.page_no + 1 + UNSYNCED_PAGES_MAX):
+            page = self.pages.raw_page(end.file_no, page_no)
+            if not page:
+                break
+            # A server at work may have written both pages since.
+            if any(page) and not any(self.pages.raw_page(end.file_no, end.page_no)[end.in_page :]):
+                raise CorruptBinlog(
+                    *end, f"the data end here, but page {page_no} of the file holds some"
+                )
 
     def _runs(self, first_file: int | None) -> Iterator[tuple[int, int]]:
         """Files that follow one another, as (first, last)."""
@@ -155,18 +183,24 @@ class OfflineBinlog:
             yield numbers[0], numbers[count - 1]
             del numbers[:count]
 
-    def _run(self, first: int, last: int) -> Iterator[OfflineGroup]:
+    def _run(self, first: int, last: int) -> Generator[OfflineGroup, None, Position | None]:
+        """Returns where it ended; None if the files hold nothing."""
         if first not in self.pages.numbers:
             raise NotAStore(f"there is no {file_name(first)}")
         if not self.pages.has_data(first):
-            return
+            return None
         begin, limit = Position(first, PAGE_SIZE), Position(last + 1, PAGE_SIZE)
         reader = RecordReader(self.pages, begin, limit, skip_partial=True)
+        file_no = first
         while (record := self._next(reader)) is not None:
+            for left in range(file_no, record.end.file_no):
+                require_whole(self.pages, left)
+            file_no = record.end.file_no
             if record.type not in NESTABLE:
                 reader.stop_skipping()
             if record.type == RecordType.COMMIT:
                 yield self._group(record)
+        return reader.position
 
     def _next(self, reader: RecordReader) -> Record | None:
         try:

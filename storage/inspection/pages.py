@@ -13,7 +13,7 @@ from typing import Final
 
 from storage.binlog.file_names import file_name, file_numbers
 from storage.errors import CorruptBinlog
-from storage.ibb.file_header import FileHeader
+from storage.ibb.file_header import FileHeader, no_data
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
 from storage.inspection.read_only_disk import OpenFiles, ReadableDisk
 
@@ -34,7 +34,11 @@ class OfflinePages:
         self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._damaged: set[tuple[int, int]] = set()
         # Looked at once, from the newest: what gets its header later is not part of this.
-        self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
+        try:
+            self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
+        except BaseException:
+            self.close()
+            raise
         # After that: a file with a header has all of its length, one that is just being made may have none yet.
         self._sizes: Final = {n: disk.size(file_name(n)) for n in self.numbers}
         self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
@@ -48,7 +52,7 @@ class OfflinePages:
         return self._newest
 
     def is_empty(self, file_no: int) -> bool:
-        """Whether the file was made ahead and holds nothing yet. One that is damaged is not empty."""
+        """Whether the file holds nothing, as one that was made ahead. One that is damaged is not empty."""
         return file_no in self._empty
 
     def size(self, file_no: int) -> int:
@@ -56,8 +60,11 @@ class OfflinePages:
         return self._sizes[file_no]
 
     def header(self, file_no: int) -> FileHeader | None:
-        """None for a file that is not there or was made ahead. Raises `CorruptBinlog`."""
-        if file_no not in self._sizes or file_no in self._empty:
+        """None for a file that is not there any more, or was made ahead. Raises `CorruptBinlog`."""
+        missing = file_no not in self._sizes
+        if missing or file_no in self._empty:
+            if self.numbers and self.numbers[0] <= file_no < self._newest:
+                raise no_data(file_no, missing=missing)
             return None
         if file_no not in self._headers:
             page = self.page(file_no, 0)

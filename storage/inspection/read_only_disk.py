@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storage.binlog.file_names import file_name
-from storage.disk import OsFile, mapped
+from storage.disk import OsFile, mapped, open_regular
 from storage.errors import DiskError
 from storage.local_path import local_path
 
@@ -41,7 +41,7 @@ class ReadOnlyDisk:
         """Raises `DiskError`."""
         path = self._directory / name
         with mapped("open", path):
-            return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return OsFile(path, open_regular(path, os.O_RDONLY))
 
     def names(self) -> list[str]:
         """Raises `DiskError`."""

@@ -48,7 +48,7 @@ def summarize(binlog: OfflineBinlog, file_no: int) -> FileSummary:
     """Never raises `CorruptBinlog`: it becomes the state of the file."""
     pages = binlog.pages
     name, size = file_name(file_no), pages.size(file_no)
-    if pages.is_empty(file_no):
+    if pages.is_empty(file_no) and file_no > pages.newest:
         return FileSummary(name, size, FileState.EMPTY)
     try:
         pages.header(file_no)

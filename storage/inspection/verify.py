@@ -7,6 +7,8 @@
                warning: a server that is not strict may do that)
     states     each state record against the groups before it
 
+    facts      the state of the store, which redo log is its own, and whether files were deleted by hand
+    end        behind what was published as durable
     redo       the redo log itself; what is wrong in the files behind its last checkpoint is no damage, it has that, too
 
 The two passes read everything, so the directory should not be written meanwhile. Memory does not grow with the store.
@@ -19,15 +21,18 @@ from enum import Enum
 from typing import NamedTuple
 
 from storage.binlog.file_names import file_name
-from storage.errors import CorruptBinlog
+from storage.binlog.first_file import lost_files_of
+from storage.binlog.opening import REDO_KEY
+from storage.errors import CorruptBinlog, StorageError
 from storage.ibb.chunk import Position
 from storage.ibb.file_header import VERSION_MINOR, FileHeader
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
 from storage.inspection.pages import OfflinePages
-from storage.inspection.pending_redo import PendingRedo
+from storage.inspection.pending_redo import PendingRedo, published_end
 from storage.inspection.read_only_disk import ReadableDisk
 from storage.inspection.verify_records import RecordPass
 from storage.redo.format import REDO_NAME
+from storage.state import read_facts
 
 _MINOR_AT = 12
 _PROGRESS_PAGES = 64
@@ -75,8 +80,10 @@ class Verifier:
         self._progress_to = progress or (lambda done, total: None)
         self._told: set[tuple[int, int]] = set()
         self._counts = dict.fromkeys(Severity, 0)
-        self._pages = OfflinePages(disk)
+        self._disk = disk
         self._redo = PendingRedo.of(disk)
+        self._published = published_end(disk)
+        self._pages = OfflinePages(disk)
         # Both passes read all bytes.
         self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
         self._done = 0
@@ -84,10 +91,17 @@ class Verifier:
     def run(self) -> Totals:
         """Raises `DiskError` only; what is wrong with the data is reported."""
         try:
+            self._facts()
             self._redo_log()
             self._files()
             records = RecordPass(self._pages, self._error, self._warning, self._progress)
-            records.run()
+            end = records.run()
+            if self._published is not None and end < self._published:
+                name = file_name(self._published.file_no)
+                self._error(
+                    *end,
+                    f"the data end here, but up to {name}:{self._published.offset} they were durable",
+                )
             return Totals(
                 len(self._pages.numbers),
                 records.groups,
@@ -96,6 +110,26 @@ class Verifier:
             )
         finally:
             self._pages.close()
+
+    def _facts(self) -> None:
+        """What the store knows about itself."""
+        first = Position(self._pages.numbers[0], 0)
+        try:
+            known = read_facts(self._disk).get(REDO_KEY)
+        except StorageError as error:
+            self._tell(Severity.ERROR, *first, str(error))
+            return
+        if known is not None and self._redo.uuid is None and not self._redo.damage:
+            self._tell(
+                Severity.ERROR,
+                *first,
+                f"{REDO_NAME} is missing: the server does not open the store without it",
+            )
+        elif known is not None and self._redo.uuid not in (None, known):
+            self._tell(Severity.ERROR, *first, f"{REDO_NAME} is that of another store")
+        lost = lost_files_of(self._disk, self._pages.numbers)
+        if lost:
+            self._tell(Severity.ERROR, *first, lost)
 
     def _redo_log(self) -> None:
         redo = self._redo
@@ -172,6 +206,12 @@ class Verifier:
             self._error(error.file_no, error.offset, error.reason)
             return
         assert header is not None
+        if size > header.pages * PAGE_SIZE:
+            self._error(
+                number,
+                header.pages * PAGE_SIZE,
+                f"the file of {size} bytes is longer than the {header.pages} pages that its header tells",
+            )
         if size < 2 * PAGE_SIZE:
             self._error(number, 0, f"the file has {size // PAGE_SIZE} pages, less than two")
         minor = int.from_bytes(page[_MINOR_AT : _MINOR_AT + 4], "little")

@@ -16,7 +16,7 @@ from storage.errors import CorruptBinlog, TruncatedRecord
 from storage.ibb import commit, oob, xa
 from storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
-from storage.ibb.records import NESTABLE, RecordReader
+from storage.ibb.records import BEGINNING, NESTABLE, RecordReader
 from storage.inspection.pages import OfflinePages
 from storage.inspection.verify_states import StateCheck
 
@@ -37,15 +37,19 @@ class RecordPass:
         self._states = StateCheck(pages, error, warning)
         self._reported = 0
         self.groups = 0
+        self._end = BEGINNING
 
-    def run(self) -> None:
+    def run(self) -> Position:
+        """Returns where the data end."""
         numbers = [n for n in self._pages.numbers if not self._pages.is_empty(n)]
         if not numbers:
-            return
-        place: Position | None = Position(numbers[0], PAGE_SIZE)
+            return BEGINNING
+        self._end = Position(numbers[0], PAGE_SIZE)
+        place: Position | None = self._end
         while place is not None:
             place = self._walk(RecordReader(self._pages, place, skip_partial=True), numbers)
         self._states.finish()
+        return self._end
 
     def _walk(self, reader: RecordReader, numbers: list[int]) -> Position | None:
         """Up to the next damage or end; returns where to go on."""
@@ -54,8 +58,10 @@ class RecordPass:
                 if record.type not in NESTABLE:
                     reader.stop_skipping()
                 self._record(record)
+            self._end = reader.position
             return self._behind_end(reader.position, numbers)
         except TruncatedRecord as error:
+            self._end = Position(error.file_no, error.offset)
             here = error.file_no, error.offset
             torn = "as a crash leaves it; the server cuts it off when it opens the store"
             self._error(*here, f"the data end inside this record, {torn}")

@@ -15,7 +15,7 @@ from typing import Final
 from storage.binlog.file_names import file_name, file_numbers
 from storage.errors import CorruptBinlog, FileMissing, PositionPurged
 from storage.ibb.chunk import Position
-from storage.ibb.file_header import FileHeader
+from storage.ibb.file_header import FileHeader, no_data
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
 from storage.inspection.read_only_disk import OpenFiles, ReadableDisk, ReadableFile
 
@@ -78,10 +78,21 @@ class LogPages:
         found = self._headers.get(file_no)
         if found is None:
             page = self.page(file_no, 0)
-            found = None if page in (None, ZERO_PAGE) else FileHeader.parse(page, file_no)
+            found = None if page is None or page == ZERO_PAGE else FileHeader.parse(page, file_no)
             if found is not None:
+                if self.page(file_no, 1) is None:
+                    raise CorruptBinlog(file_no, PAGE_SIZE, "the file ends behind its header page")
                 self._headers[file_no] = found
+            elif self._is_in_use(file_no):
+                raise no_data(file_no, missing=False)
         return found
+
+    def _is_in_use(self, file_no: int) -> bool:
+        """Whether a file must have data: it was published, or a later one has some."""
+        if self._end is not None:
+            return Position(file_no, PAGE_SIZE) < self._end
+        later = (n for n in reversed(file_numbers(self._disk.names())) if n > file_no)
+        return any(self.page(number, 0) not in (None, ZERO_PAGE) for number in later)
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""
@@ -143,12 +154,7 @@ class LogPages:
             numbers = file_numbers(self._disk.names())
             if numbers and file_no < numbers[0]:
                 raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
-            if numbers and file_no < numbers[-1]:
-                raise CorruptBinlog(
-                    file_no, 0, "the file is missing, but there is a later one"
-                ) from None
-            if self._end is not None and Position(file_no, PAGE_SIZE) < self._end:
-                raise CorruptBinlog(
-                    file_no, 0, "the file is missing, but what is in it was published"
-                ) from None
+            is_told = self._end is not None and Position(file_no, PAGE_SIZE) < self._end
+            if is_told or (numbers and file_no < numbers[-1]):
+                raise no_data(file_no, missing=True) from None
             return None

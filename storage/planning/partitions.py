@@ -18,10 +18,11 @@ from protocol.gtid import BinlogState
 from storage.binlog.batch_reader import LaidBatch, read_batch, read_laid_batch
 from storage.binlog.group_reader import group_head
 from storage.binlog.search import first_record, read_state
+from storage.binlog.whole_file import require_whole
 from storage.engine import GroupBatch
 from storage.errors import CorruptBinlog, PositionPurged
 from storage.ibb.chunk import Position, Record, RecordType
-from storage.ibb.file_header import FileHeader
+from storage.ibb.file_header import FileHeader, no_data
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
 from storage.ibb.records import NESTABLE, PageSource, RecordReader
 from storage.planning.ranges import GtidRange, TimeRange
@@ -172,7 +173,9 @@ def state_of(pages: PageSource, file_no: int) -> BinlogState:
 def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[Stretch]:
     for number, file_no in enumerate(files):
         if number and file_no != files[number - 1] + 1:
-            raise CorruptBinlog(file_no - 1, 0, "the file is missing, but there is a later one")
+            raise no_data(file_no - 1, missing=True)
+        if number:
+            require_whole(pages, files[number - 1])
         yield from _stretches(pages, file_no)
 
 

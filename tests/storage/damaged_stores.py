@@ -28,8 +28,8 @@ from tests.storage.groups import Group, append_all
 from tests.storage.sizes import small
 
 PAGES: Final = 8
-OPTIONS: Final = small(PAGES)
-FIRST, MIDDLE, LAST = 0, 2, 5
+OPTIONS: Final = small(PAGES, slave_connections_needed_for_purge=0)
+FIRST, MIDDLE, LAST = 0, 3, 5
 AHEAD: Final = LAST + 1
 
 GROUPS: Final = [

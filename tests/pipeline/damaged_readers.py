@@ -1,0 +1,136 @@
+"""Everything that reads a store, each as: the groups that came, and what was said if they are not all there are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from binlog_server.app import Server
+from binlog_server.config import Config
+from binlog_server.store_directory import StoreDirectory
+from pipeline.errors import PipelineError
+from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.jobs.workers import Engine
+from pipeline.sources.directory import DirectorySource
+from pipeline.wanted import Wanted
+from protocol.group_runs import GroupRun
+from storage.archive.files import ArchiveFiles
+from storage.errors import StorageError
+from storage.intake.source import SourceGroup
+from tests.binlog_server.lab import PASSWORD, USER, Client, Replica, within
+from tests.binlog_server_cli.command import run
+from tests.storage.damaged_stores import OPTIONS
+
+NON_BLOCK, LIVE = 1, 2
+_HEARTBEATS: Final = 3  # without anything else: then nothing comes any more
+_HEARTBEAT_NS: Final = 50_000_000
+
+
+class Seen(NamedTuple):
+    """GTIDs, and what was said; nothing was if they are all there are."""
+
+    groups: list[str]
+    said: str
+
+
+def events(store: Path) -> Seen:
+    ran = run("events", store, "--json")
+    found = [json.loads(line) for line in ran.lines]
+    return Seen(
+        [item["gtid"] for item in found if item["type"] == "GTID"], ran.err * bool(ran.code)
+    )
+
+
+def spark(store: Path) -> Seen:
+    """What a worker of the Spark source does."""
+    found: list[str] = []
+    try:
+        for part in DirectorySource(str(store)).slices(Wanted(), 1 << 17):
+            for groups in part.read():
+                found += [str(groups.gtid(number)) for number in range(len(groups))]
+    except (PipelineError, StorageError) as error:
+        return Seen(found, str(error))
+    return Seen(found, "")
+
+
+def archived(store: Path) -> Seen:
+    target, said = store.parent / "archive", ""
+    try:
+        archive(
+            DirectorySource(str(store)),
+            target,
+            ArchiveSettings(tail=True, engine=Engine("local", 1)),
+        )
+    except (PipelineError, StorageError) as error:
+        said = str(error)
+    found: list[str] = []
+    try:
+        for item in ArchiveFiles(target).items(0):
+            if isinstance(item, GroupRun):
+                found += [f"{item.domain_id}-{item.server_id}-{n}" for n in item.seq_nos]
+            elif isinstance(item, SourceGroup) and item.gtid is not None:
+                found.append(str(item.gtid))
+    except StorageError as error:
+        said = said or str(error)
+    return Seen(found, said)
+
+
+def dumped(store: Path, flags: int, then: Callable[[], None] | None = None) -> Seen:
+    """What a replica hears that has nothing yet. `then`: is done while the server runs, before it comes."""
+    try:
+        directory = StoreDirectory(store, OPTIONS)
+    except StorageError as error:
+        return Seen([], str(error))
+    return asyncio.run(_dumped(directory, store, flags, then))
+
+
+async def _dumped(
+    directory: StoreDirectory, store: Path, flags: int, then: Callable[[], None] | None
+) -> Seen:
+    config = Config(binlog_directory=store, listen_port=0, users={USER: PASSWORD})
+    server = Server(config, directory)
+    await server.start()
+    try:
+        if then is not None:
+            then()
+        client = await Client.connect(server.port)
+        assert (await client.log_in())[:1] == b"\0"
+        replica = Replica(client)
+        await replica.start(flags=flags, master_heartbeat_period=_HEARTBEAT_NS)
+        seen = await within(_until_the_end(client))
+        client.close()
+        return seen
+    finally:
+        with contextlib.suppress(StorageError):  # of a file that went while it was open
+            await within(server.stop())
+
+
+async def _until_the_end(client: Client) -> Seen:
+    found: list[str] = []
+    quiet = 0
+    while True:
+        packet = await client.answer()
+        if packet[:1] == b"\xff":
+            return Seen(found, packet[9:].decode())
+        if packet[:1] == b"\xfe":
+            return Seen(found, "")
+        event = packet[1:]
+        quiet = quiet + 1 if event[4] == 27 else 0
+        if quiet >= _HEARTBEATS:
+            return Seen(found, "")
+        if event[4] == 162:
+            seq_no = int.from_bytes(event[19:27], "little")
+            domain = int.from_bytes(event[27:31], "little")
+            found.append(f"{domain}-{int.from_bytes(event[5:9], 'little')}-{seq_no}")
+
+
+READERS: Final[dict[str, Callable[[Path], Seen]]] = {
+    "events": events,
+    "spark": spark,
+    "archive": archived,
+    "dump": lambda store: dumped(store, NON_BLOCK),
+}
