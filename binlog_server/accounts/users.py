@@ -32,6 +32,7 @@ _PREFIX = "account/"
 _OLD_PREFIX = "user/"
 _OLD_GRANTS_PREFIX = "grants/"
 LOGIN_KEY = "login_key"
+_KEPT_OF_NOBODY = UserAccount("nobody", credential=Credential(text="*" + "0" * 40)).to_json()
 _HASH_TEXT = re.compile(r"\*[0-9A-Fa-f]{40}")
 
 
@@ -72,8 +73,11 @@ class Users:
 
     def of(self, user: str) -> list[UserAccount]:
         """All accounts of that name."""
-        # Looked for in any case: how long an answer takes does not tell where an account stands.
+        # How long an answer takes does not tell whether there is an account, nor where: in any case the stored ones are
+        # looked through, and one is made of what is kept.
         stored = [account for account in self._stored(f"{user}@") if account.user == user]
+        if not stored:
+            UserAccount.from_json(f"nobody@{ANY_HOST}", _KEPT_OF_NOBODY)
         return [self._configured[user]] if user in self._configured else stored
 
     def share_of(self, user: str) -> float:

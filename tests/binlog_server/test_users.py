@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_server.accounts.account import host_matches
+from binlog_server.accounts.account import UserAccount, host_matches
 from binlog_server.accounts.privileges import OF_A_REPLICA
 from binlog_server.accounts.users import Account, Users
 from protocol.connection.auth import (
@@ -245,3 +245,22 @@ def test_ed25519(state: StateStore) -> None:
 
 def test_passwords_are_not_shown() -> None:
     assert "hidden" not in repr(Account("hidden"))
+
+
+@pytest.mark.parametrize("name", ["configured", "stored", "nobody", "sto", "x" * 200])
+def test_every_name_is_looked_for_in_the_same_way(
+    state: StateStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """So that the time does not tell of which names there is an account."""
+    Users(state).add("stored", "x")
+    users = Users(state, {"configured": "x"})
+    made: list[str] = []
+    from_json = UserAccount.from_json
+
+    def noted(name: str, kept: dict[str, object]) -> UserAccount:
+        made.append(name)
+        return from_json(name, kept)
+
+    monkeypatch.setattr(UserAccount, "from_json", noted)
+    users.find(name, "10.0.0.1")
+    assert len(made) == 1
