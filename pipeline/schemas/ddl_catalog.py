@@ -23,12 +23,15 @@ class Since:
 class DdlCatalog:
     """`unknown` says of tables why they are not known, `charsets` of databases what new tables get, None if unknown.
 
-    A table that is gone is still told, with the layouts that it had.
+    A table that is gone is still told, with the layouts that it had. `temporary`: names that a session had for a table
+    of its own, as far as the log says; whether it has them still is not known.
     """
 
     def __init__(self) -> None:
         self.unknown: Final[dict[TableName, str]] = {}
         self.charsets: Final[dict[str, str | None]] = {}
+        self.temporary: Final[set[TableName]] = set()
+        self._may_be_there: Final[set[TableName]] = set()  # of those that are not known
         self._layouts: Final[dict[TableName, Layout]] = {}
         self._past: Final[dict[TableName, list[Since]]] = {}
 
@@ -56,6 +59,7 @@ class DdlCatalog:
     def is_now(self, name: TableName, layout: Layout, gtid: str) -> None:
         """It was made, or changed."""
         self.unknown.pop(name, None)
+        self._may_be_there.discard(name)
         self._layouts[name] = layout
         past = self._past.setdefault(name, [])
         if not past or not past[-1].layout.same_columns(layout):
@@ -65,15 +69,24 @@ class DdlCatalog:
         """It was dropped or got another name; all of a database for `*`."""
         for one in self._meant(name):
             self._layouts.pop(one, None)
+        self._may_be_there.discard(name)
         if name.table == ALL:
+            for one in [one for one in self._may_be_there if one.database == name.database]:
+                self._may_be_there.discard(one)
             self.charsets.pop(name.database, None)
 
     def moved(self, old: TableName, new: TableName, gtid: str) -> None:
-        """By RENAME TABLE."""
+        """By RENAME TABLE, or it is a temporary one that moves: then both are not known.
+
+        No table takes the name of another: if there is one of the new name, ask `has` before.
+        """
         try:
+            if old in self.temporary or new in self._may_be_there:
+                self.forget(old, f"{gtid}: RENAME TABLE of what may be a temporary table")
             layout = self.layout(old)
         except NotUnderstood as error:
             self.forget(new, f"{gtid}: {error}")
+            self._may_be_there.discard(old)
             return
         self.is_gone(old)
         self.is_now(new, layout, gtid)
@@ -83,6 +96,7 @@ class DdlCatalog:
         for one in self._meant(name):
             self._layouts.pop(one, None)
             self._past.pop(one, None)
+            self._may_be_there.add(one)
             self.unknown.setdefault(one, why)
 
     def forget_all(self, why: str) -> None:

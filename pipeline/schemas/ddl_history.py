@@ -87,6 +87,9 @@ class _Statement:
             self._create_database()
         elif reader.accept("TABLE"):
             self._create_table()
+        elif reader.accept("TEMPORARY", "TABLE"):
+            reader.accept("IF", "NOT", "EXISTS")
+            self._catalog.temporary.add(reader.name())
         elif reader.word() == "UNIQUE":
             self._create_index()
         elif self._said.meaning.affected and reader.word() not in _INDEXES:
@@ -214,7 +217,9 @@ class _Statement:
             if not reader.sign(","):
                 break
         for old, new in moves:
-            self._catalog.moved(old, new, self._gtid)
+            # It does not say whether the table is temporary; where rows are logged nothing else does either.
+            if not self._catalog.has(new):
+                self._catalog.moved(old, new, self._gtid)
 
     def _refuse_temporary(self) -> None:
         if self._said.may_be_temporary:

@@ -301,3 +301,22 @@ def test_queries_that_make_tables(make_upstream: MakeMariaDB, tmp_path: Path) ->
     unknown = dict(done.unknown)
     assert "from a query" in unknown["d.g"]
     assert "temporary" in unknown["d.c"]
+
+
+@pytest.mark.parametrize("binlog_format", ["ROW", "MIXED"])
+def test_a_temporary_table_that_is_renamed(
+    make_upstream: MakeMariaDB, tmp_path: Path, binlog_format: str
+) -> None:
+    """The log has RENAME TABLE of it as of any other; and with ROW nothing else of it."""
+    upstream = make_upstream(NO_LOG)
+    upstream.script(
+        "CREATE DATABASE d", "USE d", f"SET binlog_format={binlog_format}", "CREATE TABLE t1 (x INT, y INT)",
+        "CREATE TABLE tmp (a INT, b INT)", "CREATE TEMPORARY TABLE t1 (z INT)", "RENAME TABLE t1 TO tmp",
+        "DROP TEMPORARY TABLE tmp", "SET binlog_format=ROW", "INSERT INTO tmp VALUES (1,2)",
+        "INSERT INTO t1 VALUES (3,4)",
+    )  # fmt: skip
+    store, seed = store_of_upstream(tmp_path / "store", upstream), tmp_path / "seed.json"
+    made_of(store, seed)
+    for table, columns in {"tmp": {"a": 1, "b": 2}, "t1": {"x": 3, "y": 4}}.items():
+        (row,) = rows_of(store, table=f"d.{table}", schemaSeed=str(seed))
+        assert row["after"] == columns

@@ -55,6 +55,28 @@ def told(catalog: DdlCatalog, name: TableName = T) -> list[str]:
     ]
 
 
+def test_a_temporary_table_that_is_renamed() -> None:
+    """RENAME TABLE says of none that it is one. What has a name already is no base table's new name."""
+    other = "CREATE TABLE tmp (a INT, c TEXT)"
+    catalog = after(DATABASE, TABLE, other, "RENAME TABLE t TO tmp", "ALTER TABLE t ADD x INT")
+    assert told(catalog, TableName("d", "tmp")) == ["a int(11), c text utf8mb4 ()"]
+    assert told(catalog)[0].endswith("x int(11) (id)")
+    made = logged("CREATE TEMPORARY TABLE t (z INT)", is_temporary=True)
+    catalog = after(DATABASE, TABLE, made, "RENAME TABLE t TO u")
+    for name in (T, TableName("d", "u")):
+        assert told(catalog, name) == []
+        assert "may be a temporary table" in catalog.unknown[T]
+    # The name of a table that is there, and is not known.
+    unknown = ("ALTER TABLE v ADD x INT", "RENAME TABLE t TO v")
+    assert told(after(DATABASE, TABLE, *unknown), TableName("d", "v")) == []
+    gone = ("ALTER TABLE v ADD x INT", "DROP TABLE v", "RENAME TABLE t TO v")
+    assert len(told(after(DATABASE, TABLE, *gone), TableName("d", "v"))) == 1
+    swap = ("ALTER TABLE v ADD x INT", "RENAME TABLE v TO w, t TO v, w TO t")
+    catalog = after(DATABASE, TABLE, *swap)
+    assert len(told(catalog, TableName("d", "v"))) == 1
+    assert told(catalog) == []
+
+
 def test_layouts_the_newest_first() -> None:
     catalog = after(
         DATABASE,
