@@ -95,7 +95,7 @@ def measure(
         import pyarrow as pa
     except ImportError:
         raise BenchmarkError(
-            "this needs pyarrow and numpy: pip install binlog-server[spark]"
+            "this needs pyarrow and numpy: pip install binlog-server[jobs]"
         ) from None
     pa.set_cpu_count(1)
     server = _history(stack, install, path, options.rows, options.transactions)

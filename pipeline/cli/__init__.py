@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (PipelineError, StorageError, ProtocolError, OSError) as error:
         return _complaint(error, EXIT_FAILED)
     except ModuleNotFoundError as error:
-        needed = f"{error.name} is needed for that: pip install 'binlog-server[spark]'"
+        package = (error.name or "").partition(".")[0]
+        extra = "spark" if package == "pyspark" else "jobs"
+        needed = f"{package} is needed for that: pip install 'binlog-server[{extra}]'"
         return _complaint(needed, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_FAILED

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from pipeline.jobs.cutting import cut
-from pipeline.jobs.manifest import MANIFEST, ExportedFile, Manifest
+from pipeline.jobs.manifest import MANIFEST, ExportedFile, ExportedStatement, Manifest
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from pipeline.jobs.typed_rows import Layout
@@ -31,7 +31,7 @@ from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice, Source
 from pipeline.views.changes_gathering import gathered
 from pipeline.views.changes_opening import column_options_of
-from pipeline.views.changes_statements import refuse_non_row
+from pipeline.views.changes_statements import refuse_non_row, row_statements
 from protocol.events.table_map import TableMap
 from protocol.gtid import SlavePosition
 from protocol.row_columns import ColumnOptions, RowDecoder
@@ -51,6 +51,16 @@ class Exported:
     files: int
     rows: int
     bytes: int
+    unknown: tuple[ExportedStatement, ...] = ()
+    """Behind these the rows of a table are not those that were logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceExport:
+    """What came of a slice."""
+
+    files: list[WrittenFile]
+    statements: list[ExportedStatement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +72,31 @@ class ExportSlice:
     wanted: Subscription
     seed: Seed
     columns: ColumnOptions
-    with_statements: bool
+    is_strict: bool
     """Whether statements that change rows without logging them are refused."""
 
-    def __call__(self, part: Slice) -> list[WrittenFile]:
+    def __call__(self, part: Slice) -> SliceExport:
         directory = Path(self.staging) / uuid.uuid4().hex
         directory.mkdir(parents=True)
         files = TypedFiles(directory, self.layout)
         decoder = RowDecoder(self.columns, self._prepare)
-        found = gathered(part.read(), decoder, _GATHER_BYTES, with_statements=self.with_statements)
-        for some in found:
-            if self.with_statements:
+        statements: list[ExportedStatement] = []
+        for some in gathered(part.read(), decoder, _GATHER_BYTES, with_statements=True):
+            if self.is_strict:
                 refuse_non_row(some, self.wanted)
+            statements += [
+                ExportedStatement(
+                    str(gtid),
+                    _shown(name.database),
+                    _shown(name.table),
+                    effect.op,
+                    _shown(effect.sql),
+                    effect.doubt,
+                )
+                for gtid, name, effect in row_statements(some, self.wanted)
+            ]
             files.add(some)
-        return files.close()
+        return SliceExport(files.close(), statements)
 
     def _prepare(self, table: TableMap) -> TableMap | None:
         is_wanted = self.wanted.has(table.database, table.table)
@@ -120,7 +141,7 @@ def export(
             column_options_of(options),
             options.non_row == "fail",
         )
-        written: dict[int, list[WrittenFile]] = {}
+        written: dict[int, SliceExport] = {}
         with (
             open_workers(engine, size) as workers,
             Progress(len(slices), "export", "slice") as progress,
@@ -134,13 +155,15 @@ def export(
 
 
 def _publish(
-    target: Path, manifest: Manifest, slices: Sequence[list[WrittenFile]], end: SlavePosition
+    target: Path, manifest: Manifest, slices: Sequence[SliceExport], end: SlavePosition
 ) -> Exported:
     """Files where they belong, then the manifest."""
     manifest.runs += 1
     manifest.position = str(end)
     folders: set[Path] = set()
-    all_files = [file for files in slices for file in files]
+    all_files = [file for one in slices for file in one.files]
+    statements = [statement for one in slices for statement in one.statements]
+    manifest.statements += statements
     for number, file in enumerate(all_files):
         schema = manifest.schema_of(file)
         name = f"part-{manifest.runs:05}-{number:06}.parquet"
@@ -153,7 +176,13 @@ def _publish(
         sync_folder(folder)
     manifest.write(target)
     rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
-    return Exported(end, len(all_files), rows, size)
+    unknown = tuple(statement for statement in statements if statement.op == "x")
+    return Exported(end, len(all_files), rows, size, unknown)
+
+
+def _shown(text: str) -> str:
+    """Surrogates stand for bytes that are no UTF-8; JSON does not take them."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _end(source: Source, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:

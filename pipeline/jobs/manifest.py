@@ -6,8 +6,12 @@
          {"number": 1, "folder": "shop/orders/schema=1", "fingerprint": ...,
           "columns": [["id", "int32"], ...],
           "files": [{"name": "part-00001-00000.parquet", "rows": 10, "bytes": 4000,
-                     "first": "0-1-8", "last": "0-1-17"}]}]}]}
+                     "first": "0-1-8", "last": "0-1-17"}]}]}],
+     "statements": [{"gtid": "0-1-12", "database": "shop", "table": "orders", "op": "t", "sql": "TRUNCATE orders",
+                     "why": ""}]}
 
+`statements` are those that changed rows of a table without rows in the log, in their order: t has emptied it; what x
+has done to its rows the log does not say (`schemas/row_effects.py`). Table * is all of the database.
 `begin` and `position` are GTID positions: all that the source has behind the one and up to the other is in the files,
 as far as the settings want it. A new manifest is written beside the old one, synced, and renamed over it.
 """
@@ -66,6 +70,18 @@ class ExportedTable:
         return sum(file.rows for schema in self.schemas for file in schema.files)
 
 
+@dataclass(frozen=True, slots=True)
+class ExportedStatement:
+    """See the module."""
+
+    gtid: str
+    database: str
+    table: str
+    op: str
+    sql: str
+    why: str
+
+
 @dataclass(slots=True)
 class Manifest:
     """See the module."""
@@ -76,6 +92,7 @@ class Manifest:
     position: str = ""
     runs: int = 0
     tables: list[ExportedTable] = field(default_factory=list)
+    statements: list[ExportedStatement] = field(default_factory=list)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
@@ -93,7 +110,8 @@ class Manifest:
             if found.pop("format") != _FORMAT or found.pop("version") != _VERSION:
                 raise SourceError(f"{path} is not of an export that this program knows")
             tables = [_table(table) for table in found.pop("tables")]
-            return cls(**found, tables=tables)
+            statements = [ExportedStatement(**one) for one in found.pop("statements", [])]
+            return cls(**found, tables=tables, statements=statements)
         except (KeyError, TypeError, AttributeError) as error:
             raise SourceError(
                 f"{path} is damaged: {error!r}; export into another directory"

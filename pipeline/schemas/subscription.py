@@ -48,7 +48,7 @@ class Subscription:
         return [
             name
             for name in statement.emptied
-            if self.has(*name) or (name.table == ALL and self._has_database(name.database))
+            if self.has(*name) or (name.table == ALL and self.has_database(name.database))
         ]
 
     def may_concern(self, statement: Statement) -> bool:
@@ -60,7 +60,7 @@ class Subscription:
 
     def may_write(self, statement: LoggedStatement) -> bool:
         """Whether a statement that is not logged as rows may have changed rows of a database that is wanted."""
-        if not self.patterns or self._has_database(statement.database):
+        if not self.patterns or self.has_database(statement.database):
             return True
         text = statement.sql.casefold()
         return any(
@@ -68,7 +68,8 @@ class Subscription:
             for pattern in self.patterns
         )
 
-    def _has_database(self, database: str) -> bool:
+    def has_database(self, database: str) -> bool:
+        """Whether rows of any table of it are wanted."""
         return not self.patterns or any(fnmatchcase(database, p.database) for p in self.patterns)
 
     def _may_mean(self, name: TableName) -> bool:

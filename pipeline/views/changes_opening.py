@@ -55,7 +55,8 @@ def _newest(options: SourceOptions, source: Source, database: str, table: str) -
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
         raise BadOption(
             f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
-            "taken exactly as they were logged"
+            "taken exactly as they were logged, and the server must log rows (binlog_format=ROW; with STATEMENT, and "
+            "most often with MIXED, its default, changes are logged as text)"
         )
     return found
 

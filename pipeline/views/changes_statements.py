@@ -9,12 +9,13 @@ from typing import Final
 import numpy as np
 
 from pipeline.errors import NonRowChange
-from pipeline.schemas.row_effects import row_effect
-from pipeline.schemas.statements import TableName
+from pipeline.schemas.row_effects import RowEffect, row_effect
+from pipeline.schemas.statements import ALL, TableName
 from pipeline.schemas.subscription import Subscription
 from pipeline.views.changes_gathering import Gathered, PlacedStatement
 from pipeline.views.changes_order import Places
 from pipeline.views.changes_rows import Rows
+from protocol.gtid import Gtid
 
 _SHOWN: Final = 200  # letters of a statement
 _ON: Final = "nonRow=skip goes on without"
@@ -62,6 +63,30 @@ def told_statements(
             effect = replace(effect, op="a")
         places = _places(some, placed)
         yield Rows(effect.op, places, None, None, None, None, None, effect=effect)
+
+
+def row_statements(
+    some: Gathered, subscription: Subscription
+) -> Iterator[tuple[Gtid, TableName, RowEffect]]:
+    """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
+
+    Of one of which it is not known which tables it is about `*` of the database in use.
+    """
+    for placed in some.statements:
+        said = placed.statement
+        if not subscription.may_concern(said.meaning):
+            continue
+        gtid = some.heads.gtid(placed.group - some.heads.first)
+        if not said.meaning.is_certain:
+            why = "a statement that is not understood"
+            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, why)
+        for name in said.meaning.affected:
+            if subscription.has(*name) or (
+                name.table == ALL and subscription.has_database(name.database)
+            ):
+                effect = row_effect(said, name)
+                if effect is not None and effect.op != "a":
+                    yield gtid, name, effect
 
 
 def _places(some: Gathered, placed: PlacedStatement) -> Places:

@@ -189,6 +189,6 @@ def _parquet() -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise PyarrowMissing(
-            "archives are Parquet files: pyarrow and numpy are needed to read them; pip install 'binlog-server[spark]'"
+            "archives are Parquet files: pyarrow and numpy are needed to read them; pip install 'binlog-server[jobs]'"
         ) from None
     return pyarrow.parquet

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.cli import main
 from pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from pipeline.jobs import typed_files
 from pipeline.jobs.cutting import cut
@@ -296,6 +297,7 @@ def test_kill_9_anywhere(store: Path, tmp_path: Path, rng: random.Random) -> Non
     target = tmp_path / "out"
     program = "import sys; from pipeline.cli import main; sys.exit(main())"
     argv = [sys.executable, "-c", program, "export", str(store), str(target)]
+    argv += ["--option", "nonRow=skip"]  # a default of a new column is not in the log
     for attempt in range(2):
         child = subprocess.Popen([*argv, "--workers", "2"], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
@@ -308,6 +310,38 @@ def test_kill_9_anywhere(store: Path, tmp_path: Path, rng: random.Random) -> Non
     assert subprocess.run(argv, check=True, capture_output=True, timeout=60).returncode == 0
     assert rows_of(target, "shop", "orders") == wanted
     assert not (target / "_staging").exists()
+
+
+def test_what_changes_rows_without_rows_is_told(
+    make_upstream: MakeMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream = make_upstream(*FULL)
+    upstream.script(
+        "CREATE DATABASE d", "USE d", "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT)",
+        "INSERT INTO t VALUES (1)", "CREATE INDEX i ON t (id)", "TRUNCATE t", "ALTER TABLE t ADD a INT",
+    )  # fmt: skip
+    target = tmp_path / "out"
+
+    def export_to(target: Path, *more: str) -> tuple[int, str]:
+        store = store_of_upstream(tmp_path / f"store{len(list(tmp_path.iterdir()))}", upstream)
+        code = main(["export", str(store), str(target), "--workers", "1", "--tables", "d.t", *more])
+        return code, capsys.readouterr().err
+
+    assert export_to(target) == (0, "")
+    upstream.script(
+        "ALTER TABLE d.t ADD b INT DEFAULT 5", "INSERT INTO d.t VALUES (1,1,1)", "DROP DATABASE d"
+    )
+    code, said = export_to(target)
+    assert code == 1
+    assert "d.t: 0-" in said
+    assert "ADD b INT DEFAULT 5: the rows that are there get a value" in said
+    manifest = Manifest.read(target)
+    assert manifest is not None
+    assert [(one.op, f"{one.database}.{one.table}") for one in manifest.statements] == [
+        ("t", "d.t"), ("t", "d.t"), ("x", "d.t"), ("t", "d.*"),
+    ]  # fmt: skip
+    assert export_to(target) == (0, "")  # told once
+    assert export_to(tmp_path / "other", "--option", "nonRow=skip") == (0, "")
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
