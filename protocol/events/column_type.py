@@ -13,14 +13,15 @@ types                              metadata bytes          meaning
 246 DECIMAL                        1 + 1                   digits, digits after the point
 247 ENUM, 248 SET                  1 + 1                   as 254 has them (not written by MariaDB in this form)
 249..252 BLOB, TEXT, JSON          1                       bytes of the length before a value
+253 VARCHAR, VARBINARY             1 + 1                   as 254 has them; of tables that MySQL before 5.0 made
 254 CHAR, BINARY, ENUM, SET        1 + 1                   see below
 255 GEOMETRY                       1                       bytes of the length before a value
 =================================  ======================  ===================================================
 
-254: the first byte is the real type (254, 247 or 248) and the second the length in bytes. A CHAR may be longer than
-255 bytes: bits 4 and 5 of the first byte are then bits 8 and 9 of the length, inverted (all real types have both set).
-An ENUM or SET has the size of a value there. UUID, INET4 and INET6 are logged as BINARY, VECTOR as VARBINARY, JSON as
-LONGTEXT.
+254: the first byte is the real type (254, 247 or 248; of 253 always that) and the second the length in bytes. A CHAR
+may be longer than 255 bytes: bits 4 and 5 of the first byte are then bits 8 and 9 of the length, inverted (all real
+types have both set). An ENUM or SET has the size of a value there. UUID, INET4 and INET6 are logged as BINARY, VECTOR
+as VARBINARY, JSON as LONGTEXT.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def parse_layout(type_byte: int, cursor: Cursor) -> ColumnLayout:
         return ColumnLayout(type_, size)
     if type_ in _WITHOUT_METADATA:
         return ColumnLayout(type_, _WITHOUT_METADATA[type_])
-    if type_ in (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED):
+    if type_ in (ColumnType.VARCHAR, ColumnType.VARCHAR_COMPRESSED):
         return ColumnLayout(type_, cursor.integer(2))
     if type_ in BLOB_TYPES or type_ == ColumnType.GEOMETRY:
         return ColumnLayout(type_, _checked(cursor.integer(1), 1, _BLOB_LENGTH_BYTES_MAX, type_))
@@ -162,20 +163,21 @@ _WITHOUT_METADATA: Final = {
 }
 _REAL_SIZES: Final = {ColumnType.FLOAT: 4, ColumnType.DOUBLE: 8}
 _SET_SIZES: Final = (1, 2, 3, 4, 8)
+_STRINGS: Final = (ColumnType.STRING, ColumnType.VAR_STRING)
 
 
 def _string_layout(type_: ColumnType, first: int, second: int) -> ColumnLayout:
     """STRING, and what hides behind it."""
     real, length = first, second
-    if type_ == ColumnType.STRING and first & _REAL_TYPE_BITS != _REAL_TYPE_BITS:
+    if type_ in _STRINGS and first & _REAL_TYPE_BITS != _REAL_TYPE_BITS:
         length |= ((first & _REAL_TYPE_BITS) ^ _REAL_TYPE_BITS) << 4
         real = first | _REAL_TYPE_BITS
     if real == ColumnType.ENUM:
         return ColumnLayout(ColumnType.ENUM, _checked(length, 1, 2, ColumnType.ENUM))
     if real == ColumnType.SET and length in _SET_SIZES:
         return ColumnLayout(ColumnType.SET, length)
-    if real == ColumnType.STRING == type_:
-        return ColumnLayout(ColumnType.STRING, length)
+    if real == type_ and type_ in _STRINGS:
+        return ColumnLayout(type_, length)
     raise ProtocolError(
         f"table map: metadata {first:#04x} {second:#04x} of a column of type {type_}"
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from protocol.events import EventType, GtidEvent, QueryEvent, XidEvent, append_checksum, build_event
+from protocol.group_check import check_groups
 from protocol.gtid import Gtid
 from storage.binlog.store import IbbEngine
 from storage.memory_disk import MemoryDisk
@@ -167,4 +170,40 @@ async def test_starts_in_the_same_second_are_two_if_a_group_lies_between(
     engine.sync()
     found = [payload[4] for payload in read_all(engine)]
     assert found == [15, 162, 15, 162]
+    engine.close()
+
+
+def _gtid_event_cut() -> list[bytes]:
+    """GROUP_COMMIT_ID, and six bytes where eight are announced."""
+    first, *rest = large(Gtid(0, 1, 2), [300])
+    body = first[19:31] + b"\x02" + bytes(6)
+    return [build_event(EventType.GTID, body, server_id=1), *rest]
+
+
+def _row_event_cut() -> list[bytes]:
+    """When much of the group is in the store already."""
+    events = large(Gtid(0, 1, 2), [300] * 500)
+    events[400] = build_event(EventType.WRITE_ROWS_V1, bytes(8) + b"\xfb", server_id=1)
+    return events
+
+
+@pytest.mark.parametrize("damaged", [_gtid_event_cut, _row_event_cut])
+async def test_what_nobody_could_read_is_never_stored(
+    damaged: Callable[[], list[bytes]],
+    engine: IbbEngine,
+    delays: Delays,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A master that is wrong once: what it sends then is what counts."""
+    first = Visit(OPENING + groups("0-1-1") + sent(damaged()) + groups("0-1-3"))
+    second = Visit(OPENING + groups("0-1-2", "0-1-3"))
+    async with FakeUpstream([first, second]) as upstream, following(upstream, engine):
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    assert upstream.positions == ["", "0-1-1"]
+    assert "lost upstream" in caplog.text
+    engine.sync()
+    found = read_all(engine)
+    assert len(found) == 3
+    for group in found:
+        check_groups(group, [len(group)])
     engine.close()

@@ -31,6 +31,7 @@ from pipeline.wanted import Wanted
 from protocol.errors import AccessDenied, MasterFatalError, ServerError
 from protocol.events import EventType, append_checksum, build_event
 from protocol.events.gtid_list import GtidList, GtidListFlags
+from protocol.events.incident import IncidentEvent
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.planning import GtidRange
 from tests.binlog_server.lab import transaction
@@ -465,3 +466,24 @@ async def test_the_opening_of_a_stream_names_the_file() -> None:
     async with FakeUpstream([Visit([*events, UNTIL_REACHED], "eof")]) as upstream:
         await asyncio.to_thread(read, address(upstream))
     assert places == [(1, 4711)]
+
+
+async def test_incidents_are_data_loss_unless_that_is_allowed() -> None:
+    """What comes in front of it is given first; behind it only where somebody has said so, with a warning."""
+    incident = append_checksum(IncidentEvent("error writing", 1).build())
+    events = [*OPENING, *groups("0-1-1"), incident, *groups("0-1-2"), UNTIL_REACHED]
+    found: list[int] = []
+
+    def read(at: ServerAddress) -> None:
+        reader = DumpReader(at, SlavePosition(), SlavePosition.parse("0-1-2"))
+        for groups_ in reader.groups():
+            found.extend(groups_.gtid(i).seq_no for i in range(len(groups_)))
+
+    async with FakeUpstream([Visit(events, "eof")] * 2) as upstream:
+        with pytest.raises(
+            DataLost, match=r"behind '0-1-1' .*LOST_EVENTS.* say failOnDataLoss=false"
+        ):
+            await asyncio.to_thread(read, address(upstream))
+        assert found == [1]
+        with pytest.warns(UserWarning, match="behind '0-1-1' changes are missing"):
+            assert await numbers(upstream, "0-1-2", passes_incidents=True) == [1, 2]

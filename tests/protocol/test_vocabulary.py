@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from protocol.event_text.info import event_info
 from protocol.events import EventType, FormatDescription, GtidEvent, XidEvent
 from protocol.events.header import FLAG_IGNORABLE
 from protocol.events.incident import IncidentEvent
+from protocol.group_check import check_groups, checked_pieces
 from protocol.group_content import GroupContent
 from protocol.gtid import Gtid
 from protocol.vocabulary import (
@@ -238,3 +241,30 @@ def test_incidents_tell_what_they_are() -> None:
     found = EventGroupAssembler().feed(IncidentEvent("", 1, number=9).build())
     assert isinstance(found, Incident)
     assert str(found.event) == "The incident number 9 occurred on the master. Message: <none>"
+
+
+def test_groups_that_come_whole_are_looked_at_as_well() -> None:
+    """Of another store, or of an archive: by C where they are plain, and one by one."""
+    first, second = b"".join([BEGIN, SAMPLES[T.QUERY][0], COMMIT]), b"".join(AFTER)
+    decimal = b"".join([BEGIN, SAMPLES[T.USER_VAR][4], COMMIT])
+    marker = FormatDescription("11.8.6-MariaDB", 1, created=5).for_store().build()
+    groups = [first, second, marker, decimal, second]
+    ends = list(accumulate(map(len, groups)))
+    check_groups(b"".join(groups), ends)
+    check_groups(bytearray(first), [len(first)])
+    cut_gtid = event(T.GTID, bytes(12) + b"\x02" + bytes(6))
+    for bad, why in (
+        (cut_gtid + COMMIT, "GTID event is cut short"),
+        (BEGIN + event(T.XID, b"short") + COMMIT, "is no XID event"),
+        (BEGIN, "has no end"),
+        (BEGIN + BEGIN + COMMIT, "a GTID event inside the group of another"),
+        (BEGIN + event(T.ROTATE, bytes(9)) + COMMIT, "ROTATE (4) inside a group"),
+        (BEGIN + event(T.MYSQL_GTID) + COMMIT, "MYSQL_GTID (33), MySQL's"),
+        (COMMIT, "a group begins with an event of type XID (16)"),
+    ):
+        with pytest.raises(ProtocolError, match=re.escape(why)):
+            check_groups(first + bad + second, list(accumulate(map(len, (first, bad, second)))))
+        pieces = [bad[at : at + 7] for at in range(0, len(bad), 7)]
+        with pytest.raises(ProtocolError, match=re.escape(why)):
+            list(checked_pieces(pieces))
+    assert b"".join(checked_pieces(first[at : at + 5] for at in range(0, len(first), 5))) == first

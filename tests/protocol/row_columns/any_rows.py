@@ -167,7 +167,7 @@ class AnyRows:
         size = self.rng.choice((5, 255, 256, 700))
         collation = self.rng.choice(COLLATIONS)
         return self._of(
-            self.rng.choice((T.VARCHAR, T.STRING)),
+            self.rng.choice((T.VARCHAR, T.STRING, T.VAR_STRING)),
             lambda: _prefixed(self.text(collation)[:size], 1 if size < 256 else 2),
             size=size,
             collation=collation,

@@ -320,3 +320,40 @@ def test_random_bodies_raise_nothing_else(rng: random.Random) -> None:
             READERS[type_](event(type_, with_size))
         except ProtocolError:
             continue
+
+
+# CREATE TABLE d.v (id INT, c CHAR(20), l CHAR(255) CHARACTER SET utf8mb4, n CHAR(3), x BINARY(9), e ENUM('a','b')) of
+# MyISAM with ROW_FORMAT=DYNAMIC, in a .frm file of the version before true VARCHAR; logged by 10.11. CHAR of four and
+# more became `varchar(20)/*old*/`, which mariadb-binlog cannot show.
+OLD_MAP = bytes.fromhex(
+    "12000000000001000164000176000603fdfdfefdfe0afd14cdfcfe03fd09f7013f"
+    "0101000304082d083f040d0269640163016c016e017801650a010806050201610162"
+)
+OLD_ROWS = bytes.fromhex(
+    "1200000000000100063f"
+    "c001000000036162630600c3a4c3b6c3bc0378797a0362696e02"
+    "c202000000c800" + b"z".hex() * 200 + "000001"
+)
+
+
+def test_columns_from_before_true_varchar() -> None:
+    table = table_map(OLD_MAP)
+    assert [column.layout for column in table.columns] == [
+        ColumnLayout(T.LONG, 4),
+        ColumnLayout(T.VAR_STRING, 20),
+        ColumnLayout(T.VAR_STRING, 1020),
+        ColumnLayout(T.STRING, 3),
+        ColumnLayout(T.VAR_STRING, 9),
+        ColumnLayout(T.ENUM, 1),
+    ]
+    found = RowsEvent.parse(event(EventType.WRITE_ROWS_V1, OLD_ROWS)).rows(table)
+    assert [change.after for change in found] == [
+        (1, "abc", "äöü", "xyz", b"bin", "b"),
+        (2, None, "z" * 200, "", b"", "a"),
+    ]
+
+
+@pytest.mark.parametrize("metadata", [b"\xfe\x14", b"\x0f\x14", b"\x14\x00"])
+def test_old_strings_with_metadata_of_something_else(metadata: bytes) -> None:
+    with pytest.raises(ProtocolError, match="of a column of type 253"):
+        table_map(bytes(8) + b"\1d\0\1t\0" + b"\1\xfd" + b"\2" + metadata + b"\1")

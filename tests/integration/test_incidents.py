@@ -1,0 +1,84 @@
+"""INCIDENT events of real masters: what their own replicas do, the relay does; and how it is told to go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from tests.binlog_server_cli.command import run
+from tests.integration.load import until
+from tests.integration.test_relay_sql import ADMIN, status
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.local import LocalMariaDB
+from tests.kit.mariadb import MariaDB
+
+# A statement that changes more than the cache takes: the rows before the one that does not fit stay.
+SMALL_CACHE = (
+    "--max-binlog-stmt-cache-size=4096",
+    "--binlog-stmt-cache-size=4096",
+    "--binlog-format=row",
+)
+SAID = "The incident LOST_EVENTS occurred on the master. Message: error writing to the binary log"
+
+
+def lose_changes(upstream: MariaDB) -> None:
+    values = ",".join(f"(REPEAT('{letter}', 3000))" for letter in "abc")
+    with pytest.raises(pymysql.Error) as error:
+        upstream.q(f"INSERT INTO d.t (b) VALUES {values}")
+    assert error.value.args[0] == 1705
+
+
+def make_table(upstream: MariaDB) -> None:
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(4000)) ENGINE=MyISAM",
+    )
+
+
+@pytest.mark.each_version
+def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    tmp_path: Path,
+) -> None:
+    upstream = make_upstream(*SMALL_CACHE)
+    make_table(upstream)
+    theirs = make_replica().follow(upstream)
+    server = binlog_server(upstream=upstream, server_id=99, users=ADMIN)
+    behind_us = make_replica().follow(server)
+    before = upstream.gtid_binlog_pos
+    behind_us.wait_gtid(before)
+    lose_changes(upstream)
+    upstream.q("INSERT INTO d.t (b) VALUES ('behind it')")
+
+    stopped = theirs.wait("SHOW SLAVE STATUS", lambda rows: rows[0]["Last_SQL_Errno"] == 1590)
+    assert stopped[0]["Last_SQL_Error"] == SAID
+    until(lambda: status(server)["Last_SQL_Errno"] == 1590, "1590")
+    ours = status(server)
+    assert ours["Last_SQL_Error"].startswith(f"{SAID}. Behind '{before}' changes are missing")
+    assert (ours["Slave_SQL_Running"], ours["Last_IO_Errno"]) == ("No", 0)
+    assert behind_us.gtid_slave_pos == before
+
+    for follower in (theirs, server):
+        for statement in ("STOP SLAVE", "SET GLOBAL sql_slave_skip_counter = 1"):
+            follower.q(statement)
+        assert follower.q("SELECT @@GLOBAL.sql_slave_skip_counter AS n") == [{"n": 1}]
+        follower.q("START SLAVE")
+    for replica in (theirs, behind_us):
+        replica.wait_gtid(upstream.gtid_binlog_pos)
+    assert theirs.checksum() == behind_us.checksum()
+    assert server.q("SELECT @@GLOBAL.sql_slave_skip_counter AS n") == [{"n": 0}]
+
+    # What the files of the master say of it, read without a server.
+    upstream.q("FLUSH BINARY LOGS")
+    assert isinstance(upstream, LocalMariaDB)
+    file = upstream.datadir / upstream.q("SHOW BINARY LOGS")[0]["Log_name"]
+    imported = run("import", "--directory", tmp_path / "store", file)
+    assert (imported.code, imported.err.count(SAID)) == (0, 1)
+    assert run("verify", tmp_path / "store").code == 0
+    shown = run("events", file)
+    assert (shown.code, shown.out.count(SAID.encode())) == (0, 1)
