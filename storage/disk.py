@@ -16,9 +16,11 @@ import errno
 import fcntl
 import os
 import stat
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from storage.durable_files import sync_folder
 from storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
@@ -101,11 +103,31 @@ _KINDS: Final[dict[int | None, type[DiskError]]] = {
 @contextlib.contextmanager
 def mapped(action: str, path: Path) -> Iterator[None]:
     """The border at which `OSError` becomes ours, with the action and the path in the text."""
+    thread = threading.get_ident()
+    _under_way[thread] = DiskCall(time.monotonic(), action, path)
     try:
         yield
     except OSError as error:
         kind = _KINDS.get(error.errno, DiskError)
         raise kind(f"cannot {action} {path}: {error.strerror or error}") from error
+    finally:
+        _under_way.pop(thread, None)
+
+
+class DiskCall(NamedTuple):
+    """One call of the operating system that has not returned yet; `since` by the monotonic clock."""
+
+    since: float
+    action: str
+    path: Path
+
+
+_under_way: Final[dict[int, DiskCall]] = {}  # by thread: it makes one at a time
+
+
+def calls_under_way() -> list[DiskCall]:
+    """Of this process, the oldest first: on a disk that has stopped they do not return."""
+    return sorted(_under_way.values())
 
 
 _KINDS_OF_ENTRY: Final = {

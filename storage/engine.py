@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.purge import FileFate, PurgePlan
+from storage.binlog.purge import FileFate, PurgeHeld, PurgePlan
 from storage.durations import Durations
 from storage.errors import StorageError
 from storage.ibb.chunk import Position
@@ -188,6 +188,14 @@ class GroupWriter(Protocol):
         """The group never was. What was spilled stays as garbage that no reader reaches."""
 
 
+class Stalled(NamedTuple):
+    """Something that does not move, and is tried again: what, for how many seconds, and why."""
+
+    what: str
+    seconds: float
+    why: str
+
+
 class BinlogEngine(Protocol):
     """A binlog store that is open."""
 
@@ -240,6 +248,12 @@ class BinlogEngine(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """What the store did and holds, by the names of SHOW STATUS."""
+
+    def stalled(self) -> list[Stalled]:
+        """What the threads of the store try again and again. Asks no disk."""
+
+    def purge_held(self) -> PurgeHeld | None:
+        """What the limits of age and size want to go and cannot, as their last round found it. Asks no disk."""
 
     def fsync_times(self) -> Mapping[str, Durations]:
         """How long the syncs of each kind of file took, of the `redo` log and of `binlog` files."""

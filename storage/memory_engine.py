@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.purge import FileFate, PurgePlan
+from storage.binlog.purge import FileFate, PurgeHeld, PurgePlan
 from storage.binlog.references import Hold, Reason, References
 from storage.durations import Durations
 from storage.engine import (
@@ -28,6 +28,7 @@ from storage.engine import (
     PlacedBatch,
     PlacedGroup,
     Position,
+    Stalled,
     StartPoint,
     Xid,
 )
@@ -256,6 +257,14 @@ class MemoryEngine:
     def counters(self) -> Mapping[str, int]:
         """See `BinlogEngine`."""
         return {}
+
+    def stalled(self) -> list[Stalled]:
+        """See `BinlogEngine`."""
+        return []
+
+    def purge_held(self) -> PurgeHeld | None:
+        """See `BinlogEngine`."""
+        return None
 
     def fsync_times(self) -> Mapping[str, Durations]:
         """See `BinlogEngine`."""

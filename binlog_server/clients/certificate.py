@@ -45,6 +45,11 @@ def self_signed() -> tuple[bytes, bytes]:
     return key_pem, certificate.public_bytes(serialization.Encoding.PEM)
 
 
+def expiry(der: bytes) -> float:
+    """Of a certificate, in seconds since 1970. Raises ValueError."""
+    return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
+
+
 def use_self_signed(context: ssl.SSLContext) -> bytes:
     """Let `context` serve with a new key; returns the certificate in PEM.
 

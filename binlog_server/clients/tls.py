@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
-from binlog_server.clients.certificate import use_self_signed
+from binlog_server.clients.certificate import expiry, use_self_signed
 from binlog_server.turn import Turn
 from storage.given_files import PEM_BYTES_MAX, load_authorities, load_chain, read_given_text
 
@@ -35,11 +35,13 @@ _WRITE_BYTES = (
 
 @dataclass(frozen=True, slots=True)
 class TlsServer:
-    """What a server needs to speak TLS. `fingerprint`: SHA256 of its certificate in DER."""
+    """What a server needs to speak TLS. `fingerprint`: SHA256 of its certificate in DER; it `expires` then, in seconds
+    since 1970."""
 
     context: ssl.SSLContext
     fingerprint: bytes
     self_signed: bool
+    expires: float
 
     @classmethod
     def make(
@@ -64,7 +66,8 @@ class TlsServer:
         if ca:
             load_authorities(context, ca)
             context.verify_mode = ssl.CERT_OPTIONAL  # an account may REQUIRE X509
-        return cls(context, sha256(ssl.PEM_cert_to_DER_cert(pem)).digest(), not cert)
+        der = ssl.PEM_cert_to_DER_cert(pem)
+        return cls(context, sha256(der).digest(), not cert, expiry(der))
 
 
 class Secured(Protocol):

@@ -75,6 +75,11 @@ CLIENTS: Final = (
         "Logins with a wrong name, password or proof (error 1045)",
         lambda look: look.server.failed_logins.total,
     ),
+    gauge(
+        "tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of the server expires; seconds since 1970",
+        lambda look: None if look.server.tls is None else look.server.tls.expires,
+    ),
     counter(
         "tls_handshakes_total",
         "TLS handshakes that succeeded",

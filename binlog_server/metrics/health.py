@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from binlog_server.metrics.http import Response
 from binlog_server.metrics.observed import Observed
+from binlog_server.metrics.standstill import standstills
 
 ROOM_WAIT_S = 10.0  # less is what back-pressure does all day
 
@@ -23,9 +24,15 @@ def what_is_missing(server: Observed) -> list[str]:
         found.append("listener: it does not accept clients")
     waiting_s = server.room.waiting_s
     if waiting_s >= ROOM_WAIT_S:
+        reasons = [stalled.why for stalled in server.engine.stalled() if stalled.what == "room"]
+        why = "".join(f": {reason}" for reason in reasons)
         found.append(
-            f"store: commits have waited {waiting_s:.0f} s for room: the disk is full or slow"
+            f"store: commits have waited {waiting_s:.0f} s for room: the disk is full or slow{why}"
         )
+    limit_s = server.config.net_read_timeout
+    for stalled in standstills(server):
+        if stalled.seconds >= limit_s and not (stalled.what == "room" and waiting_s >= ROOM_WAIT_S):
+            found.append(f"{stalled.what}: stands still for {stalled.seconds:.0f} s: {stalled.why}")
     for upstream in server.upstreams:
         if not upstream.connected:
             name = f"{upstream.connection} {upstream.name}".lstrip()

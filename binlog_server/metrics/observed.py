@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
+from binlog_server.clients.tls import TlsServer
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
@@ -40,6 +41,8 @@ class Observed(Protocol):
     def semi_sync(self) -> SemiSyncMaster: ...
     @property
     def syncer(self) -> Syncer: ...
+    @property
+    def tls(self) -> TlsServer | None: ...
     @property
     def is_listening(self) -> bool:
         """Whether clients can connect."""

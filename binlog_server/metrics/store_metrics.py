@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Final
 
 from binlog_server.metrics.metric import (
@@ -16,7 +18,9 @@ from binlog_server.metrics.metric import (
     status,
 )
 from binlog_server.metrics.observed import Look
+from binlog_server.metrics.standstill import KINDS, standstills
 from storage.binlog.file_names import file_number
+from storage.binlog.purge import PurgeHeld
 
 
 def _fsyncs(look: Look) -> Labelled:
@@ -31,6 +35,27 @@ def _first_and_last_file(look: Look) -> Labelled:
 def _held(look: Look) -> Labelled:
     leases = look.server.leases
     return [((lease.name,), leases.held_bytes(lease)) for lease in leases.all()]
+
+
+def _stalled(look: Look) -> Labelled:
+    found = standstills(look.server)
+    return [
+        ((what,), max((one.seconds for one in found if one.what == what), default=0.0))
+        for what in KINDS
+    ]
+
+
+def _free(look: Look) -> float | None:
+    try:
+        found = os.statvfs(look.server.config.binlog_directory)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def _purge_held(look: Look) -> list[PurgeHeld]:
+    held = look.server.engine.purge_held()
+    return [] if held is None else [held]
 
 
 STORE: Final = (
@@ -96,6 +121,13 @@ STORE: Final = (
         "For how long those who wait for room have waited",
         lambda look: look.server.room.waiting_s,
     ),
+    Metric(
+        PREFIX + "stalled_seconds",
+        GAUGE,
+        "For how long something has stood still or failed again and again; /readyz says why beyond net_read_timeout",
+        ("what",),
+        _stalled,
+    ),
     # --- pages and files ---
     status(
         "pages_waiting",
@@ -135,6 +167,21 @@ STORE: Final = (
         COUNTER,
         "Bytes of binlog files that were purged",
         "Binlog_purged_bytes",
+    ),
+    gauge("disk_free_bytes", "Room on the file system of the binlog files", _free),
+    Metric(
+        PREFIX + "purge_held_bytes",
+        GAUGE,
+        "Bytes of files that a limit of age or size wants to go, and that stay",
+        ("why",),
+        lambda look: [((held.why,), held.size) for held in _purge_held(look)],
+    ),
+    Metric(
+        PREFIX + "purge_held_age_seconds",
+        GAUGE,
+        "Seconds since the last write to the oldest of these files",
+        ("why",),
+        lambda look: [((held.why,), time.time() - held.oldest) for held in _purge_held(look)],
     ),
     gauge("leases", "Leases that hold files", lambda look: len(look.server.leases.all())),
     Metric(

@@ -108,7 +108,7 @@ class Ingest:
         while True:
             self._status.storing = False
             await link.receive()
-            self._status.storing = True
+            self._status.storing, self._status.storing_since = True, time.monotonic()
             appended = 0
             try:
                 async for size in self._take(link.machine):

@@ -42,6 +42,7 @@ class UpstreamStatus:
     last_heard: when something came, heartbeats too.
     last_stored: when the last group was stored, and `last_timestamp` when it was written, by the upstream's clock.
     storing: something has come that is not stored yet; for long while the disk is full.
+    storing_since: by the monotonic clock.
     bytes_stored: of groups, in normal form.
     connection: the name that CHANGE MASTER gave it.
     state: see `IoState`.
@@ -63,6 +64,7 @@ class UpstreamStatus:
     last_stored: float = 0.0
     last_timestamp: int = 0
     storing: bool = False
+    storing_since: float = 0.0
     bytes_stored: int = 0
     connection: str = ""
     state: IoState = IoState.STOPPED

@@ -88,6 +88,7 @@ class Flusher:
         self._publication = publication
         self.unpublished = ""
         """Why the durable end could not be published, the last time; empty if it was."""
+        self.unpublished_since = 0.0
         self._full = full
         self._capture: _Capture | None = None
         self._checkpointed = checkpointed
@@ -221,6 +222,8 @@ class Flusher:
                 self._publication.publish(self._redo.epoch, capture.end, capture.state)
             except DiskError as error:
                 # Nobody who commits depends on it, and nothing in the files does.
+                if not self.unpublished:
+                    self.unpublished_since = time.monotonic()
                 if self.unpublished != str(error):
                     self.unpublished = str(error)
                     log.error(

@@ -30,6 +30,8 @@ class FullDisk:
         self._instead = wait
         self._changed = threading.Condition(threading.Lock())
         self._error: NoRoom | None = None
+        self.since = 0.0
+        """When there was no room first, by the monotonic clock; of no meaning without `error`."""
         self._retry_at = 0.0
         self._tries = 0  # that are worth it: each time there may be room
         self.is_closing = False
@@ -52,6 +54,8 @@ class FullDisk:
 
     def met(self, error: DiskFull) -> NoRoom:
         """Note that there is no room, and say so. Returns the error to raise."""
+        if self._error is None:
+            self.since = time.monotonic()
         self._error = no_room = NoRoom(str(error))
         self._retry_at = time.monotonic() + ROOM_RETRY_S
         if not self.is_closing:

@@ -39,6 +39,7 @@ from storage.binlog.options import PAGES_MIN, StoreOptions
 from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.publication import Publication
+from storage.binlog.purge import PurgeHeld
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.room import Room
 from storage.binlog.search import FileShape
@@ -52,6 +53,7 @@ from storage.engine import (
     GroupBatch,
     Located,
     PlacedBatch,
+    Stalled,
     StartPoint,
 )
 from storage.errors import (
@@ -105,6 +107,7 @@ class IbbEngine:
         self._append_lock = threading.Lock()
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
+        self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
         self._pages = PageStore(disk, cache_pages, self._full)
         prepared = PreparedTransactions(self.references)
@@ -375,6 +378,27 @@ class IbbEngine:
             "Binlog_purged_bytes": self.keeper.bytes_purged,
             "Binlog_purged_files": self.keeper.files_purged,
         }
+
+    def stalled(self) -> list[Stalled]:
+        """See `BinlogEngine`."""
+        found: list[tuple[str, float, str]] = []
+        if self._patient is not None and self._patient.full is not None:
+            found.append(("room", self._opened_at, f"nothing is written: {self._patient.full}"))
+        if self._full.error is not None:
+            found.append(("room", self._full.since, str(self._full.error)))
+        if self._flusher.unpublished:
+            since = self._flusher.unpublished_since
+            found.append(("publication", since, self._flusher.unpublished))
+        for worker in (self._flusher.worker, self.keeper.caretaker):
+            if worker.failure:
+                what = worker.name.removeprefix("binlog-")
+                found.append((what, worker.failing_since, worker.failure))
+        now = time.monotonic()
+        return [Stalled(what, now - since, why) for what, since, why in found]
+
+    def purge_held(self) -> PurgeHeld | None:
+        """See `BinlogEngine`."""
+        return self.keeper.held
 
     def fsync_times(self) -> Mapping[str, Durations]:
         """See `BinlogEngine`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from storage.errors import DiskFull, StorageError
@@ -36,6 +37,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self.failure = ""
         """What the last round ended with; empty if all went well."""
+        self.failing_since = 0.0
+        """By the monotonic clock; of no meaning if all goes well."""
 
     @property
     def running(self) -> bool:
@@ -63,6 +66,8 @@ class Worker:
 
     def step(self) -> float | None:
         """One round. Returns the seconds after which to run the next one unasked, None for never."""
+        if not self.failure:
+            self.failing_since = time.monotonic()
         try:
             wait = self._work()
         except DiskFull as error:

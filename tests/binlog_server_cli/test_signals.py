@@ -8,6 +8,8 @@ import random
 import signal
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.kit import ports
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.server import BinlogServer
@@ -196,6 +199,30 @@ def test_a_disk_that_has_stopped(call: str, file: str, status: int) -> None:
         now = server.q("SELECT @@gtid_binlog_pos AS p")
         assert int(now[0]["p"].split("-")[-1]) >= int(reported[0]["p"].split("-")[-1])
         server.stop()
+
+
+def test_a_disk_that_has_stopped_is_told() -> None:
+    """By /readyz, while the loop goes on."""
+    faults = Faults()
+    metrics = ports.lease()
+    options = {"net_read_timeout": 1, "metrics_listen": f"127.0.0.1:{metrics}"}
+
+    def ready() -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/readyz") as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+
+    with serving(faults=faults, **options) as server, server.connect():
+        assert ready() == "ok\n"
+        faults.inject("fdatasync", file=".redo", hangs=True)
+        with commit_soon(server):
+            until(lambda: "disk: stands still for" in ready())
+            until(lambda: "sync: stands still for" in ready())
+            assert "the disk does not answer: sync " in ready()
+            os.kill(server.pid, signal.SIGTERM)
+            assert ended(server) == 1
 
 
 def test_a_second_signal_ends_it_at_once() -> None:

@@ -232,6 +232,57 @@ def test_a_large_group_that_waits_for_room_can_be_given_up(
     engine.close()
 
 
+def test_what_stands_still_is_told() -> None:
+    """And no more when it moves again."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    append_all(engine, GROUPS[:3])
+    engine.sync()
+
+    def fault(kind: str, name: str) -> None:
+        if kind != "read" and name.startswith("binlog-server.durable"):
+            raise DiskFull(f"cannot {kind} {name}")
+
+    disk.fault = fault
+    disk.file_bytes_max = FILE - 1
+    engine.step()
+    unpublished, no_file = engine.stalled()
+    assert (unpublished.what, no_file.what) == ("publication", "caretaker")
+    assert unpublished.why == "cannot create binlog-server.durable.new"
+    assert no_file.why.startswith("Unable to allocate file binlog-000001.ibb")
+    assert not engine._durability.failed
+    engine._full._instead = lambda _: None
+    append_all(engine, GROUPS[3:10])
+    engine.sync()
+    engine._flusher._guarded(engine._flusher._checkpoint_done)
+    assert [one.what for one in engine.stalled()] == ["room", "publication", "caretaker"]
+    assert all(one.seconds >= 0 for one in engine.stalled())
+    disk.fault, disk.file_bytes_max = None, 1 << 40
+    engine._full.freed()
+    while engine.step():
+        pass
+    assert engine.stalled() == []
+    engine.close()
+
+
+def test_what_the_limits_want_and_cannot_have() -> None:
+    disk = MemoryDisk()
+    options = small(max_binlog_total_size=2 * FILE, slave_connections_needed_for_purge=0)
+    engine = IbbEngine(disk, options)
+    hold = engine.hold("the lease 'x'")
+    append_all(engine, simple(100, size=3000))
+    engine.checkpoint()
+    engine.step()
+    held = engine.purge_held()
+    assert held is not None
+    assert held.why == "it is held by the lease 'x'"
+    assert held.size == (len(engine.files()) - 1 - 2) * FILE  # one is made ahead
+    hold.release()
+    engine.step()
+    assert engine.purge_held() is None
+    engine.close()
+
+
 def test_another_error_is_none_to_wait_for() -> None:
     failed = []
     for stop in range(1, 12):

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from binlog_server.app import Server
 from binlog_server.commits.room import Room
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
+from binlog_server.metrics.standstill import KINDS
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
+from binlog_server.relay.status import UpstreamStatus
 from protocol.connection.commands import Ping
 from protocol.errors import MasterFatalError
+from storage import disk
+from storage.binlog.purge import PurgeHeld
+from storage.engine import Stalled
 from storage.errors import DiskError
 
 from ..engines import FullEngine
@@ -318,6 +328,66 @@ async def test_a_disk_that_is_full(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
     engine.room = True
     await within(waiting)
     assert lab.server.room.waiting_s == 0
+
+
+def hanging(server: Server, since: float) -> None:
+    server.syncer._began = since
+
+
+def failing(server: Server, since: float) -> None:
+    found = [Stalled("publication", time.monotonic() - since, "cannot write x")]
+    server.engine.stalled = lambda: found  # type: ignore[method-assign]
+
+
+def no_answer(server: Server, since: float) -> None:
+    disk._under_way[-1] = disk.DiskCall(since, "sync", Path("/data/binlog-server.redo"))
+
+
+def not_stored(server: Server, since: float) -> None:
+    status = UpstreamStatus("up:3306", connected=True, storing=True, storing_since=since)
+    server.relay = SimpleNamespace(statuses=[status], close=server.relay.close)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("what", "begin", "why"),
+    [
+        ("sync", hanging, "commits wait for a sync of the redo log"),
+        ("publication", failing, "cannot write x"),
+        ("disk", no_answer, "the disk does not answer: sync /data/binlog-server.redo"),
+        ("upstream", not_stored, "what up:3306 has sent is not stored"),
+    ],
+)
+async def test_what_stands_still_is_told(
+    lab: Lab, what: str, begin: Callable[[Server, float], None], why: str
+) -> None:
+    """Not for moments, as all day; for net_read_timeout, with the reason."""
+    limit_s = lab.server.config.net_read_timeout
+    try:
+        begin(lab.server, time.monotonic() - limit_s / 2)
+        assert (await health_of(lab))["/readyz"] == OK
+        begin(lab.server, time.monotonic() - limit_s - 1)
+        assert (await health_of(lab))["/readyz"] == (
+            503,
+            f"{what}: stands still for {limit_s + 1} s: {why}\n",
+        )
+        found = await scrape(lab)
+        assert found.value("ready") == 0
+        stalled = {kind: found.value("stalled_seconds", what=kind) for kind in KINDS}
+        assert stalled.pop(what) >= limit_s
+        assert not any(stalled.values())
+    finally:
+        disk._under_way.pop(-1, None)
+        lab.server.syncer._began = 0.0
+
+
+async def test_room_and_certificate(lab: Lab, tmp_path: Path) -> None:
+    lab.server.config = dataclasses.replace(lab.server.config, binlog_directory=tmp_path)
+    lab.server.engine.purge_held = lambda: PurgeHeld(5000, time.time() - 100, "the lease 'x'")  # type: ignore[method-assign]
+    found = await scrape(lab)
+    assert found.value("disk_free_bytes") > 0
+    assert found.value("purge_held_bytes", why="the lease 'x'") == 5000
+    assert 100 <= found.value("purge_held_age_seconds", why="the lease 'x'") < 200
+    assert found.value("tls_certificate_expiry_timestamp_seconds") > time.time() + 86400
 
 
 async def test_an_upstream_comes_and_goes() -> None:
