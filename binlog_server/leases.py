@@ -20,7 +20,7 @@ from protocol.errors import UnknownServerError
 from protocol.gtid import SlavePosition
 from storage.binlog.file_names import file_name, file_number
 from storage.engine import BinlogEngine, Hold, Position
-from storage.errors import PositionPurged
+from storage.errors import PositionPurged, StorageError
 from storage.ibb.page import PAGE_SIZE
 from storage.state import StateStore
 
@@ -204,13 +204,25 @@ class Leases:
         for lease in list(self._leases.values()):
             if lease.until is not None and lease.until <= now:
                 log.warning("lease '%(lease)s' has reached its deadline", {"lease": lease.name})
-                self._end(lease.name)
+                self._end_by_itself(lease.name)
             elif lease.max_bytes is not None and self.held_bytes(lease) > lease.max_bytes:
                 log.warning(
                     "lease '%(lease)s' ends: the files that it holds take more than its MAX_BYTES=%(max_bytes)d",
                     {"lease": lease.name, "max_bytes": lease.max_bytes},
                 )
-                self._end(lease.name)
+                self._end_by_itself(lease.name)
+
+    def _end_by_itself(self, name: str) -> None:
+        """Also if that cannot be kept: on a full disk its files are to go, and a restart comes to the same end."""
+        try:
+            self._end(name)
+        except StorageError as error:
+            log.error(
+                "the end of lease '%(lease)s' is not kept: %(error)s",
+                {"lease": name, "error": error},
+            )
+            del self._leases[name]
+            self._holds.pop(name).release()
 
     def _end(self, name: str) -> None:
         self._state.set(_PREFIX + name, None)

@@ -20,6 +20,18 @@ class ErrorOnWrite(ServerError):
         super().__init__(f"Error writing file 'binlog': {reason}")
 
 
+class NoRoomOnDisk(ServerError):
+    """ER_DISK_FULL: what the statement has to write finds no room; nothing was done."""
+
+    errno = 1021
+    sqlstate = "HY000"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Disk full ({reason}); nothing was done: free some space (PURGE BINARY LOGS), and try again"
+        )
+
+
 class WrongDatabaseName(ServerError):
     """ER_WRONG_DB_NAME."""
 

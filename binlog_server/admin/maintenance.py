@@ -27,6 +27,7 @@ from protocol.sql_errors import (
     BinlogStateUnreadable,
     CannotDeleteDomain,
     ErrorOnWrite,
+    NoRoomOnDisk,
 )
 from storage.binlog.file_names import file_name
 from storage.binlog.purge import PurgePlan
@@ -35,6 +36,7 @@ from storage.errors import (
     BinlogInUseByTransaction,
     CorruptBinlog,
     DiskError,
+    DiskFull,
     DomainInUse,
     StorageError,
     StoreFailed,
@@ -65,6 +67,8 @@ def server_error(error: StorageError) -> ServerError:
             return BinlogHasReaders(str(error))
         case BinlogInUseByTransaction():
             return BinlogHasTransactions(str(error))
+        case DiskFull():
+            return NoRoomOnDisk(str(error))
         case DiskError() | StoreFailed():
             return ErrorOnWrite(str(error))
     return UnknownServerError(str(error))

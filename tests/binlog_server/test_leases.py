@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.admin.maintenance import server_error
 from binlog_server.leases import Leases
 from protocol.errors import BadGtidList, UnknownServerError
 from protocol.gtid import Gtid
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
-from storage.errors import BinlogInUse
+from storage.errors import BinlogInUse, DiskFull
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 
@@ -199,3 +200,29 @@ def test_reset_is_refused_while_there_is_one(world: World) -> None:
     world.leases.create("etl", None, None, None)
     with pytest.raises(BinlogInUse):
         world.engine.reset()
+
+
+def test_the_end_of_one_makes_room_on_a_full_disk(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end cannot be kept, which keeps neither PURGE nor a start from what they do."""
+    world.leases.create("gone", "0-1-1", 2000.0, None)
+    world.now = 2001.0
+
+    def full(kind: str, name: str) -> None:
+        if kind == "create":
+            raise DiskFull(f"cannot create {name}: No space left on device (injected)")
+
+    world.disk.fault = full
+    assert world.opened().all() == []
+    assert world.first_left() == file_name(3)
+    assert "the end of lease 'gone' is not kept: cannot create" in caplog.text
+    world.disk.fault = None
+    world.restart()
+    assert world.leases.all() == []
+
+
+def test_a_full_disk_has_a_number_of_its_own() -> None:
+    error = server_error(DiskFull("cannot create x: No space left on device"))
+    assert (error.errno, error.sqlstate) == (1021, "HY000")
+    assert "cannot create x" in error.message
