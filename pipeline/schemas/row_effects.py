@@ -42,6 +42,9 @@ _PLAIN: Final = frozenset((
     "UNICODE", "CHAR", "VARCHAR", "CHARACTER",
 ))  # fmt: skip
 """Words of a column behind the first of its type that leave it nullable and without a default."""
+_ELSEWHERE: Final = frozenset(
+    ("ENGINE", "EXCHANGE", "IMPORT", "DISCARD", "UNION", "SEQUENCE", "CONNECTION", "DIRECTORY")
+)
 _ACTIONS: Final = (("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"))
 
 
@@ -54,6 +57,7 @@ class RowEffect:
     definition: `SAME`, `TOLD` or `UNKNOWN`.
     computed: columns that the server computes when they are read; it logs them in full images alone.
     defaulted: columns that have a value other than null where an INSERT gives none.
+    is_own: it can only have changed rows that were there, so an empty table is empty behind it.
     """
 
     op: str
@@ -62,6 +66,7 @@ class RowEffect:
     definition: str = SAME
     computed: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
+    is_own: bool = False
 
 
 def row_effect(
@@ -96,7 +101,27 @@ def row_effect(
             raise NotUnderstood("it has failed, and may be done in part")
         return _Reader(said, name, columns, by_name=by_name).effect()
     except NotUnderstood as error:
-        return RowEffect("x", said.sql, str(error), UNKNOWN)
+        return RowEffect("x", said.sql, str(error), UNKNOWN, is_own=_is_own(said, name))
+
+
+def _is_own(said: LoggedStatement, name: TableName) -> bool:
+    """Whether it is an ALTER TABLE of that table, and of no other one or another place of rows."""
+    meaning = said.meaning
+    if (
+        meaning.kind != "alter"
+        or not meaning.is_certain
+        or said.has_failed
+        or name not in meaning.affected
+    ):
+        return False
+    words = [token.text.upper() for token in said.tokens() if token.kind is not TokenKind.STRING]
+    return (
+        len(meaning.affected) == 1
+        and words.count("TABLE") == 1
+        and not _ELSEWHERE.intersection(words)
+        and _NO_CHARACTER not in said.sql
+        and ";" not in words
+    )
 
 
 def _is_named(name: TableName, affected: Collection[TableName]) -> bool:

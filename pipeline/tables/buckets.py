@@ -94,7 +94,13 @@ class ParquetState:
         changes = behind(changes, self.position)
         if not len(changes):
             return
-        found = effects(changes, self.keys, self._facts, self._schema.names)
+        found = effects(
+            changes,
+            self.keys,
+            self._facts,
+            self._schema.names,
+            is_empty=self._manifest.complete and self.is_known and not self._manifest.rows,
+        )
         self._facts = found.facts
         if found.empties:
             self._manifest.complete, self._unknown = True, ""

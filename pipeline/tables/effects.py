@@ -58,13 +58,19 @@ class Effects:
 
 
 def effects(
-    changes: pa.Table, keys: Sequence[str], facts: Facts = NO_FACTS, there: Collection[str] = ()
+    changes: pa.Table,
+    keys: Sequence[str],
+    facts: Facts = NO_FACTS,
+    there: Collection[str] = (),
+    *,
+    is_empty: bool = False,
 ) -> Effects:
     """Raises `BadOption` for keys that are no columns, `SourceError` for an image without what is needed of it.
 
     Args:
         facts: of the table before the changes.
         there: columns that it had then, as far as they are known.
+        is_empty: whether it is known that it had no rows.
     """
     names = [one.name for one in changes.schema.field("after").type]
     missing = [key for key in keys if key not in names]
@@ -80,7 +86,7 @@ def effects(
             raise BadOption(f"column {key} cannot be a key here: it is {type_}")
     changes = changes.take(pc.sort_indices(changes.column("_order_key"))).combine_chunks()
     ops: NDArray[np.str_] = np.array(changes.column("_op").to_pylist(), dtype="U1")
-    empties, unknown, facts, first = _told(changes, ops, facts)
+    empties, unknown, facts, first = _told(changes, ops, facts, is_empty=is_empty)
     which = np.flatnonzero(~np.isin(ops, _STATEMENTS) & (np.arange(len(ops)) >= first))
     if len(which) < len(ops):
         changes, ops = changes.take(pa.array(which)).combine_chunks(), ops[which]
@@ -89,7 +95,8 @@ def effects(
     present = _present(changes.column("_present"), len(names))
     rows = _chosen(is_delete, before, after)
     if present is not None:
-        facts = _checked(changes, ops, present, facts, there)
+        was_there = () if empties or is_empty else there
+        facts = _checked(changes, ops, present, facts, was_there)
         _require_primary(changes, keys)
         rows = _filled(changes, rows, before, present, is_update)
         rows = _with_keys(rows, before, present, keys, names, is_update)
@@ -116,17 +123,23 @@ def effects(
     return Effects(rows.combine_chunks(), removes, present, empties, unknown, facts)
 
 
-def _told(changes: pa.Table, ops: NDArray[np.str_], facts: Facts) -> tuple[bool, str, Facts, int]:
+def _told(
+    changes: pa.Table, ops: NDArray[np.str_], facts: Facts, *, is_empty: bool
+) -> tuple[bool, str, Facts, int]:
     """By the statements: whether the table was emptied, what is unknown, the facts, the first change that counts."""
     statements = changes.column("_statement") if "_statement" in changes.schema.names else None
     unknown: str = ""
-    first = 0
+    first = behind = 0  # behind: the statement before, with no row since
     for i in np.flatnonzero(np.isin(ops, _STATEMENTS)).tolist():
         op, gtid = str(ops[i]), _gtid(changes, i)
         said = None if statements is None else statements[i].as_py()
         facts = facts.behind(op, said, gtid)
+        is_empty = is_empty and i == behind
+        behind = i + 1
         if op == "t":
-            unknown, first = "", i + 1
+            unknown, first, is_empty = "", i + 1, True
+        elif is_empty and said is not None and said["is_own"]:
+            continue
         elif op == "x" and not unknown:
             unknown = gtid if said is None else f"{gtid}: {shown(said['sql'])}: {said['doubt']}"
     return first > 0, unknown, facts, first
@@ -152,8 +165,8 @@ def _checked(
                 "binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out with the "
                 "option columns"
             )
-    known = [i for i, name in enumerate(names) if name in there]
-    if facts.is_defined or facts.doubt or not known:
+    known = [i for i, name in enumerate(names) if name in there or not there]
+    if facts.is_defined or facts.doubt:
         return facts
     partly = is_change & ~present[:, known].all(axis=1)
     if not partly.any():

@@ -45,6 +45,7 @@ STATEMENT: Final = pa.struct(
         pa.field("definition", pa.string()),
         pa.field("computed", _NAMES),
         pa.field("defaulted", _NAMES),
+        pa.field("is_own", pa.bool_()),
     ]
 )
 """As `RowEffect`."""
@@ -252,6 +253,7 @@ def _said(effect: RowEffect) -> dict[str, Any]:
         "definition": effect.definition,
         "computed": effect.computed,
         "defaulted": effect.defaulted,
+        "is_own": effect.is_own,
     }
 
 

@@ -192,6 +192,34 @@ set_default: same
     ALTER TABLE t ALTER COLUMN a DROP DEFAULT
     INSERT INTO t VALUES (4,4)
 
+altered_while_empty: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD b INT NOT NULL DEFAULT 5, RENAME COLUMN a TO c
+    ALTER TABLE t MODIFY c BIGINT
+    INSERT INTO t (id) VALUES (1)
+
+altered_when_emptied: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    TRUNCATE t
+    ALTER TABLE t DROP a
+    ALTER TABLE t ADD a INT
+    INSERT INTO t VALUES (3,3)
+
+altered_between: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD b INT DEFAULT 5
+    INSERT INTO t VALUES (1,1,1)
+    ALTER TABLE t ADD c INT DEFAULT 5
+
+filled_by_rename: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    CREATE TABLE o (id INT PRIMARY KEY, a INT)
+    INSERT INTO o VALUES (1,1)
+    DROP TABLE t
+    ALTER TABLE o RENAME TO t
+    INSERT INTO t VALUES (3,3)
+
 # Indexes, options: rows stay
 
 indexes: same
@@ -650,6 +678,18 @@ minimal_default_given: same
     SET binlog_row_image=MINIMAL
     INSERT INTO t VALUES (1,1,1)
     UPDATE t SET a=DEFAULT
+
+minimal_altered_while_empty: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD b INT DEFAULT 5
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id) VALUES (1)
+
+minimal_like: doubt
+    CREATE TABLE o (id INT PRIMARY KEY, a INT DEFAULT 5)
+    CREATE TABLE t LIKE o
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id) VALUES (1)
 
 minimal_set_default: refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
