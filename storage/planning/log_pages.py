@@ -106,6 +106,10 @@ class LogPages:
             self._cache.move_to_end(key)
             return page
         pages = self._read(file_no, page_no, self._count(file_no, page_no))
+        if page_no and self._was_told(file_no, page_no) and (not pages or pages[0] == ZERO_PAGE):
+            raise CorruptBinlog(
+                file_no, page_no * PAGE_SIZE, "the data end here, but more was published"
+            )
         if not pages:
             return None
         for _ in range(_TRIES if self._is_written(file_no, page_no) else 0):
@@ -120,6 +124,11 @@ class LogPages:
                 break  # asked again when it is needed
             self._keep((file_no, number), page)
         return pages[0]
+
+    def _was_told(self, file_no: int, page_no: int) -> bool:
+        """Whether a page of the last file must hold something."""
+        end = self._end
+        return end is not None and end.file_no == file_no and page_no * PAGE_SIZE < end.offset
 
     def _is_written(self, file_no: int, page_no: int) -> bool:
         """Whether a page may be changing."""

@@ -47,6 +47,9 @@ GROUPS: Final = [
 ]
 """About eight a page."""
 
+_FLUSHED: Final = (
+    165  # of them; so the file in the middle begins with a record, and nothing seems cut before it
+)
 _CHECKPOINTED: Final = 315  # of them, in a store that is killed: the rest is in the redo log, too
 
 Damage = Callable[[Path], None]
@@ -108,7 +111,10 @@ def _contents(kind: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         engine = opened(path)
-        append_all(engine, GROUPS[:_CHECKPOINTED])
+        append_all(engine, GROUPS[:_FLUSHED])
+        assert engine.status()[0] == file_name(MIDDLE - 1)
+        engine.flush()
+        append_all(engine, GROUPS[_FLUSHED:_CHECKPOINTED])
         engine.checkpoint()
         append_all(engine, GROUPS[_CHECKPOINTED:])
         engine.sync()
