@@ -39,9 +39,10 @@ from protocol.account_errors import (
 from protocol.connection.auth import HASH_SIZE, NATIVE_PASSWORD
 from protocol.connection.ed25519 import ED25519
 from protocol.errors import PrivilegeRequired, SqlSyntaxError, UnknownServerError
-from protocol.sql_errors import OptionPreventsStatement
+from protocol.sql_errors import NotSupportedYet, OptionPreventsStatement
 from protocol.wire.results import Column
 
+ACCOUNTS_MAX = 256
 _OPERATIONS = {
     Kind.CREATE: "CREATE USER",
     Kind.ALTER: "ALTER USER",
@@ -86,6 +87,8 @@ class AccountSql:
     def run(self, statement: AccountStatement) -> ResultSet | None:
         """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372,
         1396, 1524."""
+        if len(statement.who) > ACCOUNTS_MAX:
+            raise NotSupportedYet(f"more than {ACCOUNTS_MAX} accounts in a statement")
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
         self._check_right(statement)
         match statement.kind:

@@ -9,6 +9,8 @@ from binlog_server.admin.values import boolean, enum, number
 from binlog_server.admin.view import Diagnostic
 from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC
 from binlog_server.option_limits import LIMITS
+from protocol.errors import BadGtidList
+from protocol.limits import GTID_LIST_BYTES_MAX
 from protocol.sql_errors import WrongVariableType
 
 
@@ -90,6 +92,8 @@ def as_shown(
     if variable.text:
         if not isinstance(value, str):
             raise WrongVariableType(name)
+        if len(value) > GTID_LIST_BYTES_MAX:
+            raise BadGtidList
         return value
     if variable.words:
         return enum(name, value, variable.words)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from binlog_server.admin.view import Row
 from protocol.sql_errors import UnknownColumn
 
+_CHARS_AT_ONCE = 256
 _NUMBER = re.compile(r"\s*([-+]?[0-9]{1,300}(?:\.[0-9]{0,300})?)")
 
 
@@ -76,10 +77,10 @@ def filtered(rows: Iterable[Row], columns: Sequence[str], test: Test) -> list[Ro
 
 
 def cost(test: Test) -> int:
-    """How many values each row is compared with."""
+    """How many values each row is compared with; a long one counts more."""
     match test:
         case Condition(values=values):
-            return len(values) or 1
+            return sum(1 + len(str(value)) // _CHARS_AT_ONCE for value in values) or 1
         case Not(part):
             return cost(part)
         case AllOf(parts) | AnyOf(parts):

@@ -24,6 +24,7 @@ from protocol.sql_errors import (
 
 TIME_ZONE_BYTES_MAX = 64
 U64_DIGITS = 20
+_SQL_MODE_CHARS_MAX = 1024  # all modes together have 600
 _OFFSET = re.compile(r"[-+](\d{1,2}):(\d{2})", re.ASCII)
 _OFFSET_MINUTES_MAX = {"+": 13 * 60, "-": 12 * 60 + 59}
 _TRUNCATED = 1292  # ER_TRUNCATED_WRONG_VALUE
@@ -131,6 +132,8 @@ def _collation(value: str) -> str:
 
 
 def _sql_mode(value: str) -> str:
+    if len(value) > _SQL_MODE_CHARS_MAX:
+        raise WrongVariableValue("sql_mode", value[:_SQL_MODE_CHARS_MAX])
     sql_mode_bits(value)
     return value
 

@@ -377,4 +377,6 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
 def _pieces(payload: bytes) -> Iterator[bytes]:
     if len(payload) <= _PIECE_BYTES:
         return iter((payload,))
-    return (payload[start : start + _PIECE_BYTES] for start in range(0, len(payload), _PIECE_BYTES))
+    view = memoryview(payload)
+    starts = range(0, len(view), _PIECE_BYTES)
+    return (bytes(view[start : start + _PIECE_BYTES]) for start in starts)

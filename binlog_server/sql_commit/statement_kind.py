@@ -235,6 +235,9 @@ def _trimmed(text: bytes) -> bytes:
     begin = HEAD_BYTES_MAX - len(text[:HEAD_BYTES_MAX].lstrip(_BLANKS))
     tail = text[-HEAD_BYTES_MAX:].rstrip(b";" + _BLANKS)
     end = len(text) - HEAD_BYTES_MAX + len(tail)
+    if isinstance(text, bytearray):  # ours, and large: nothing is copied
+        del text[end:], text[:begin]
+        return text
     return text[begin:end] if end - begin < len(text) else text
 
 

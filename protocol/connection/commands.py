@@ -122,14 +122,14 @@ class InitDatabase:
 
 @dataclass(frozen=True, slots=True, init=False, match_args=False)
 class Query:
-    """A statement, in the character set of the client."""
+    """A statement, in the character set of the client. A large one may be a bytearray, which is the receiver's own."""
 
     text: bytes
 
     __match_args__ = ("sql",)
 
     def __init__(self, sql: str | bytes) -> None:
-        object.__setattr__(self, "text", sql if isinstance(sql, bytes) else _encoded(sql))
+        object.__setattr__(self, "text", _encoded(sql) if isinstance(sql, str) else sql)
 
     @property
     def sql(self) -> str:
@@ -258,7 +258,7 @@ Command = (
 
 
 def parse_command(payload: bytes) -> Command:
-    """Read one command.
+    """Read one command. A bytearray is taken over.
 
     Raises `ServerError` (1105, 1236, 1835, 1941) for a body that makes no sense and
     `ProtocolError` for an empty payload.
@@ -270,6 +270,9 @@ def parse_command(payload: bytes) -> Command:
     if parse is None:
         return UnknownCommand(code)
     try:
+        if code == CommandCode.QUERY and isinstance(payload, bytearray):
+            del payload[:1]  # a large statement, which is not copied
+            return Query(payload)
         return parse(Cursor(payload, f"command {code:#04x}", 1))
     except ProtocolError as error:
         if code == CommandCode.REGISTER_SLAVE:
@@ -300,17 +303,21 @@ def _report_text(cursor: Cursor, limit: int) -> str:
 
 def _parse_binlog_dump(cursor: Cursor) -> BinlogDump:
     position, flags, server_id = _DUMP_FIXED.unpack(cursor.take(_DUMP_FIXED.size))
-    return BinlogDump(server_id, flags, _file_name(cursor.rest()), position)
+    name = cursor.take(min(cursor.remaining, FILE_NAME_BYTES_MAX))
+    return BinlogDump(server_id, flags, _file_name(name), position)
 
 
 def _parse_binlog_dump_gtid(cursor: Cursor) -> BinlogDumpGtid:
     flags = cursor.integer(2)
     server_id = cursor.integer(4)
-    file = _file_name(cursor.take(cursor.integer(4)))
+    name_bytes = cursor.integer(4)
+    file = _file_name(cursor.take(min(name_bytes, FILE_NAME_BYTES_MAX)))
+    cursor.skip(max(0, name_bytes - FILE_NAME_BYTES_MAX))
     position = cursor.integer(8)
-    gtid_list = cursor.take(cursor.integer(4))
-    if len(gtid_list) > GTID_LIST_BYTES_MAX:
+    length = cursor.integer(4)
+    if GTID_LIST_BYTES_MAX < length <= cursor.remaining:
         raise BadGtidList
+    gtid_list = cursor.take(length)
     # MySQL's set begins with the number of its members in eight bytes, some of them NUL.
     if b"\0" in gtid_list or not gtid_list.isascii():
         raise MasterFatalError(

@@ -102,7 +102,7 @@ class ServerConnection:
         )
         self._offers_tls = bool(capabilities & Capability.SSL)
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
-        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX)
+        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX, keeps_large=True)
         self._seq = 0
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.

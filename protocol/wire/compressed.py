@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
 from protocol.events.compressed import inflate
@@ -45,6 +45,10 @@ LEVEL: Final = 3
 PART_BYTES_MAX: Final = 256 * 1024
 
 
+# What lies in a packet of so many bytes is not copied: see `packets`.
+_KEPT_BYTES: Final = 256 * 1024
+
+
 class CannotUncompress(ServerError):
     """ER_NET_UNCOMPRESS_ERROR."""
 
@@ -57,7 +61,10 @@ class CannotUncompress(ServerError):
 
 
 class Part(NamedTuple):
-    """One compressed packet but for its number. `size`: its bytes when uncompressed, 0 if `body` is stored."""
+    """One compressed packet but for its number. `size`: its bytes when uncompressed, 0 if `body` is stored.
+
+    A large body that was received is a bytearray.
+    """
 
     body: bytes
     size: int
@@ -153,9 +160,14 @@ class CompressedReader:
                 f"compressed packet has sequence number {seq}, not {expected}",
                 PacketsOutOfOrder(),
             )
-        body = bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end])
-        del self._buffer[:end]
-        return Part(body, size)
+        if length < _KEPT_BYTES:
+            body = bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end])
+            del self._buffer[:end]
+            return Part(body, size)
+        kept = self._buffer
+        self._buffer = kept[end:]
+        del kept[end:], kept[:COMPRESSED_HEADER_SIZE]  # at both ends: nothing moves
+        return Part(cast(bytes, kept), size)
 
     def _lengths(self) -> tuple[int, int] | None:
         """Of the packet that comes next: what follows its header, and what becomes of it (0: it is stored)."""

@@ -16,7 +16,7 @@ A payload of 0xFFFFFF bytes or more continues in the next packet; the last one i
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError
 from protocol.limits import PACKET_PAYLOAD_MAX
@@ -32,8 +32,16 @@ assert _HEADER.size == PACKET_HEADER_SIZE
 _COMPACT_BYTES: Final = 64 * 1024
 
 
+# A payload of so many bytes is not copied when it is whole: it stays in the buffer that it was collected in, and the
+# reader begins another one. To copy 16 MB takes 10 ms where the memory is new.
+_KEPT_BYTES: Final = 256 * 1024
+
+
 class Packet(NamedTuple):
-    """One whole payload; `seq` is that of its first frame, `next_seq` follows its last one."""
+    """One whole payload; `seq` is that of its first frame, `next_seq` follows its last one.
+
+    With `PacketReader.keeps_large` a large payload is a bytearray, which is the receiver's own.
+    """
 
     seq: int
     payload: bytes
@@ -46,11 +54,23 @@ class PacketReader:
     Bytes are either collected here (`feed`) or looked at where they came in (`lend`).
     """
 
-    __slots__ = ("_buffer", "_offset", "_parts", "_parts_bytes", "_seq", "payload_bytes_max")
+    __slots__ = (
+        "_buffer",
+        "_keeps_large",
+        "_offset",
+        "_parts",
+        "_parts_bytes",
+        "_seq",
+        "payload_bytes_max",
+    )
 
-    def __init__(self, payload_bytes_max: int) -> None:
-        """`payload_bytes_max`: bytes of one payload, continuations together. May be changed."""
+    def __init__(self, payload_bytes_max: int, *, keeps_large: bool = False) -> None:
+        """`payload_bytes_max`: bytes of one payload, continuations together. May be changed.
+
+        `keeps_large`: large payloads are handed over as they were collected, without a copy.
+        """
         self.payload_bytes_max = payload_bytes_max
+        self._keeps_large = keeps_large
         self._buffer: bytearray | memoryview = bytearray()
         self._offset = 0
         self._parts: list[bytes] = []
@@ -113,8 +133,15 @@ class PacketReader:
             if len(buffer) < end:
                 return None
             seq = buffer[start - 1]
-            payload = bytes(memoryview(buffer)[start:end])
-            self._offset = end
+            if self._keeps_large and length >= _KEPT_BYTES and isinstance(buffer, bytearray):
+                whole = buffer
+                self._buffer = buffer = whole[end:]
+                del whole[end:], whole[:start]  # at both ends: nothing moves
+                payload = cast(bytes, whole)
+                self._offset = end = 0
+            else:
+                payload = bytes(memoryview(buffer)[start:end])
+                self._offset = end
             if end == len(buffer) or end >= _COMPACT_BYTES:
                 self._compact()
             if self._parts:
@@ -171,8 +198,13 @@ class PacketReader:
             )
 
     def _finish(self, seq: int, payload: bytes) -> Packet:
-        self._parts.append(payload)
-        packet = Packet(self._seq, b"".join(self._parts), (seq + 1) & 0xFF)
+        first = self._parts[0]
+        if len(self._parts) == 1 and isinstance(first, bytearray):
+            first += payload
+            whole = cast(bytes, first)
+        else:
+            whole = b"".join((*self._parts, payload))
+        packet = Packet(self._seq, whole, (seq + 1) & 0xFF)
         self._parts.clear()
         self._parts_bytes = 0
         return packet

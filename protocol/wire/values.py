@@ -75,12 +75,14 @@ class Cursor:
                 f"{self._what} is cut short: {count} bytes wanted at offset {self.position}, "
                 f"{self.remaining} left"
             )
-        value = self._data[self.position : end]
+        value = bytes(self._data[self.position : end])
         self.position = end
         return value
 
     def skip(self, count: int) -> None:
-        self.take(count)
+        if count > self.remaining:
+            self.take(count)  # says that it is cut short
+        self.position += count
 
     def rest(self) -> bytes:
         return self.take(self.remaining)

@@ -260,7 +260,7 @@ def scanned_at_once(text: bytes) -> Scan:
     return Scan(tuple(names), None)
 
 
-_PARTS = rb"""' '' " \ / * /* */ -- # x @a @@ @ ` 'abcdefgh' ;""".split()
+_PARTS = rb"""' '' " \ / * /* */ -- # x @a @@ ` 'abcdefgh' ;""".split()
 
 
 @given(
