@@ -255,8 +255,8 @@ def scanned_at_once(text: bytes) -> Scan:
         if match["name"]:
             names[match["name"][1:]] = None
         elif match["end"]:
-            rest = text[match.end() :].strip(b" \n;")
-            return Scan(tuple(names), None if not rest else match.end())
+            ended = statement_kind._END.match(text, match.end())
+            return Scan(tuple(names), None if ended else match.end())
     return Scan(tuple(names), None)
 
 
