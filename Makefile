@@ -2,11 +2,12 @@
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
+# make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
 # Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS=3 of those for
-# slow tests and Spark, ARGS="-k dump -x" is handed to pytest.
+# slow tests and Spark, ARGS="-k dump -x" is handed to pytest, or to the fuzzer.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -15,11 +16,12 @@ JOBS  ?= 3
 HEAVY_JOBS ?= 2
 ARGS  ?=
 BENCH ?=
+MINUTES ?= 10
 PYSPARK ?= 4.2.1
 # ARGS may choose tests of one kind alone; pytest ends with 5 if it has chosen none.
 NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 
-.PHONY: help venv demo setup test test-slow test-spark lint types format bench clean
+.PHONY: help venv demo setup test test-slow test-spark fuzz lint types format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -51,6 +53,9 @@ test-spark: setup
 	@PYTHON="$(PYTHON)" .ci/venv .venv-spark-$(PYSPARK)
 	@.venv-spark-$(PYSPARK)/bin/pip --disable-pip-version-check install --quiet "pyspark[connect]==$(PYSPARK)"
 	@.venv-spark-$(PYSPARK)/bin/python -m pytest -m "spark and not slow" tests/pipeline $(ARGS)
+
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

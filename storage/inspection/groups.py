@@ -219,12 +219,13 @@ class OfflineBinlog:
         try:
             head = group_head(self.pages, record)
             gtid = group_gtid(head)
+            timestamp = EventHeader.parse(head[:HEADER_SIZE]).timestamp
         except ProtocolError as error:
             raise CorruptBinlog(*record.start, str(error), record.data) from None
         return OfflineGroup(
             file_name(record.start.file_no),
             record.start,
             gtid,
-            EventHeader.parse(head[:HEADER_SIZE]).timestamp,
+            timestamp,
             group_pieces(self.pages, record),
         )

@@ -28,6 +28,7 @@ def test_lists_them() -> None:
     done = benchmarks()
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == [
+        "churn",
         "commit",
         "fanout",
         "idle",
@@ -84,6 +85,19 @@ def test_idle() -> None:
     assert result["heartbeats"] >= 20 * 3
     assert result["rss_mb"] > 10
     assert result["cpu_percent"] >= 0
+
+
+def test_churn() -> None:
+    done = benchmarks(
+        "churn", "--json", "--replicas=5", "--commits-s=50", "--seconds=4", "--lives-s=2"
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    for what in ("rss_mb", "descriptors", "threads"):
+        assert result[f"{what}_first"] > 0
+        assert result[f"{what}_last"] > 0
+    for what in ("commits_s", "logins", "replaced"):
+        assert result[what] > 0
 
 
 @pytest.mark.replica

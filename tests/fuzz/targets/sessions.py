@@ -1,0 +1,394 @@
+"""Clients: before the login, with commands, with SQL. The whole server on a store in memory, without sockets.
+
+What must be true of any input: no exception, no failed task, no line of the log with a traceback; whoever has no rights
+changes nothing; a good client is answered afterwards; and in the end `verify` finds no damage in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import re
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import uvloop
+
+from binlog_server.accounts.users import Account
+from binlog_server.relay.byte_stream import ByteStream
+from protocol.connection.auth import native_password_scramble
+from protocol.connection.commands import Query
+from protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
+from protocol.wire.compressed import compressed, framed
+from protocol.wire.packets import frame_packet
+from storage.inspection.verify import Finding, Severity, Verifier
+from tests.binlog_server.lab import PASSWORD, USER, Lab
+from tests.binlog_server.transport import Held
+from tests.fuzz import frames
+from tests.fuzz.mutation import mutated, mutated_parts
+from tests.fuzz.target import Wrong
+from tests.protocol.conversation import CAPTURES, conversations_in, packets
+
+ROOT: Final = Path(__file__).parents[3]
+POOR, KEEPER = "poor", "keeper"  # an account without any grant, and the one of the good client
+ALL: Final = frozenset({"ALL PRIVILEGES"})
+_SETTLE_S: Final = 10.0
+
+# What a client may be told who comes to a server that an input has changed with all rights.
+_REFUSALS: Final = {1040, 1045, 1129, 1203, 1290, 3159}
+
+
+class _Log(logging.Handler):
+    """Keeps the lines that must not be."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.bad: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = (
+            record.getMessage()
+        )  # whatever it is asked to write must be something that can be written
+        if record.exc_info or record.levelno >= logging.CRITICAL or "Traceback" in text:
+            self.bad.append(text)
+
+
+class Sessions:
+    """Base of those that talk to a session."""
+
+    name = ""
+    time_s = 0.25
+    per_life = 500
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop
+        self._lab: Lab
+        self._bugs: list[dict[str, Any]] = []
+        self._log = _Log()
+        self._patches = contextlib.ExitStack()
+        self._settled: set[asyncio.Task[Any]] = set()
+
+    # --- see `Target` ---
+
+    def open(self) -> None:
+        self._loop = uvloop.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._bugs.clear()
+        self._log.bad.clear()
+        self._loop.set_exception_handler(lambda _, context: self._bugs.append(context))
+        logger = logging.getLogger("binlog_server")
+        logger.addHandler(self._log)
+        self._patches.callback(logger.removeHandler, self._log)
+        # What is quoted of inputs is not for whoever else keeps log lines: it may not even be text.
+        self._patches.enter_context(mock.patch.object(logger, "propagate", False))
+        # Nothing that is said here may reach another machine.
+        unreachable = mock.AsyncMock(side_effect=ConnectionRefusedError("not in a fuzzer"))
+        self._patches.enter_context(mock.patch.object(ByteStream, "connect", unreachable))
+        self._run(self._start())
+
+    def make(self, rng: random.Random) -> bytes:
+        raise NotImplementedError
+
+    def run(self, data: bytes) -> None:
+        self._run(self._one(data))
+
+    def close(self) -> None:
+        try:
+            self._run(self._end())
+        finally:
+            self._patches.close()
+            self._loop.close()
+
+    # --- on the loop ---
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._loop.run_until_complete(work)
+
+    async def _start(self) -> None:
+        users = {USER: Account(PASSWORD, ALL), POOR: PASSWORD, KEEPER: Account(PASSWORD, ALL)}
+        self._lab = Lab(users=users, max_connect_errors=10**6)
+        await self._lab.server.start()
+        self._lab.publish("0-1-1,0-1-2")
+        self._settled = asyncio.all_tasks()
+
+    async def _end(self) -> None:
+        self._good_client()
+        await self._lab.stop()
+        self._check_log()
+        found: list[Finding] = []
+        Verifier(self._lab.directory.disk, found.append).run()
+        damage = [str(f) for f in found if f.severity is Severity.ERROR]
+        if damage:
+            raise Wrong(f"the store is damaged: {damage[:3]}")
+
+    async def _one(self, data: bytes) -> None:
+        held = Held(self._lab.server)
+        before = self._facts()
+        try:
+            has_rights = self._feed(held, data)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        finally:
+            held.transport.protocol.connection_lost(None)
+        await self._settle()
+        if not has_rights and self._facts() != before:
+            raise Wrong("an input without rights has changed something")
+        self._check_log()
+
+    def _feed(self, held: Held, data: bytes) -> bool:
+        """Give it to the session; returns whether it may change anything."""
+        raise NotImplementedError
+
+    def _facts(self) -> tuple[object, ...]:
+        server = self._lab.server
+        engine = self._lab.engine
+        return (
+            str(engine.binlog_state()),
+            [f.name for f in engine.files()],
+            server.config,
+            server.global_variables(),
+            [account.name for account in server.users.all()],
+            [connection.name for connection in server.relay.connections],
+        )
+
+    async def _settle(self) -> None:
+        """Until what was begun for the session has ended."""
+        await asyncio.sleep(0)
+        tasks = {t for t in asyncio.all_tasks() - self._settled if t is not asyncio.current_task()}
+        own = {t for t in tasks if not t.get_name().startswith("relay")}
+        if own:
+            await asyncio.wait(own, timeout=_SETTLE_S)
+        self._settled |= {t for t in tasks if not t.done()}
+
+    def _check_log(self) -> None:
+        if self._bugs:
+            bug = self._bugs[0]
+            error = bug.get("exception")
+            self._bugs.clear()
+            raise Wrong(f"on the loop: {bug.get('message')}") from (
+                error if isinstance(error, BaseException) else None
+            )
+        if self._log.bad:
+            raise Wrong(f"in the log: {self._log.bad[0][:300]}")
+
+    def _good_client(self) -> None:
+        held = Held(self._lab.server)
+        try:
+            log_in(held, KEEPER)
+        except Refused as refused:
+            if refused.errno not in _REFUSALS:
+                raise Wrong(f"a good client is refused: {refused.errno}") from None
+            return
+        answer = held.ask(Query("SELECT 1").build())
+        if len(answer) < 2 or answer[-2] != b"\x011":
+            raise Wrong(f"a good client is answered {answer!r}")
+        held.end()
+
+
+class Refused(Exception):
+    """A login was, with `errno`."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
+
+def log_in(held: Held, user: str) -> None:
+    """By password. Raises `Refused`."""
+    (greeting,) = held.packets()
+    if greeting.payload[:1] == b"\xff":
+        raise Refused(int.from_bytes(greeting.payload[1:3], "little"))
+    salt = Greeting.parse(greeting.payload).salt
+    login = LoginRequest(user, native_password_scramble(PASSWORD, salt))
+    held.session.data_received(frame_packet(login.build(), 1)[0])
+    answers = held.packets()
+    if not answers or answers[-1].payload[:1] != b"\0":
+        payload = answers[-1].payload if answers else b""
+        raise Refused(int.from_bytes(payload[1:3], "little"))
+
+
+def receive(held: Held, data: bytes, step: int) -> None:
+    """In pieces of that size."""
+    for start in range(0, len(data), step):
+        if held.transport.closing:
+            return
+        held.transport.protocol.data_received(data[start : start + step])
+
+
+# --- before the login ---
+
+
+class Handshake(Sessions):
+    """The first byte chooses the size of the pieces, the rest is what a client says first."""
+
+    name = "handshake"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seeds = [*_recorded_logins(), *_made_logins()]
+
+    def make(self, rng: random.Random) -> bytes:
+        return bytes([rng.randrange(4)]) + mutated(rng.choice(self._seeds), rng, self._seeds)
+
+    def _feed(self, held: Held, data: bytes) -> bool:
+        held.packets()
+        receive(held, data[1:], (1, 7, 100, 1 << 20)[data[0] % 4] if data else 1)
+        return False
+
+
+def _recorded_logins() -> list[bytes]:
+    found = set()
+    for path in sorted(CAPTURES.glob("*.jsonl")):
+        for conversation in conversations_in(path):
+            sent = list(packets(conversation.from_client))
+            if sent:
+                found.add(
+                    b"".join(frame_packet(p.payload, n + 1)[0] for n, p in enumerate(sent[:2]))
+                )
+    return sorted(found)
+
+
+def _made_logins() -> list[bytes]:
+    plain = LoginRequest(USER, bytes(20)).build()
+    packed = LoginRequest(
+        USER, bytes(20), capabilities=LoginRequest(USER, b"").capabilities | Capability.COMPRESS
+    ).build()
+    return [
+        frame_packet(plain, 1)[0],
+        frame_packet(packed, 1)[0],
+        frame_packet(TlsRequest().build(), 1)[0]
+        + b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+        + bytes(600),
+        frame_packet(LoginRequest(USER, b"x", plugin="client_ed25519").build(), 1)[0]
+        + frame_packet(bytes(64), 3)[0],
+    ]
+
+
+# --- commands ---
+
+
+class Commands(Sessions):
+    """Packets behind a login. The first part says whose, and whether they are compressed, and the size of pieces."""
+
+    name = "commands"
+
+    def __init__(self) -> None:
+        super().__init__()
+        found = {
+            packet.payload
+            for path in sorted(CAPTURES.glob("*.jsonl"))
+            for conversation in conversations_in(path)
+            for packet in list(packets(conversation.from_client))[1:]
+        }
+        # Each command that there is, with nothing and with a little behind it.
+        made = {bytes([code]) + rest for code in range(256) for rest in (b"", bytes(4), bytes(24))}
+        self._seeds = sorted(found) * 4 + sorted(made)
+
+    def make(self, rng: random.Random) -> bytes:
+        chosen = [rng.choice(self._seeds) for _ in range(rng.randrange(1, 6))]
+        how = bytes([rng.randrange(256), rng.randrange(4)])
+        return frames.joined([how, *mutated_parts(chosen, rng, self._seeds)])
+
+    def _feed(self, held: Held, data: bytes) -> bool:
+        how, *payloads = frames.split(data) or [b""]
+        how = how.ljust(2, b"\0")
+        user = POOR if how[0] & 1 else USER
+        try:
+            log_in(held, user)
+        except Refused:
+            return True  # by what an earlier input has set
+        step = (1, 100, 5000, 1 << 20)[how[1] % 4]
+        for payload in payloads:
+            framed_one = frame_packet(payload, 0)[0]
+            if how[0] & 2 and step > 1:
+                framed_one += framed(compressed(payload), 0)[0]
+            receive(held, framed_one, max(step, len(framed_one) // 200))
+            held.transport.take()
+        return user == USER
+
+
+# --- SQL ---
+
+
+class Sql(Sessions):
+    """Statements, one behind the other. The first part says whose."""
+
+    name = "sql"
+    per_life = 300
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seeds = statements()
+        words = {w for s in self._seeds for w in re.findall(rb"[A-Za-z_@]+|\d+|[^\sA-Za-z_\d]", s)}
+        self._words = sorted(words)
+
+    def make(self, rng: random.Random) -> bytes:
+        texts = []
+        for _ in range(rng.randrange(1, 5)):
+            text = rng.choice(self._seeds)
+            if rng.random() < 0.5:
+                text = self._other_words(text, rng)
+            if rng.random() < 0.5:
+                text = mutated(text, rng, self._seeds, 3)
+            texts.append(text)
+        return frames.joined([bytes([rng.randrange(256)]), *texts])
+
+    def _other_words(self, text: bytes, rng: random.Random) -> bytes:
+        """A statement of the same kind of words in another order: most of these get past the first look."""
+        words = re.findall(rb"'[^']*'|[A-Za-z_@.]+|\d+|\s+|.", text, re.DOTALL)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(words) + 1)
+            match rng.randrange(4):
+                case 0:
+                    words[at : at + 1] = [rng.choice(self._words)]
+                case 1:
+                    words[at:at] = [b" ", rng.choice(self._words), b" "]
+                case 2:
+                    del words[at : at + rng.randrange(1, 3)]
+                case _:
+                    words[at:at] = words[rng.randrange(len(words) + 1) :][: rng.randrange(1, 6)]
+        return b"".join(words)
+
+    def _feed(self, held: Held, data: bytes) -> bool:
+        how, *texts = frames.split(data) or [b"\0"]
+        user = POOR if how[:1] and how[0] & 1 else USER
+        try:
+            log_in(held, user)
+        except Refused:
+            return True
+        for text in texts:
+            if held.transport.closing:
+                break
+            held.session.data_received(frame_packet(b"\x03" + text, 0)[0])
+            held.transport.take()
+        return user == USER
+
+
+def statements() -> list[bytes]:
+    """Of the documentation, of recorded clients, and some that are hard."""
+    found: set[bytes] = set()
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for code in re.findall(r"`([^`\n]+)`", text) + re.findall(
+            r"^    (.+)$", text, re.MULTILINE
+        ):
+            if re.match(r"[A-Z]{2,}\b", code):
+                found.add(code.split("  #")[0].rstrip(";").encode())
+    for path in sorted(CAPTURES.glob("*.jsonl")):
+        for conversation in conversations_in(path):
+            for packet in packets(conversation.from_client):
+                if packet.payload[:1] == b"\x03":
+                    found.add(packet.payload[1:])
+    found |= {
+        b"INSERT INTO t VALUES (1,'a')", b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT a", b"XA START 'x'",
+        b"CREATE TABLE d.t (a INT)", b"SET gtid_domain_id=3, server_id=4, gtid_seq_no=9", b"USE d",
+        b"SET STATEMENT max_statement_time=1 FOR SELECT 1", b"SELECT /*!50000 1 */", b"SET @a='0-1-1,1-2-3'",
+        b"CREATE USER a@'%' IDENTIFIED BY 'x'", b"DROP USER a", b"GRANT ALL PRIVILEGES ON *.* TO a@'%'",
+        b"SELECT MASTER_GTID_WAIT('0-1-99', 0.01)", b"SHOW BINLOG EVENTS IN 'binlog-000000.ibb' FROM 4 LIMIT 2,3",
+        b"BINLOG 'AAAA'", b"SET SESSION binlog_format=ROW", b"XA RECOVER", b"SHOW WARNINGS", b"KILL 99999999",
+    }  # fmt: skip
+    return sorted(found)

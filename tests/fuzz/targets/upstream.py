@@ -1,0 +1,210 @@
+"""An upstream: the stream of events as a hostile or broken master sends it, through the relay into a store.
+
+What must be true: nothing but what ends a connection is raised; what is stored are whole groups, byte for byte what was
+sent; and `verify` finds no damage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final, cast
+
+import uvloop
+
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.gate import Domains, Gate, GroupFilter, GroupRefused
+from binlog_server.relay.ingest import Ingest
+from binlog_server.relay.status import UpstreamStatus
+from protocol.connection.client import ClientConnection
+from protocol.connection.commands import BinlogDump
+from protocol.connection.server import LoginReceived, ServerConnection
+from protocol.errors import ProtocolError, RemoteError, ServerError
+from protocol.event_group import split_events
+from protocol.events import append_checksum
+from protocol.wire.packets import frame_packet
+from storage.binlog.store import IbbEngine
+from storage.errors import StorageError
+from storage.inspection.groups import OfflineBinlog
+from storage.inspection.verify import Finding, Severity, Verifier
+from storage.memory_disk import MemoryDisk
+from tests.binlog_server.upstream import OPENING, groups
+from tests.fuzz import frames
+from tests.fuzz.mutation import mutated_parts
+from tests.fuzz.target import Wrong
+from tests.protocol.conversation import all_streams, binlog_events, binlog_names, checksum_algorithm
+from tests.storage.sizes import small
+
+_SALT: Final = b"s" * 20
+_HEADER: Final = 19
+_CHECKSUM: Final = 4
+_CRC32: Final = 1
+
+
+class _Link:
+    """Stands in for a `ClientLink`: its bytes are here."""
+
+    def __init__(self, machine: ClientConnection, chunks: list[bytes]) -> None:
+        self.machine = machine
+        self._chunks = chunks
+
+    async def receive(self) -> None:
+        if not self._chunks:
+            raise ConnectionError("the server has closed the connection")
+        self.machine.receive_data(self._chunks.pop(0))
+
+    def acknowledge(self, packet: bytes) -> None:
+        pass
+
+
+class Upstream:
+    """The first part: whether lengths and checksums are made right again, the size of pieces; the others: events."""
+
+    name = "upstream"
+    time_s = 1.0
+    per_life = 200
+
+    def __init__(self) -> None:
+        self._streams = _streams()
+        self._events = sorted({event for stream in self._streams for event in stream})
+        self._loop: asyncio.AbstractEventLoop
+
+    def open(self) -> None:
+        self._loop = uvloop.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+
+    def close(self) -> None:
+        self._loop.close()
+
+    def make(self, rng: random.Random) -> bytes:
+        stream = rng.choice(self._streams)
+        begin = rng.randrange(len(stream))
+        some = stream[: rng.randrange(2, 5)] + stream[begin : begin + rng.randrange(1, 30)]
+        how = bytes([rng.randrange(256), rng.randrange(4)])
+        return frames.joined([how, *mutated_parts(some, rng, self._events)])
+
+    def run(self, data: bytes) -> None:
+        self._loop.run_until_complete(self._one(data))
+
+    async def _one(self, data: bytes) -> None:
+        how, *events = frames.split(data) or [b""]
+        how = how.ljust(2, b"\0")
+        if how[0] & 1:
+            events = [_made_whole(event) for event in events]
+        stream = b"".join(
+            frame_packet(b"\0" + event, (n + 1) & 0xFF)[0] for n, event in enumerate(events)
+        )
+        step = max((1, 50, 4000, 1 << 20)[how[1] % 4], len(stream) // 300)
+        chunks = [stream[at : at + step] for at in range(0, len(stream), step)]
+        disk = MemoryDisk()
+        engine = IbbEngine(disk, small(8))
+        try:
+            await self._follow(engine, _dumping(), chunks)
+            engine.sync()
+            engine.checkpoint()
+        finally:
+            engine.close()
+        _check(disk, events)
+
+    async def _follow(
+        self, engine: IbbEngine, machine: ClientConnection, chunks: list[bytes]
+    ) -> None:
+        publisher = Publisher(
+            engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
+        )
+        gate = Gate("upstream", Domains(engine, publisher), GroupFilter())
+        syncer = Syncer(engine)
+        ingest = Ingest(
+            "upstream", engine, syncer, Room(engine), gate, _CRC32,
+            status=UpstreamStatus("upstream"), group_bytes_max=1 << 20,
+        )  # fmt: skip
+        try:
+            await ingest.run(cast(ClientLink, _Link(machine, chunks)))
+        except (
+            ProtocolError,
+            RemoteError,
+            ServerError,
+            GroupRefused,
+            ConnectionError,
+            StorageError,
+        ):
+            pass
+        finally:
+            gate.release()
+            await syncer.close()
+
+
+def _dumping() -> ClientConnection:
+    """A client that has asked for a dump."""
+    server = ServerConnection(connection_id=9, server_version="10.11.19-MariaDB-log", salt=_SALT)
+    client = ClientConnection("u", "p")
+    _hand(client, server.greeting())
+    server.receive_data(client.login())
+    assert isinstance(server.next_event(), LoginReceived)
+    _hand(client, server.accept_login())
+    server.receive_data(client.binlog_dump(5))
+    assert isinstance(server.next_event(), BinlogDump)
+    return client
+
+
+def _hand(client: ClientConnection, data: bytes | bytearray) -> None:
+    client.receive_data(data)
+    while client.next_event() is not None:
+        pass
+
+
+def _made_whole(event: bytes) -> bytes:
+    """With the length and the checksum that it ought to have: what else is wrong is met only so."""
+    return append_checksum(event[:-_CHECKSUM]) if len(event) >= _HEADER + _CHECKSUM else event
+
+
+def _streams() -> list[list[bytes]]:
+    found = [events for _, events in all_streams()]
+    for name in binlog_names():
+        events = binlog_events(name)
+        if checksum_algorithm(events) == _CRC32:
+            found.append([OPENING[0], *events])
+    found.append(OPENING + groups("0-1-1", "0-1-2", "1-2-1", "0-1-3"))
+    return found
+
+
+def _check(disk: MemoryDisk, sent: list[bytes]) -> None:
+    binlog = OfflineBinlog(disk)
+    try:
+        at = 0
+        for group in binlog.groups():
+            if group.gtid is not None:  # a start marker is made anew from what it tells
+                stored = b"".join(group.pieces())
+                at = _find(sent, list(split_events(stored)), at, str(group.gtid))
+    finally:
+        binlog.close()
+    found: list[Finding] = []
+    Verifier(disk, found.append).run()
+    damage = [str(f) for f in found if f.severity is Severity.ERROR]
+    if damage:
+        raise Wrong(f"it is stored, and damaged: {damage[:3]}")
+
+
+def _find(sent: list[bytes], events: list[bytes], begin: int, gtid: str) -> int:
+    """Behind where the events of a group begin among those that were sent. Raises `Wrong`.
+
+    Between two events of a group may stand what belongs to the connection, a heartbeat say, and is not stored.
+    """
+    for start in range(begin, len(sent)):
+        rest = iter(sent[start:])
+        if _is_same(sent[start], events[0]) and all(
+            any(_is_same(one, event) for one in rest) for event in events
+        ):
+            return start + 1
+    raise Wrong(f"{gtid} is stored, but was not sent so")
+
+
+def _is_same(sent: bytes, stored: bytes) -> bool:
+    """Type and body; in normal form there is no checksum."""
+    return sent[4:5] == stored[4:5] and stored[_HEADER:] in (
+        sent[_HEADER:-_CHECKSUM],
+        sent[_HEADER:],
+    )

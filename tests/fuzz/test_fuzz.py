@@ -1,0 +1,216 @@
+"""The corpus finds nothing any more, a few new inputs neither; and what is planted is found."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_server.admin.sql_session import SqlSession
+from binlog_server.admin.statements import Statement
+from binlog_server.admin.view import Result
+from binlog_server.metrics import http
+from binlog_server.relay.gate import Gate
+from protocol.connection.commands import Command, parse_command
+from protocol.connection.handshake import LoginRequest
+from protocol.event_group import EventGroup, EventGroupAssembler
+from storage.archive.part_reader import PartReader
+from storage.redo.reader import RedoReader
+from tests.fuzz import frames
+from tests.fuzz.mutation import mutated
+from tests.fuzz.registry import TARGETS
+from tests.fuzz.runner import Run, Tally
+
+CORPUS = Path(__file__).parent / "corpus"
+NEW_INPUTS = 60
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(name: str, seed: object, inputs: int) -> Tally:
+    return Run(TARGETS[name](), random.Random(str(seed))).go_on(lambda t: t.inputs < inputs)
+
+
+def corpus() -> list[Any]:
+    return [
+        pytest.param(path, id=f"{path.parent.name}/{path.name}")
+        for path in sorted(CORPUS.glob("*/*"))
+    ]
+
+
+@pytest.mark.parametrize("path", corpus())
+def test_what_was_found_once(path: Path) -> None:
+    found = Run(TARGETS[path.parent.name](), random.Random(0)).try_one(path.read_bytes())
+    assert found is None, found.trace
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_new_inputs(name: str, rng: random.Random) -> None:
+    seed = rng.random()
+    tally = run(name, seed, NEW_INPUTS)
+    assert [found.trace for found in tally.found] == [], f"seed {seed}"
+    assert tally.inputs == NEW_INPUTS
+
+
+# --- what is planted ---
+
+
+def _log_in_badly(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LoginRequest, "parse", lambda payload: struct.unpack("<40s", payload))
+
+
+def _trust_a_length(patch: pytest.MonkeyPatch) -> None:
+    def parse(payload: bytes) -> Command:
+        if payload[:1] == b"\x15":
+            bytes(int.from_bytes(payload[1:5], "big") << 6)
+        return parse_command(payload)
+
+    patch.setattr("protocol.connection.server.parse_command", parse)
+
+
+def _let_an_error_out(patch: pytest.MonkeyPatch) -> None:
+    run = SqlSession.run
+
+    def careless(self: SqlSession, parsed: Callable[[], Statement]) -> Result:
+        statement = parsed()
+        if "Lease" in type(statement).__name__:
+            raise KeyError(statement)
+        return run(self, lambda: statement)
+
+    patch.setattr(SqlSession, "run", careless)
+
+
+def _store_other_bytes(patch: pytest.MonkeyPatch) -> None:
+    feed = EventGroupAssembler.feed
+
+    def careless(self: EventGroupAssembler, data: bytes) -> object:
+        whole = feed(self, data)
+        if isinstance(whole, EventGroup):
+            return whole._replace(payload=whole.payload[:-1] + bytes([whole.payload[-1] ^ 1]))
+        return whole
+
+    patch.setattr(EventGroupAssembler, "feed", careless)
+    patch.setattr(Gate, "takes_runs", False)
+
+
+def _believe_every_page(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("storage.ibb.page.is_sound", lambda data: True)
+
+
+def _forget_what_was_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RedoReader, "_require_end", lambda self, end: None)
+    patch.setattr("storage.binlog.opening.read_published", lambda disk: None)
+
+
+def _believe_every_part(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartReader, "_check_file", lambda self: None)
+
+
+def _expect_three_words(patch: pytest.MonkeyPatch) -> None:
+    def parse(head: bytes) -> http.Request:
+        method, path, _ = head.decode().split(" ", 2)
+        return http.Request(method, path, {})
+
+    patch.setattr(http, "parse_request", parse)
+
+
+PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "handshake": _log_in_badly,
+    "commands": _trust_a_length,
+    "sql": _let_an_error_out,
+    "upstream": _store_other_bytes,
+    "stores": _believe_every_page,
+    "redo": _forget_what_was_durable,
+    "archives": _believe_every_part,
+    "http": _expect_three_words,
+}
+
+
+def test_there_is_a_plant_for_each() -> None:
+    assert list(PLANTS) == list(TARGETS)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTS[name](monkeypatch)
+    tally = Run(TARGETS[name](), random.Random(1)).go_on(lambda t: t.inputs < 2000 and not t.found)
+    assert tally.found
+
+
+# --- the runner ---
+
+
+class Fake:
+    """Does with an input what its first byte says."""
+
+    name = "fake"
+    time_s = 0.05
+    per_life = 5
+
+    def __init__(self) -> None:
+        self.lives = 0
+        self.is_open = False
+
+    def open(self) -> None:
+        self.is_open = True
+        self.lives += 1
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def make(self, rng: random.Random) -> bytes:
+        return mutated(b"a", rng)
+
+    def run(self, data: bytes) -> None:
+        assert self.is_open
+        match data[:1]:
+            case b"!":
+                raise KeyError(data)
+            case b"T":
+                end = time.thread_time() + 0.2
+                while time.thread_time() < end:
+                    pass
+            case b"M":
+                bytearray(1 << 32)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"!", "KeyError"), (b"T", "it takes 0.2"), (b"M", "MemoryError")]
+)
+def test_what_counts_as_found(data: bytes, why: str) -> None:
+    assert Run(Fake(), random.Random(0)).try_one(b"ok") is None
+
+    class Always(Fake):
+        def make(self, rng: random.Random) -> bytes:
+            return data
+
+    tally = Run(Always(), random.Random(0)).go_on(lambda t: t.inputs < 3)
+    assert [found.data for found in tally.found] == [data]  # once, however often it comes
+    assert tally.found[0].why.startswith(why)
+
+
+def test_a_seed_repeats_a_run() -> None:
+    made = []
+    for _ in range(2):
+        target = TARGETS["sql"]()
+        chance = random.Random("7/sql")
+        made.append([target.make(chance) for _ in range(200)])
+    assert made[0] == made[1]
+    assert len(set(made[0])) > 190
+
+
+@given(st.lists(st.binary(max_size=50)))
+def test_frames(parts: list[bytes]) -> None:
+    assert frames.split(frames.joined(parts)) == parts
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_parts(data: bytes) -> None:
+    assert sum(map(len, frames.split(data))) <= len(data)
