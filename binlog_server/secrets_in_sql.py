@@ -18,11 +18,13 @@ _LEFT_OUT: Final = "..."
 
 _GAP: Final = r"(?:\s|/\*M?!\d{0,6}|\*/|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*+"
 # PASSWORD and IDENTIFIED with any one letter missing, and their kin; statements of which any part may be a password.
-_BEFORE_A_SECRET: Final = re.compile(
+_WORDS: Final = (
     r"pas|word|pwd|iden|tified|auth|secre|cred"
-    rf"|(?:create|replace|alter|exists){_GAP}user|grant(?!s\b)|change{_GAP}master",
-    re.IGNORECASE | re.DOTALL,
+    rf"|(?:create|replace|alter|exists){_GAP}user|grant(?!s\b)"
 )
+_BEFORE_A_SECRET: Final = re.compile(rf"{_WORDS}|change{_GAP}master", re.IGNORECASE | re.DOTALL)
+# Who has sent it may see what is wrong with a host or a port: as MariaDB tells it.
+_BEFORE_A_SECRET_OF_ONES_OWN: Final = re.compile(_WORDS, re.IGNORECASE | re.DOTALL)
 # Without words of that kind: what may still be about accounts is shown without its strings.
 _ABOUT_ACCOUNTS: Final = re.compile(r"user|grant|master", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", re.DOTALL)
@@ -30,8 +32,12 @@ _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", 
 
 def shown_text(sql: str) -> str:
     """A statement for others to see."""
+    return _shown(sql, _BEFORE_A_SECRET)
+
+
+def _shown(sql: str, before_a_secret: re.Pattern[str]) -> str:
     text = sql[:SHOWN_CHARS]
-    found = _BEFORE_A_SECRET.search(text)
+    found = before_a_secret.search(text)
     if found is not None:
         return hide_strings(text[: found.end()]) + _LEFT_OUT
     if len(text) < len(sql):  # the rest may be about anything
@@ -48,10 +54,10 @@ def shown_error(error: ServerError, sql: str) -> ServerError:
     """An error of a statement, for its client and for the log: a syntax error quotes only what would be shown of it."""
     if not isinstance(error, SqlSyntaxError):
         return error
-    shown = shown_text(sql)
+    shown = _shown(sql, _BEFORE_A_SECRET_OF_ONES_OWN)
     if shown == sql or error.near in ("", shown):
         return error
-    found = _BEFORE_A_SECRET.search(error.near)
+    found = _BEFORE_A_SECRET_OF_ONES_OWN.search(error.near)
     near = error.near if found is None else error.near[: found.end()]
     if near not in shown.removesuffix(_LEFT_OUT):
         return SqlSyntaxError("?", error.line)
