@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataLost, SourceError
@@ -342,6 +342,7 @@ def test_search_for_the_beginning(first: int, above: int) -> None:
     st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), min_size=1, max_size=40),
     st.integers(0, 40),
 )
+@example([(0, 1), (0, 2), (0, 3), (0, 1)], 1)  # three that cannot be told apart
 def test_beginning_of_a_binlog_in_the_engine(history: list[tuple[int, int]], kept: int) -> None:
     """Found by what a server refuses, whoever has written to a domain; or it says that it cannot be."""
     numbers_of: dict[int, int] = {}

@@ -106,13 +106,13 @@ def _first_of_domain(
             )
             candidates.append(Gtid(domain_id, gtid.server_id, number))
     highest = max(gtid.seq_no for gtid in candidates)
-    first, *ambiguous = [gtid for gtid in candidates if gtid.seq_no == highest]
-    if ambiguous:
+    found = [gtid for gtid in candidates if gtid.seq_no == highest]
+    if len(found) > 1:
         raise EndedEarly(
-            f"its binlog begins behind {first} or {ambiguous[0]}, which cannot be told apart; begin at a GTID: "
+            f"its binlog begins behind {' or '.join(map(str, found))}, which cannot be told apart; begin at a GTID: "
             "startingPosition or startGtid"
         )
-    return first
+    return found[0]
 
 
 def _lowest(accepts: Callable[[int], bool], high: int) -> int:
