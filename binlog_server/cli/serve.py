@@ -21,6 +21,7 @@ from binlog_server.app import Server, call_soon
 from binlog_server.archive_intake import take_archive
 from binlog_server.clients.open_files import allow_open_files
 from binlog_server.config import Config
+from binlog_server.disk_watch import DiskWatch
 from binlog_server.signals import Signals
 from binlog_server.store_directory import StoreDirectory
 from protocol.errors import BadGtidList, DuplicateGtidDomain
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
     config = dataclasses.replace(config, max_connections=allow_open_files(config.max_connections))
-    with Signals() as signals:
+    with Signals() as signals, DiskWatch(config.net_read_timeout):
         return uvloop.run(
             _serve(config, signals, arguments.archive, arguments.archive_start_position)
         )

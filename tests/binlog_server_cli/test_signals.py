@@ -225,6 +225,21 @@ def test_a_disk_that_has_stopped_is_told() -> None:
             assert ended(server) == 1
 
 
+def test_the_log_tells_of_it_even_when_the_loop_waits() -> None:
+    """A single client: its sync is made by the loop itself, which then answers nobody."""
+    faults = Faults()
+    with serving(faults=faults, net_read_timeout=1) as server:
+        with server.connect() as connection, connection.cursor() as cursor:
+            for _ in range(50):  # until syncs are known to be short
+                cursor.execute("INSERT INTO t VALUES (1)")
+            faults.inject("fdatasync", file=".redo", hangs=True)
+            connection._execute_command(3, "INSERT INTO t VALUES (1)")
+            until(lambda: "the disk does not answer, since 1 s: sync " in server.log())
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 1
+        assert server.log().count("the disk does not answer") == 1
+
+
 def test_a_second_signal_ends_it_at_once() -> None:
     faults = Faults()
     with serving(faults=faults) as server:
