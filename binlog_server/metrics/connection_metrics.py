@@ -100,6 +100,16 @@ CLIENTS: Final = (
         "Bytes to clients, inside TLS",
         lambda look: look.server.connections.traffic().sent,
     ),
+    gauge(
+        "session_memory_bytes",
+        "What sessions hold of statements and answers; the limit is max_total_session_mem_used",
+        lambda look: look.server.session_memory.held,
+    ),
+    counter(
+        "sessions_dropped_total",
+        "Connections that ended because all together held too much (error 1041)",
+        lambda look: look.server.session_memory.dropped,
+    ),
 )
 
 REPLICAS: Final = (

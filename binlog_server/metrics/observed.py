@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from binlog_server.clients.connections import Connection, Connections
 from binlog_server.clients.login import FailedLogins
+from binlog_server.clients.session_memory import SessionMemory
 from binlog_server.clients.tls import TlsServer
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -39,6 +40,8 @@ class Observed(Protocol):
     def room(self) -> Room: ...
     @property
     def semi_sync(self) -> SemiSyncMaster: ...
+    @property
+    def session_memory(self) -> SessionMemory: ...
     @property
     def syncer(self) -> Syncer: ...
     @property
