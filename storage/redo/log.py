@@ -169,8 +169,8 @@ class RedoLog:
                     raise DiskError(
                         f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
                     )
+                self.on_taken(end)  # first: after an error here all of it is in memory still
                 data, self._buffer = self._buffer, bytearray()
-                self.on_taken(end)
             try:
                 self._write_ring(data, start)
             except DiskError:

@@ -532,6 +532,25 @@ def test_a_failure_is_for_good(kind: str, what: str) -> None:
     assert replayed(disk.after_crash()) == [body(1)]
 
 
+def test_a_defect_before_the_log_is_written_loses_nothing() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, body(1), body(2))
+
+    def defect(lsn: int) -> None:
+        raise MemoryError
+
+    log.on_taken = defect
+    with pytest.raises(MemoryError):
+        log.flush()
+    assert log.durable_lsn == FIRST_LSN
+    log.on_taken = lambda lsn: None
+    append(log, body(3))
+    assert log.flush() == log.lsn
+    disk.crash()
+    assert replayed(disk) == [body(1), body(2), body(3)]
+
+
 def test_no_two_syncs_at_once() -> None:
     """Of two at the same time only one is told of an error, and the other believes that all is well."""
     disk = MemoryDisk()
