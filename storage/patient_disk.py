@@ -9,7 +9,8 @@ What was not done is not durable: so only an opening may let changes wait (`open
 refused while others wait, and the owner of the store sees to it that nothing is appended. One thing can still be done:
 removing a file that no waiting change touches. That is what makes room.
 
-A sync that meets a full disk is an error like any other, as the kernel may have dropped what it could not write.
+A sync that meets a full disk is an error like any other, as the kernel may have dropped what it could not write. After
+any such error nothing that waits is ever done: the same sync would succeed the next time, without what was dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.disk import Disk, File
-from storage.errors import DiskError, DiskFull, FileMissing
+from storage.errors import DiskError, DiskFull, FileMissing, TooManyOpenFiles
 
 WAITING_BYTES_MAX: Final = 256 << 20
 
@@ -176,6 +177,7 @@ class PatientDisk:
         self._waiting: deque[tuple[Deed, _Content | None]] = deque()
         self._waiting_bytes = 0
         self._full: DiskFull | None = None
+        self._failure: DiskError | None = None  # of what waited
         self._contents: dict[str, _Content] = {}  # of files that are open, by their name now
         self._names: set[str] = set()  # while changes wait
 
@@ -201,8 +203,12 @@ class PatientDisk:
         self._opening = False
 
     def try_again(self) -> bool:
-        """Do what waits, as far as there is room. Whether all of it is done. Raises `DiskError`."""
+        """Do what waits, as far as there is room. Whether all of it is done.
+
+        Raises `TooManyOpenFiles`, and can be called again; any other `DiskError`, and that from then on.
+        """
         with self.lock_of_changes:
+            self._require_sound()
             while self._waiting:
                 deed, content = self._waiting[0]
                 try:
@@ -210,6 +216,11 @@ class PatientDisk:
                 except DiskFull as error:
                     self._full = error
                     return False
+                except TooManyOpenFiles:
+                    raise
+                except DiskError as error:
+                    self._failure = error
+                    raise
                 self._waiting.popleft()
                 if content is not None:
                     self.let_go(content)
@@ -219,6 +230,10 @@ class PatientDisk:
             self._full = None
             self._waiting_bytes = 0
             return True
+
+    def _require_sound(self) -> None:
+        if self._failure is not None:
+            raise DiskError(f"what opening had to write has failed before: {self._failure}")
 
     def change(
         self, deed: Deed, show: Deed, size: int = 0, content: _Content | None = None
@@ -255,6 +270,7 @@ class PatientDisk:
         strictly()
 
     def _wait(self, deed: Deed, show: Deed, size: int, content: _Content | None) -> None:
+        self._require_sound()
         assert self._full is not None
         if content is not None and not content.users:
             raise DiskError(f"{content.name} is not open")

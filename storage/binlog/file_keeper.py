@@ -38,7 +38,7 @@ class FileKeeper:
         written_end: the store's.
         first_open: the first file that recovery may need: that of the last checkpoint.
         first_file: learns where the store begins.
-        catch_up: what is to be written before files are made. Raises `DiskFull`.
+        catch_up: writes what is to be there before files are made; whether they may be. Raises `DiskFull`.
         clock: seconds since 1970.
         freed: called when files were deleted.
     """
@@ -53,7 +53,7 @@ class FileKeeper:
         written_end: Callable[[], Position],
         first_open: Callable[[], int],
         first_file: FirstFile,
-        catch_up: Callable[[], None],
+        catch_up: Callable[[], bool],
         clock: Callable[[], float],
         freed: Callable[[], None],
     ) -> None:
@@ -179,10 +179,10 @@ class FileKeeper:
     def _take_care(self) -> None:
         """One round: the next file, then the limits of age and size; these also when the disk is full."""
         try:
-            self._catch_up()
-            with self.working:
-                following = self._first_open() + 1
-                self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)
+            if self._catch_up():
+                with self.working:
+                    following = self._first_open() + 1
+                    self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)
         finally:
             self._purge_by_limits()
 

@@ -503,26 +503,30 @@ class IbbEngine:
     # --- a disk that was full when the store was opened ---
 
     def _require_written(self) -> None:
-        """Raises `DiskFull` while what opening has to write waits for room."""
+        """Raises `StoreFailed`; `DiskFull` while what opening has to write waits for room."""
+        self._durability.require_sound()
         if self._patient is not None and self._patient.full is not None:
             raise self._patient.full
 
-    def _catch_up(self) -> None:
-        """Write what opening has to, as far as there is room now. Raises `DiskFull`."""
+    def _catch_up(self) -> bool:
+        """Write what opening has to, as far as there is room now. False once the store failed. Raises `DiskFull`."""
         patient = self._patient
+        if self._durability.failed:
+            return False
         if patient is None or patient.full is None:
-            return
+            return True
         try:
             done = patient.try_again()
         except TooManyOpenFiles:
             raise  # tried again
         except DiskError as error:
             self._durability.fail(error)
-            return
+            return False
         if not done:
             self._require_written()
         self._room.resume()
         log.info("InnoDB: there was room for what opening had to write: commits go on")
+        return True
 
     def _first_open(self) -> int:
         """The first file that recovery may need, or that a change waits for."""

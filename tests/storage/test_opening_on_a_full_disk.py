@@ -12,7 +12,7 @@ from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
-from storage.errors import DiskError, DiskFull
+from storage.errors import DiskError, DiskFull, StoreFailed
 from storage.memory_disk import MemoryDisk
 from storage.patient_disk import PatientDisk
 from storage.state import StateStore
@@ -215,3 +215,37 @@ def test_a_disk_that_fails_while_what_waits_is_written() -> None:
     disk.fault = None
     disk.crash()
     assert read_all(opened(disk)) == payloads(GROUPS)
+
+
+@pytest.mark.parametrize("made_ahead", [False, True])
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_a_sync_that_failed_is_not_done_again(nth: int, made_ahead: bool) -> None:
+    """The kernel forgets what it could not write: the next sync succeeds, and a new epoch would make that final."""
+    rng = random.Random(7)
+    disk = left_by_a_crash(rng, made_ahead=made_ahead)
+    disk.fault = full_from(1, disk)
+    engine = opened(disk)
+    disk.failed_sync_forgets = True
+    syncs = 0
+
+    def fails(kind: str, name: str) -> None:
+        nonlocal syncs
+        syncs += kind == "sync"
+        if kind == "sync" and syncs == nth:
+            raise DiskError(f"cannot sync {name}: Input/output error (injected)")
+
+    disk.fault = fails
+    engine.step()
+    assert engine._durability.failed
+    disk.fault = None
+    for _ in range(2):
+        engine.step()
+        assert engine.keeper.caretaker.failure == ""
+    for refused in (engine.checkpoint, engine.flush, engine.reset):
+        with pytest.raises(StoreFailed):
+            refused()
+    with pytest.raises(StoreFailed):
+        append_all(engine, MORE)
+    assert read_all(engine) == payloads(GROUPS)
+    assert read_all(opened(disk.after_crash(rng))) == payloads(GROUPS)
+    engine.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.disk import Disk, File
-from storage.errors import DiskError, DiskFull
+from storage.errors import DiskError, DiskFull, TooManyOpenFiles
 from storage.memory_disk import MemoryDisk
 from storage.patient_disk import PatientDisk
 from tests.storage.contract.disk_contract import DiskContract, content
@@ -222,6 +222,50 @@ def test_a_sync_that_meets_a_full_disk_is_an_error() -> None:
     with pytest.raises(DiskError, match="cannot sync") as caught:
         disk.try_again()
     assert not isinstance(caught.value, DiskFull)
+
+
+@pytest.mark.parametrize("at", ["write", "sync", "rename"])
+def test_an_error_of_what_waited_is_for_good(at: str) -> None:
+    """It is not done again: a sync that failed would succeed the next time, without what was lost."""
+
+    def fails(kind: str, name: str) -> None:
+        if kind == at:
+            raise DiskError(f"cannot {kind} {name}: Input/output error")
+
+    below = full_disk({"a": b"1"})
+    disk = PatientDisk(below)
+    file = disk.open("a")
+    file.pwrite(b"2", 0)
+    file.fdatasync()
+    disk.rename("a", "b")
+    disk.opened()
+    below.fault = fails
+    with pytest.raises(DiskError, match=f"^cannot {at} a: Input/output error"):
+        disk.try_again()
+    below.fault = None
+    before = below.operations
+    for again in (disk.try_again, lambda: file.pwrite(b"3", 0), file.fdatasync):
+        with pytest.raises(DiskError, match=f"failed before: cannot {at}") as caught:
+            again()
+        assert not isinstance(caught.value, DiskFull)
+    assert below.operations == before, "nothing was done"
+    assert seen(disk) == {"b": b"2"}
+
+
+def test_without_a_descriptor_nothing_was_done_and_it_is_tried_again() -> None:
+    def fails(kind: str, name: str) -> None:
+        if kind == "create":
+            raise TooManyOpenFiles("too many open files")
+
+    below = full_disk()
+    disk = PatientDisk(below)
+    disk.open("new", create=True).pwrite(b"1", 0)
+    below.fault = fails
+    with pytest.raises(TooManyOpenFiles):
+        disk.try_again()
+    below.fault = None
+    assert disk.try_again()
+    assert below.contents() == {"new": b"1"}
 
 
 def test_no_more_waits_than_there_is_memory_for() -> None:
