@@ -13,6 +13,7 @@ from storage.disk import DiskCall, calls_under_way
 log = logging.getLogger(__name__)
 
 _ROUNDS: Final = 4  # looks, in the time after which a call is told
+_JOIN_S: Final = 1.0  # its line may wait for the reader of the log
 
 
 class DiskWatch:
@@ -35,7 +36,7 @@ class DiskWatch:
         where: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_JOIN_S)
 
     def look(self) -> None:
         """Once."""

@@ -5,8 +5,9 @@
     SIGUSR1, SIGUSR2           nothing, and a line in the log
 
 A thread of its own waits for them, so that none is missed by a loop that is blocked: a disk that has stopped answers no
-sync, and its thread cannot be ended either. `END_S` seconds after it was told to end the process is gone. What was
-reported durable stays; the exit status is 0 only if the store was closed.
+sync, and its thread cannot be ended either. Nothing here waits for the log, whose reader may hang as well. `END_S`
+seconds after it was told to end the process is gone. What was reported durable stays; the exit status is 0 only if the
+store was closed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final, Self
 log = logging.getLogger(__name__)
 
 END_S: Final = 8.0
+_SAY_S: Final = 0.5  # that the last lines may take
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 _HEARD: Final = ENDING | {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
@@ -84,7 +86,7 @@ class Signals:
     def leave(self, status: int) -> None:
         """Now, whatever threads there are."""
         for handler in logging.getLogger().handlers:
-            handler.flush()
+            _in_time(handler.flush)
         os._exit(status)
 
     def _wait(self) -> None:
@@ -94,31 +96,51 @@ class Signals:
                 return
             try:
                 self._heard(number)
-            except Exception:  # this thread is the last that may end
-                log.exception("%s was not answered", number.name)
+            except Exception as error:  # noqa: BLE001 - this thread is the last that may end
+                _say(logging.ERROR, "%s was not answered", number.name, exc_info=error)
 
     def _heard(self, number: signal.Signals) -> None:
         if number == signal.SIGHUP:
-            log.info("SIGHUP: hosts are flushed; the log is standard error, and needs no reload")
             self._reload()
+            _say(
+                logging.INFO,
+                "SIGHUP: hosts are flushed; the log is standard error, and needs no reload",
+            )
         elif number not in ENDING:
-            log.info("%s means nothing here", number.name)
+            _say(logging.INFO, "%s means nothing here", number.name)
         elif self.is_ending:
-            log.warning("%s again: the server ends at once, in %s", number.name, self.doing)
+            _say(
+                logging.WARNING,
+                "%s again: the server ends at once, in %s",
+                number.name,
+                self.doing,
+            )
             self.leave(self.status)
         elif self._stop is None:
-            log.info("%s: ended in %s", number.name, self.doing)
+            _say(logging.INFO, "%s: ended in %s", number.name, self.doing)
             self.leave(self.status)
         else:
-            log.info("%s: the server ends", number.name)
             self.ending()
+            _say(logging.INFO, "%s: the server ends", number.name)
             self._stop()
 
     def _out_of_time(self) -> None:
         if not self._over:
-            log.error(
+            _say(
+                logging.ERROR,
                 "the server has not ended in %.0f s, and ends now, in %s: what was durable is there after a restart",
                 self._end_s,
                 self.doing,
             )
             self.leave(self.status)
+
+
+def _say(level: int, text: str, *values: object, exc_info: BaseException | None = None) -> None:
+    """A line of the log, if it can be written soon: when its reader hangs others hold the lock of its handler."""
+    _in_time(lambda: log.log(level, text, *values, exc_info=exc_info))
+
+
+def _in_time(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call, name="binlog-last-words", daemon=True)
+    thread.start()
+    thread.join(_SAY_S)

@@ -14,15 +14,15 @@ import errno
 import os
 import re
 import ssl
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from storage.disk import open_regular
+
 PEM_BYTES_MAX: Final = 4 << 20  # all authorities of a system are a tenth of it
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER_FILES_MAX: Final = 4096
 _HASHED: Final = re.compile(
     r"[0-9a-f]{8}\.r?[0-9]{1,4}"
@@ -95,13 +95,9 @@ def _name_of(path: str) -> Iterator[str]:
 
 @contextmanager
 def _opened(path: str | Path, bytes_max: int | None = None) -> Iterator[int]:
-    fd = os.open(_checked(path), _FLAGS)
+    fd = open_regular(Path(_checked(path)), os.O_RDONLY)
     try:
         found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if bytes_max is not None and found.st_size > bytes_max:
             raise _too_large(path, bytes_max)
         yield fd

@@ -58,7 +58,7 @@ async def test_everything_else_goes_on(what: str, resolver: list[str], tmp_path:
         if what == "password file":
             statuses = [connection.status for connection in relay.connections]
             await until(lambda: all(status.errno == 1593 for status in statuses))
-            assert "it is not a regular file" in statuses[0].error
+            assert "it is a FIFO, not a file" in statuses[0].error
             assert all(status.state.running == "Connecting" for status in statuses)
         else:
             await until(lambda: len(resolver) == 3)
@@ -99,7 +99,7 @@ def test_tls_files(option: str, tmp_path: Path) -> None:
     fifo = str(tmp_path / "fifo")
     os.mkfifo(fifo)
     given: dict[str, Any] = {option: fifo}
-    with pytest.raises(TlsFailed, match=r"it is not a regular file: one of .*fifo"):
+    with pytest.raises(TlsFailed, match=r"it is a FIFO, not a file: one of .*fifo"):
         replace(TlsOptions(), **given).context()
 
 
@@ -110,5 +110,5 @@ def test_the_key_of_passwords(tmp_path: Path) -> None:
         lambda: KeyFile(fifo).seal(Password("x")),
         lambda: KeyFile(fifo).open({"sealed": "x"}),
     ):
-        with pytest.raises(PasswordUnavailable, match="it is not a regular file"):
+        with pytest.raises(PasswordUnavailable, match="it is a FIFO, not a file"):
             call()

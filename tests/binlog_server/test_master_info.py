@@ -134,7 +134,7 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "short").write_text("abc")
     for path, text in (
         (tmp_path / "none", "No such file"),
-        (tmp_path, "Is a directory"),
+        (tmp_path, "it is a folder, not a file"),
         (tmp_path / "short", "does not hold a key"),
     ):
         with pytest.raises(PasswordUnavailable, match=text):

@@ -24,6 +24,6 @@ def test_fifo(name: str, tmp_path: Path) -> None:
     names = {"FIFO": fifo, "STORE": tmp_path / "store"}
     ran = run(*(names.get(word, word) for word in COMMANDS[name]))
     assert ran.code != 0
-    assert "it is not a regular file" in ran.err
+    assert "it is a FIFO, not a file" in ran.err
     assert "Traceback" not in ran.err
     assert not (tmp_path / "store").exists()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -238,6 +241,33 @@ def test_the_log_tells_of_it_even_when_the_loop_waits() -> None:
         os.kill(server.pid, signal.SIGTERM)
         assert ended(server) == 1
         assert server.log().count("the disk does not answer") == 1
+
+
+def test_it_ends_although_nobody_reads_its_log(tmp_path: Path) -> None:
+    """Standard error is a pipe that is full: whoever logs waits, the loop as well."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    port = ports.lease()
+    command = [sys.executable, "-m", "binlog_server", "serve", f"--directory={tmp_path / 'data'}"]
+    process = subprocess.Popen([*command, f"--listen=127.0.0.1:{port}"], stderr=writer)
+    os.close(writer)
+    try:
+        told = b""
+        while b"ready" not in told:
+            told += os.read(reader, 200)
+        for _ in range(80):  # each is a line of the log
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", port), 5) as one,
+            ):
+                one.sendall(b"\x05\0\0\1wrong")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(END_S) == 1
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+        ports.release(port)
 
 
 def test_a_second_signal_ends_it_at_once() -> None:

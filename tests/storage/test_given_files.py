@@ -52,10 +52,10 @@ def _without_a_size(path: Path) -> None:
 
 
 BAD: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
-    "fifo": (_fifo, "it is not a regular file"),
-    "device": (_device, "it is not a regular file"),
-    "terminal": (_terminal, "it is not a regular file|No such device"),
-    "folder": (Path.mkdir, "Is a directory"),
+    "fifo": (_fifo, "it is a FIFO, not a file"),
+    "device": (_device, "it is a device, not a file"),
+    "terminal": (_terminal, "it is a device, not a file|No such device"),
+    "folder": (Path.mkdir, "it is a folder, not a file"),
     "loop of links": (_loop, "Too many levels of symbolic links"),
     "large": (_large, "it is larger than"),
     "nothing": (lambda path: None, "No such file"),
