@@ -16,7 +16,7 @@ _OTHER_FILES = 192
 def allow_open_files(max_connections: int) -> int:
     """Raise the soft limit as far as the hard one lets us. Returns the max_connections that there may be.
 
-    As many again may be waiting for their login (`pending_logins`). Where that is too much there are fewer, as with
+    As many again may be waiting for their login (`crowd`). Where that is too much there are fewer, as with
     MariaDB, and a warning: connections must not take the descriptors that the store needs.
     """
     wanted = 2 * max_connections + _OTHER_FILES

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from binlog_server.logs import Defects
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 
@@ -69,6 +70,7 @@ class Syncer:
         self._written: list[Committed] = []  # wait for the operating system only
         self._timer: asyncio.TimerHandle | None = None
         self._failure: StorageError | None = None
+        self._defects = Defects()
         self._failed = failed
         self._alone = alone
         self._sync_s = 1.0  # how long one takes, of late
@@ -256,7 +258,7 @@ class Syncer:
             "internal error in the sync of the redo log: %r. Trying again in %.0f s",
             error,
             RETRY_S,
-            exc_info=error,
+            exc_info=self._defects.trace(error),
         )
         self._sync_s = 1.0  # not on the loop
         self._loop.call_later(RETRY_S, then)

@@ -23,11 +23,11 @@ from pipeline.sources.directory_reading import (
     pruned,
     read_groups,
     start_place,
-    tell,
     tell_gap,
     within,
 )
 from pipeline.sources.source import LogPart
+from pipeline.telling import tell
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog.file_names import file_name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +10,7 @@ from typing import Final
 
 from pipeline.errors import DataLost, SourceError
 from pipeline.groups import Groups
+from pipeline.telling import tell
 from pipeline.wanted import Wanted
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.search import FileShape, find_start, first_record
@@ -28,7 +27,6 @@ _REPAIR: Final = (
     "`binlog-server verify` shows all that is wrong; restore that file, or read the archive"
 )
 _U64_MAX: Final = (1 << 64) - 1
-_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -134,12 +132,6 @@ def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
         f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
         "they are left out, as failOnDataLoss=false says"
     )
-
-
-def tell(text: str) -> None:
-    """A warning, for those who look at a log and those who look at a screen."""
-    _log.warning(text)
-    warnings.warn(text, stacklevel=3)
 
 
 def within(wanted: Wanted) -> TimeRange | None:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import BadOption, SourceError
-from pipeline.tables.facts import Facts, shown
+from pipeline.tables.facts import Facts
+from pipeline.telling import shown
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

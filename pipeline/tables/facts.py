@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from pipeline.errors import NonRowChange
 from pipeline.schemas.row_effects import SAME, TOLD
-
-_SHOWN: Final = 200  # letters of a statement
+from pipeline.telling import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,3 @@ def refusal(table: str, unknown: str, position: object) -> NonRowChange:
         "(--start-gtid, --copy); or keep the table as it was before (--at-gtid). nonRow=skip goes on, with rows "
         "that may be wrong"
     )
-
-
-def shown(sql: str) -> str:
-    """A statement for an error."""
-    return sql if len(sql) <= _SHOWN else sql[:_SHOWN] + "..."

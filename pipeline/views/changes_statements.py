@@ -12,12 +12,12 @@ from pipeline.errors import NonRowChange
 from pipeline.schemas.row_effects import RowEffect, row_effect
 from pipeline.schemas.statements import ALL, TableName
 from pipeline.schemas.subscription import Subscription
+from pipeline.telling import shown
 from pipeline.views.changes_gathering import Gathered, PlacedStatement
 from pipeline.views.changes_order import Places
 from pipeline.views.changes_rows import Rows
 from protocol.gtid import Gtid
 
-_SHOWN: Final = 200  # letters of a statement
 _ON: Final = "nonRow=skip goes on without"
 
 
@@ -108,5 +108,4 @@ def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:
 
 def _named(some: Gathered, placed: PlacedStatement) -> str:
     sql = placed.statement.sql
-    shown = sql if len(sql) <= _SHOWN else sql[:_SHOWN] + "..."
-    return f"{some.heads.gtid(placed.group - some.heads.first)}: {shown}"
+    return f"{some.heads.gtid(placed.group - some.heads.first)}: {shown(sql)}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +14,7 @@ from pipeline.sources.dump.large_group import LargeGroups
 from pipeline.sources.dump.link import ServerLink
 from pipeline.sources.dump.places import file_number, place_of, placed
 from pipeline.sources.dump.refusals import CAUGHT, EndedEarly
+from pipeline.telling import tell
 from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from protocol.errors import ProtocolError
 from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
@@ -27,8 +26,6 @@ from protocol.events.rotate import RotateEvent
 from protocol.group_runs import GroupRun
 from protocol.gtid import Gtid, SlavePosition
 from storage.engine import LARGE_GROUP_BYTES
-
-_log = logging.getLogger(__name__)
 
 _BATCH_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 62
@@ -203,14 +200,12 @@ class DumpStream:
 
     def _meet(self, incident: Incident) -> None:
         behind = SlavePosition(self._last.values())
+        text = f"behind '{behind}' changes are missing in the binlog of the server itself: {incident.event}"
         if not self._passes_incidents:
             raise DataLost(
-                f"behind '{behind}' changes are missing in the binlog of the server itself: {incident.event}; see what "
-                "is missing in its error log, and say failOnDataLoss=false to go on behind it"
+                f"{text}; see what is missing in its error log, and say failOnDataLoss=false to go on behind it"
             )
-        text = f"behind '{behind}' changes are missing in the binlog of the server itself: {incident.event}"
-        _log.warning("%s", text)
-        warnings.warn(text, stacklevel=3)
+        tell(text)
 
     def _finish(self, whole: EventGroup, end_position: int) -> Groups | None:
         gtid, payload = whole.gtid, whole.payload
