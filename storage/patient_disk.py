@@ -15,8 +15,8 @@ any such error nothing that waits is ever done: the same sync would succeed the 
 
 from __future__ import annotations
 
-import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -167,10 +167,18 @@ class PatientDisk:
     Args:
         below: the disk that may be full.
         bytes_max: so much may wait in memory; more is `DiskFull` after all.
+        clock: seconds since 1970.
     """
 
-    def __init__(self, below: Disk, *, bytes_max: int = WAITING_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        below: Disk,
+        *,
+        bytes_max: int = WAITING_BYTES_MAX,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._below = below
+        self._began = clock()
         self._bytes_max = bytes_max
         self.lock_of_changes = threading.RLock()
         self._opening = True
@@ -277,7 +285,7 @@ class PatientDisk:
         if not self._opening:
             raise DiskFull(f"nothing is written until there is room on the disk: {self._full}")
         if self._waiting_bytes + size > self._bytes_max:
-            raise self._full
+            raise DiskFull(str(self._full))
         self._waiting.append((deed, content))
         self._waiting_bytes += size
         if content is not None:
@@ -353,8 +361,8 @@ class PatientDisk:
         return self._below.size(name)
 
     def modified(self, name: str) -> float:
-        """See `Disk`; of a file that is not made yet it is later than all others."""
-        return math.inf if self.touches(name) else self._below.modified(name)
+        """See `Disk`; a change that waits counts from when the disk was opened."""
+        return self._began if self.touches(name) else self._below.modified(name)
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk`."""

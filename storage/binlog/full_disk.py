@@ -38,7 +38,9 @@ class FullDisk:
 
     @property
     def error(self) -> NoRoom | None:
-        """What there was no room for, last; None while there is room as far as anybody knows."""
+        """What there was no room for, last; None while there is room as far as anybody knows. To be read, not raised:
+        each time that one error is raised it grows by a traceback.
+        """
         return self._error
 
     @property
@@ -50,19 +52,19 @@ class FullDisk:
         """Raises `NoRoom` again while it is too early to try."""
         error = self._error
         if error is not None and self.retry_s:
-            raise error
+            raise NoRoom(str(error))
 
     def met(self, error: DiskFull) -> NoRoom:
         """Note that there is no room, and say so. Returns the error to raise."""
         if self._error is None:
             self.since = time.monotonic()
-        self._error = no_room = NoRoom(str(error))
+        self._error = NoRoom(str(error))
         self._retry_at = time.monotonic() + ROOM_RETRY_S
         if not self.is_closing:
             log.error(
                 "InnoDB: %s. Waiting %.0f seconds before trying again...", error, ROOM_RETRY_S
             )
-        return no_room
+        return NoRoom(str(error))
 
     def passed(self) -> None:
         """There was room."""
@@ -85,8 +87,9 @@ class FullDisk:
 
     def wait(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Until it is time to try again. With no lock held. Raises `NoRoom` if there is nothing to wait for."""
-        if self._error is not None and (self.is_closing or given_up()):
-            raise self._error
+        error = self._error  # once: another thread may find room meanwhile
+        if error is not None and (self.is_closing or given_up()):
+            raise NoRoom(str(error))
         if self._instead is not None:
             self._instead(ROOM_RETRY_S)
             self._retry_at = 0.0

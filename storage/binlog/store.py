@@ -382,10 +382,10 @@ class IbbEngine:
     def stalled(self) -> list[Stalled]:
         """See `BinlogEngine`."""
         found: list[tuple[str, float, str]] = []
-        if self._patient is not None and self._patient.full is not None:
-            found.append(("room", self._opened_at, f"nothing is written: {self._patient.full}"))
-        if self._full.error is not None:
-            found.append(("room", self._full.since, str(self._full.error)))
+        if self._patient is not None and (full := self._patient.full) is not None:
+            found.append(("room", self._opened_at, f"nothing is written: {full}"))
+        if (error := self._full.error) is not None:
+            found.append(("room", self._full.since, str(error)))
         if self._flusher.unpublished:
             since = self._flusher.unpublished_since
             found.append(("publication", since, self._flusher.unpublished))
@@ -505,8 +505,9 @@ class IbbEngine:
     def _require_written(self) -> None:
         """Raises `StoreFailed`; `DiskFull` while what opening has to write waits for room."""
         self._durability.require_sound()
-        if self._patient is not None and self._patient.full is not None:
-            raise self._patient.full
+        full = None if self._patient is None else self._patient.full
+        if full is not None:
+            raise DiskFull(str(full))
 
     def _catch_up(self) -> bool:
         """Write what opening has to, as far as there is room now. False once the store failed. Raises `DiskFull`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.full_disk import ROOM_RETRY_S
+from storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from storage.binlog.store import IbbEngine
 from storage.binlog.worker import Worker
 from storage.disk import OsDisk
@@ -464,3 +464,29 @@ def test_no_error_ends_a_worker(
     fails = False
     assert worker.step() == 3
     assert not worker.failure
+
+
+def test_room_that_is_found_while_somebody_gives_up() -> None:
+    full = FullDisk()
+    full.met(DiskFull("cannot create a"))
+
+    def given_up() -> bool:
+        full.passed()  # by another thread, just now
+        return True
+
+    with pytest.raises(NoRoom, match="cannot create a"):
+        full.wait(given_up)
+    assert full.error is None
+
+
+def test_each_error_is_one_of_its_own() -> None:
+    """One that is raised again and again keeps the frames of all who met it."""
+    full = FullDisk()
+    raised: list[NoRoom] = [full.met(DiskFull("cannot create a"))]
+    for ask in (full.require_time, full.require_time, lambda: full.wait(lambda: True)):
+        with pytest.raises(NoRoom, match="cannot create a") as caught:
+            ask()
+        raised.append(caught.value)
+    assert len({id(error) for error in [full.error, *raised]}) == 5
+    assert full.error is not None
+    assert full.error.__traceback__ is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 
 import pytest
@@ -145,6 +146,22 @@ def test_purge_makes_the_room(caplog: pytest.LogCaptureFixture) -> None:
     position = SlavePosition([Gtid(0, 1, len(GROUPS))])
     start = engine.find_start(position).position
     assert read_from(engine, start)[-len(MORE) :] == payloads(MORE)
+    engine.close()
+
+
+def test_what_keeps_files_meanwhile_can_be_asked_for() -> None:
+    """EXPLAIN PURGE and the metrics tell times of them all, also of what is not written yet."""
+    disk = left_by_a_crash(random.Random(7), made_ahead=True)
+    disk.fault = full_from(1, disk)
+    before = time.time()
+    engine = opened(disk, max_binlog_total_size=1)
+    engine.step()
+    told = [fate.modified for fate in engine.explain_purge()]
+    assert told == sorted(told)
+    assert before <= told[-1] <= time.time()
+    held = engine.purge_held()
+    assert held is not None
+    assert held.oldest in told
     engine.close()
 
 

@@ -268,6 +268,18 @@ def test_without_a_descriptor_nothing_was_done_and_it_is_tried_again() -> None:
     assert below.contents() == {"new": b"1"}
 
 
+def test_a_change_that_waits_counts_from_the_opening() -> None:
+    below = MemoryDisk({"a": b"", "b": b""})
+    below.times = {"a": 5.0, "b": 6.0}
+    disk = PatientDisk(below, clock=lambda: 1000.0)
+    assert disk.modified("a") == 5.0
+    below.fault = no_room
+    disk.open("a").pwrite(b"1", 0)
+    disk.open("new", create=True)
+    disk.opened()
+    assert [disk.modified(name) for name in ("a", "b", "new")] == [1000.0, 6.0, 1000.0]
+
+
 def test_no_more_waits_than_there_is_memory_for() -> None:
     disk = PatientDisk(full_disk({"a": b""}), bytes_max=100)
     file = disk.open("a")
