@@ -50,6 +50,10 @@ class Host(ServerView, Protocol):
     @property
     def compressor(self) -> Compressor: ...
 
+    @property
+    def wait_timeout(self) -> int:
+        """Seconds that a client may say nothing unless its session says otherwise."""
+
     def statistics(self) -> str:
         """The answer to COM_STATISTICS."""
 

@@ -99,7 +99,7 @@ class ServerFacts:
     _flush_log_at_trx_commit: int
     _runner: Runner | None
     _first_values: Mapping[str, str] | None
-    _wait_timeout: int
+    wait_timeout: int
     _sync_binlog: int
 
     def _init_view(self) -> None:
@@ -110,7 +110,7 @@ class ServerFacts:
         self._gtid_begin = ""
         self._look_at_begin()
         self._runner = None
-        self._wait_timeout = int(CONSTANTS["wait_timeout"])
+        self.wait_timeout = int(CONSTANTS["wait_timeout"])
         self._sync_binlog = 0
         self._first_values = None
         self._first_values = dict(self.global_variables())
@@ -196,7 +196,7 @@ class ServerFacts:
             "tls_version": config.tls_version,
             "version": config.server_version,
             "version_comment": "binlog-server",
-            "wait_timeout": str(self._wait_timeout),
+            "wait_timeout": str(self.wait_timeout),
         }
 
     def default_of(self, name: str) -> str:
@@ -228,7 +228,7 @@ class ServerFacts:
         elif name == "gtid_ignore_duplicates":
             self.relay.domains.ignore_duplicates = value == "ON"
         elif name == "wait_timeout":
-            self._wait_timeout = int(value)
+            self.wait_timeout = int(value)
         elif name == "sync_binlog":
             self._sync_binlog = int(value)
             log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")

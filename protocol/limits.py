@@ -34,6 +34,9 @@ GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
 # Bytes of one group taken from an upstream unless told otherwise. It does not lie in memory: a limit against nonsense.
 EVENT_GROUP_BYTES_MAX: Final = 64 * GROUP_BYTES_MAX
 
+# Bytes of a GTID_LIST event of an upstream: 32,768 entries, one for each domain and server that has ever logged.
+GTID_LIST_EVENT_BYTES_MAX: Final = 512 * 1024 + 64
+
 # Bytes of error text in an ERR packet: MariaDB's MYSQL_ERRMSG_SIZE; what is longer is cut.
 ERROR_TEXT_BYTES_MAX: Final = 512
 

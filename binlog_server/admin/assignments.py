@@ -165,8 +165,10 @@ def _check_room(
         *session.variables.items(),
     ]
     limit = session.server.max_session_mem_used
-    if sum(len(name) + len(value) for name, value in texts if isinstance(value, str)) > limit:
+    size = sum(len(name) + len(value) for name, value in texts if isinstance(value, str))
+    if size > limit:
         raise OptionPreventsStatement(f"--max-session-mem-used={limit}")
+    session.variable_bytes = size
 
 
 def _assign(session: SqlSession, assignment: Assignment, value: str | int | None) -> Result:

@@ -76,6 +76,7 @@ class SqlSession:
     account: str
     user_variables: dict[str, str | int | None] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    variable_bytes: int = 0
     grants: frozenset[str] = frozenset()
     login: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
@@ -88,10 +89,16 @@ class SqlSession:
     def __post_init__(self) -> None:
         self.variables.update(self.login)
 
+    def forget(self) -> None:
+        """The session has ended: nothing that it was told is kept."""
+        self.user_variables.clear()
+        self.variable_bytes = 0
+
     def reset(self) -> None:
         """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
         self.user_variables.clear()
         self.variables = dict(self.login)
+        self.variable_bytes = 0
         self.diagnostics.clear()
 
     def may(self, *privileges: str) -> bool:

@@ -187,6 +187,10 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         """Bytes that came, and those of the packet that is being taken apart."""
         return self._reader.buffered + self._inflated
 
+    def give_up(self) -> None:
+        """Nothing is kept of what came."""
+        self._reader.discard()
+
     def eof_received(self) -> None:
         """The transport closes itself."""
 

@@ -136,6 +136,7 @@ class Conversation:
         if reason is not None and not isinstance(reason, ConnectionError):
             log.warning("lost %s: %s", self._channel.peer, reason)
         self._idle.stop()
+        self.sql.forget()
         if self._dump is not None:
             self._dump.cancel("the replica has gone" if reason is None else f"lost: {reason}")
         self.cancel()
@@ -359,9 +360,7 @@ class Conversation:
         if self._is_within_a_packet:
             value = variables.get("net_read_timeout")
             return float(value or self._server.config.net_read_timeout)
-        return float(
-            variables.get("wait_timeout") or self._server.global_variables()["wait_timeout"]
-        )
+        return float(variables.get("wait_timeout") or self._server.wait_timeout)
 
     def _was_heard(self) -> bool:
         heard, self._heard = self._heard, False

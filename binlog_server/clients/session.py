@@ -120,6 +120,8 @@ class ClientSession(asyncio.Protocol):
             size = self._machine.held + (self._channel.untaken if self._channel.is_full else 0)
             if self._layer is not None:
                 size += self._layer.held
+        if self._conversation is not None:
+            size += self._conversation.sql.variable_bytes
         if size > FREE_BYTES or self._is_counted:
             self._is_counted = size > FREE_BYTES
             self._server.session_memory.holds(self, size)
@@ -150,6 +152,7 @@ class ClientSession(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_counted:
+            self._is_counted = False
             self._server.session_memory.holds(self, 0)
         connections = self._server.connections
         connections.remove(self._connection)
@@ -161,6 +164,10 @@ class ClientSession(asyncio.Protocol):
         if self._conversation is not None:
             self._conversation.lost(exc)
         self._channel.lost()
+        # Session, machine and layers refer to each other: what they hold would stay until garbage is looked for.
+        self._machine.give_up()
+        if self._layer is not None:
+            self._layer.give_up()
 
     def pause_writing(self) -> None:
         self._channel.pause_writing()

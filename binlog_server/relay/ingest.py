@@ -24,18 +24,21 @@ from protocol.connection.client import (
     EventReceived,
     StreamEnded,
 )
+from protocol.errors import ProtocolError
 from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
 from protocol.events.checksum import strip_checksum
 from protocol.events.event_type import EventType
 from protocol.events.gtid_list import GtidList
 from protocol.events.header import TYPE_OFFSET
 from protocol.group_runs import GroupRun
+from protocol.limits import GTID_LIST_EVENT_BYTES_MAX
 from protocol.semi_sync import STILL, PositionStep, ReplicaPlace
 from storage.engine import BinlogEngine
 
 log = logging.getLogger(__name__)
 
 UNSYNCED_BYTES_MAX = 64 << 20  # reading waits for the disk beyond this
+_SHORT_LIST_BYTES = 16 << 10
 SLOW_S = 1.0  # a wait for room that is worth a line in the log
 
 
@@ -163,7 +166,7 @@ class Ingest:
                     self._read.feed(data, algorithm)
                     self._count(STILL, ack_wanted=ack_wanted)
                     if data[TYPE_OFFSET] == EventType.GTID_LIST and self._history is not None:
-                        self._history.compare(GtidList.parse(strip_checksum(data, algorithm)))
+                        await self._compare(self._history, strip_checksum(data, algorithm))
                     if whole is None:
                         await self._spill()
                     elif isinstance(whole, Incident):
@@ -174,6 +177,20 @@ class Ingest:
                     raise error
                 case StreamEnded():
                     raise DumpEnded("the upstream has ended the stream")
+
+    @staticmethod
+    async def _compare(history: UpstreamHistory, event: bytes) -> None:
+        """Off the loop, if there is much of it: a state has an entry for each domain and server there ever was."""
+        if len(event) > GTID_LIST_EVENT_BYTES_MAX:
+            raise ProtocolError(
+                f"a GTID list of {len(event)} bytes; {GTID_LIST_EVENT_BYTES_MAX} are the most: delete domains that are "
+                "not used any more there, FLUSH BINARY LOGS DELETE_DOMAIN_ID=(...)"
+            )
+        if len(event) <= _SHORT_LIST_BYTES:
+            found = GtidList.parse(event)
+        else:
+            found = await asyncio.to_thread(GtidList.parse, event)
+        history.compare(found)
 
     async def _meet(self, incident: Incident) -> None:
         position = self._engine.binlog_state().position()

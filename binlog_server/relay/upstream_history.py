@@ -14,7 +14,7 @@ from __future__ import annotations
 from binlog_server.relay.gate import Gate, HistoryBegunAnew
 from protocol.events.gtid_list import GtidList
 from protocol.events.header import FLAG_ARTIFICIAL
-from protocol.gtid import BinlogState, Gtid
+from protocol.gtid import Gtid
 from storage.engine import BinlogEngine
 
 
@@ -31,18 +31,14 @@ class UpstreamHistory:
     def compare(self, found: GtidList) -> None:
         """The next list of the stream. Raises `HistoryBegunAnew`."""
         ours = self._engine.binlog_state()
-        there = BinlogState(found.gtids)
         made_for_us = bool(found.header_flags & FLAG_ARTIFICIAL)
-        for domain_id in there.domains():
-            if self._gate.stores_all_of(domain_id):
-                self._compare(domain_id, there, ours, made_for_us=made_for_us)
+        lasts = found.lasts()
+        for domain_id in ours.domains():
+            theirs, stored = lasts.get(domain_id), ours.last(domain_id)
+            if theirs is not None and stored is not None and self._gate.stores_all_of(domain_id):
+                self._compare(domain_id, theirs, stored, made_for_us=made_for_us)
 
-    def _compare(
-        self, domain_id: int, there: BinlogState, ours: BinlogState, *, made_for_us: bool
-    ) -> None:
-        theirs, stored = there.last(domain_id), ours.last(domain_id)
-        if theirs is None or stored is None:
-            return
+    def _compare(self, domain_id: int, theirs: Gtid, stored: Gtid, *, made_for_us: bool) -> None:
         if theirs == stored:
             self._reached.add(domain_id)
         elif made_for_us:

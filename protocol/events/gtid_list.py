@@ -54,6 +54,10 @@ class GtidList:
     end_position: int = 0
     header_flags: int = 0
 
+    def lasts(self) -> dict[int, Gtid]:
+        """Of each domain the last one in the list, which is the last that was logged."""
+        return {gtid.domain_id: gtid for gtid in self.gtids}
+
     @classmethod
     def fake(
         cls, gtids: Iterable[Gtid], server_id: int, *, flags: int = 0, end_position: int = 0

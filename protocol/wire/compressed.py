@@ -130,6 +130,10 @@ class CompressedReader:
         """Bytes that were not taken yet, as they came."""
         return len(self._buffer)
 
+    def discard(self) -> None:
+        """Forget what has come."""
+        self._buffer = bytearray()
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the peer.
 

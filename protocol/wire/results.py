@@ -232,7 +232,8 @@ def parse_error(payload: bytes) -> RemoteError:
         if len(text) < 6:
             raise ProtocolError("ERR packet: SQLSTATE is cut short")
         sqlstate, text = text[1:6], text[6:]
-    return RemoteError(errno, sqlstate.decode("ascii", "replace"), text.decode("utf-8", "replace"))
+    shown = text[:ERROR_TEXT_BYTES_MAX].decode("utf-8", "replace")
+    return RemoteError(errno, sqlstate.decode("ascii", "replace"), shown)
 
 
 def row_payload(row: Row) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.events import EventType, GtidEvent, QueryEvent, XidEvent, append_checksum, build_event
+from protocol.events.gtid_list import GtidList
 from protocol.group_check import check_groups
 from protocol.gtid import Gtid
 from storage.binlog.store import IbbEngine
@@ -206,4 +207,23 @@ async def test_what_nobody_could_read_is_never_stored(
     assert len(found) == 3
     for group in found:
         check_groups(group, [len(group)])
+    engine.close()
+
+
+@pytest.mark.parametrize(("count", "taken"), [(2000, True), (32_768, True), (33_000, False)])
+async def test_long_lists_of_gtids(
+    count: int, taken: bool, engine: IbbEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A state has an entry for each domain and server there ever was; one that has no end is refused."""
+    found = GtidList(tuple(Gtid(n, 1, 1) for n in range(1, count + 1)), 1, timestamp=1)
+    events = [*OPENING, append_checksum(found.build()), *groups("0-1-1")]
+    async with (
+        FakeUpstream([Visit(events)]) as upstream,
+        following(upstream, engine),
+    ):
+        if taken:
+            await until(lambda: str(engine.binlog_state()) == "0-1-1")
+        else:
+            await until(lambda: upstream.visits == 2)
+            assert "DELETE_DOMAIN_ID" in caplog.text
     engine.close()

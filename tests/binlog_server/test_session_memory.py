@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import BINLOG_REPLAY, Account
 from binlog_server.clients.session_memory import FREE_BYTES, SessionMemory
+from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import Ping, Query
+from protocol.connection.handshake import (
+    REPLICA_CAPABILITIES,
+    Capability,
+    Greeting,
+    LoginRequest,
+)
 from protocol.limit_errors import OutOfResources
 from protocol.wire.packets import frame_packet
 
-from .lab import USER, Client, Lab, until
+from .lab import PASSWORD, USER, Client, Lab, until
+from .transport import Held
 
 LIMIT = 1 << 20
 
@@ -128,3 +137,57 @@ async def test_a_statement_is_counted_until_it_is_answered() -> None:
         await until(lambda: memory.held >= len(text))
         assert (await client.answer())[:1] == b"\0"
         await until(lambda: memory.held == 0)
+
+
+async def test_variables_are_counted() -> None:
+    """Each session may have as many as max_session_mem_used says; all together as the limit of all."""
+    async with small_lab(**{USER: "pw"}) as lab:
+        memory = lab.server.session_memory
+        for _ in range(12):
+            client = await lab.connect()
+            await client.log_in(USER, "pw")
+            for name in ("a", "b", "c", "d"):
+                text = f"SET @{name}='{'x' * 40_000}'"
+                if not await asked(client, text):
+                    break
+            assert memory.held <= LIMIT
+        await until(lambda: memory.dropped > 0)
+
+
+async def asked(client: Client, sql: str) -> bool:
+    """Whether the connection is still there behind it."""
+    client.command(Query(sql).build())
+    return await client.packet() is not None
+
+
+@pytest.mark.parametrize("compressed_packets", [False, True])
+async def test_who_has_gone_holds_nothing(compressed_packets: bool) -> None:
+    """At once: session, machine and layers refer to each other, and garbage is looked for now and then only."""
+    async with Lab(users={USER: PASSWORD}) as lab:
+        held = Held(lab.server)
+        (greeting,) = held.packets()
+        capabilities = REPLICA_CAPABILITIES
+        if compressed_packets:
+            capabilities |= Capability.COMPRESS
+        salt = Greeting.parse(greeting.payload).salt
+        login = LoginRequest(
+            USER, native_password_scramble(PASSWORD, salt), capabilities=capabilities
+        )
+        held.session.data_received(frame_packet(login.build(), 1)[0])
+        half = frame_packet(Query("x" * 2_000_000).build(), 0)[0][:-1]
+        held.transport.protocol.data_received(
+            b"\xff\xff\xff\0\0\0\0" + half if compressed_packets else half
+        )
+        session = held.session
+        assert session._machine.held + (session._layer.held if session._layer else 0) > 1_000_000
+        held.transport.protocol.connection_lost(None)
+        assert session._machine.held == 0
+        assert session._layer is None or session._layer.held == 0
+
+
+async def test_the_time_of_an_idle_client_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked up after each statement: what grows with the number of domains must not be made for it."""
+    async with Lab() as lab:
+        client = await lab.client()
+        monkeypatch.setattr(type(lab.server), "global_variables", None)
+        assert await client.query("SELECT 1") == [["1"]]

@@ -86,6 +86,10 @@ def test_error_round_trip() -> None:
 
 
 def test_error_without_state() -> None:
+    long = parse_error(b"\xff\x10\x04#HY000" + b"x" * (1 << 24))
+    assert (
+        len(long.message) == 512
+    )  # it is logged, and shown to whoever asks for the state of an upstream
     remote = parse_error(b"\xff\x10\x04Too many connections")
     assert (remote.errno, remote.sqlstate) == (1040, "HY000")
     assert remote.message == "Too many connections"
