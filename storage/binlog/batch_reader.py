@@ -16,6 +16,7 @@ from storage.binlog.group_reader import large_group, payload_up_to
 from storage.binlog.search import first_record
 from storage.binlog.whole_file import require_whole
 from storage.engine import LARGE_GROUP_BYTES, GroupBatch, LargeGroup, PlacedBatch, PlacedGroup
+from storage.errors import StorageError
 from storage.ibb.chunk import CHUNK_HEADER, CONT, LAST, LAST_CHUNK_START, Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import PageSource, RecordReader
@@ -37,33 +38,42 @@ assert WINDOW_BYTES % PAGE_SIZE == 0
 def read_batch(
     pages: PageSource, start: Position, limit: Position, large_bytes: int = LARGE_GROUP_BYTES
 ) -> GroupBatch:
-    """See `BinlogEngine.read`; `limit` is the durable end."""
+    """See `BinlogEngine.read`; `limit` is the durable end.
+
+    Damage behind sound groups ends the batch in front of it, and raises only where a batch begins with it.
+    """
     groups: list[bytes] = []
     end = behind_group = start
     window = _window(start)
+    left = start.file_no
     size = 0
-    while end < limit:
-        if _window(end) == window:
-            end = behind_group = _plain_commits(pages, end, limit, groups)
-        # Behind the window, which held only what was never committed, one group is enough.
-        if _window(end) == window or not groups:
-            reader = RecordReader(pages, end, limit)
-            record = reader.next()
-            if record is None:
+    try:
+        while end < limit:
+            if _window(end) == window:
+                end = behind_group = _plain_commits(pages, end, limit, groups)
+            # Behind the window, which held only what was never committed, one group is enough.
+            if _window(end) == window or not groups:
+                reader = RecordReader(pages, end, limit)
+                record = reader.next()
+                if record is None:
+                    break
+                end = record.end
+                left = _require_left_whole(pages, left, end)
+                if record.type == RecordType.COMMIT:
+                    payload = payload_up_to(pages, record, large_bytes)
+                    if payload is None:
+                        if groups:
+                            return GroupBatch(start, behind_group, groups)
+                        return GroupBatch(start, end, [], large_group(pages, record))
+                    groups.append(payload)
+                    size += len(payload)
+                    behind_group = end
+            if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
                 break
-            end = record.end
-            if record.type == RecordType.COMMIT:
-                payload = payload_up_to(pages, record, large_bytes)
-                if payload is None:
-                    if groups:
-                        return GroupBatch(start, behind_group, groups)
-                    return GroupBatch(start, end, [], large_group(pages, record))
-                groups.append(payload)
-                size += len(payload)
-                behind_group = end
-        if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
-            break
-    _require_left_whole(pages, start, end)
+    except StorageError:
+        if not groups:
+            raise
+        end = behind_group  # what is sound goes out; who reads on from there hears of the rest
     return GroupBatch(start, end, groups)
 
 
@@ -113,42 +123,50 @@ def read_laid_batch(
     runs: list[tuple[int, int]] = []
     end = behind_group = start
     window = _window(start)
+    left = start.file_no
     size = 0
-    while end < limit:
-        if _window(end) == window:
-            end = behind_group = _plain_commits(pages, end, limit, groups, runs)
-        if _window(end) == window or not groups:
-            reader = RecordReader(pages, end, limit)
-            record = reader.next()
-            if record is None:
-                break
-            if record.start.file_no != start.file_no:
-                end = first_record(pages, Position(record.start.file_no, PAGE_SIZE), limit)
-                break
-            end = record.end
-            if record.type == RecordType.COMMIT:
-                payload = payload_up_to(pages, record, large_bytes)
-                if payload is None and not groups:
-                    return LaidBatch(start, end, [], [], large_group(pages, record, file_end))
-                if payload is None:
-                    end = behind_group
+    try:
+        while end < limit:
+            if _window(end) == window:
+                end = behind_group = _plain_commits(pages, end, limit, groups, runs)
+            if _window(end) == window or not groups:
+                reader = RecordReader(pages, end, limit)
+                record = reader.next()
+                if record is None:
                     break
-                behind_group = end
-                runs.append(_run_of_one(len(groups), payload, min(end, file_end).offset))
-                groups.append(payload)
-                size += len(payload)
-        if end.file_no != start.file_no or (
-            groups and (_window(end) != window or size > BATCH_BYTES_MAX)
-        ):
-            break
-    _require_left_whole(pages, start, end)
+                if record.start.file_no != start.file_no:
+                    left = _require_left_whole(pages, left, record.start)
+                    end = first_record(pages, Position(record.start.file_no, PAGE_SIZE), limit)
+                    break
+                end = record.end
+                left = _require_left_whole(pages, left, end)
+                if record.type == RecordType.COMMIT:
+                    payload = payload_up_to(pages, record, large_bytes)
+                    if payload is None and not groups:
+                        return LaidBatch(start, end, [], [], large_group(pages, record, file_end))
+                    if payload is None:
+                        end = behind_group
+                        break
+                    behind_group = end
+                    runs.append(_run_of_one(len(groups), payload, min(end, file_end).offset))
+                    groups.append(payload)
+                    size += len(payload)
+            if end.file_no != start.file_no or (
+                groups and (_window(end) != window or size > BATCH_BYTES_MAX)
+            ):
+                break
+    except StorageError:
+        if not groups:
+            raise
+        end = behind_group
     return LaidBatch(start, end, groups, runs)
 
 
-def _require_left_whole(pages: PageSource, start: Position, end: Position) -> None:
-    """All files but the one in which the batch ends were read to their ends."""
-    for file_no in range(start.file_no, end.file_no):
+def _require_left_whole(pages: PageSource, left: int, end: Position) -> int:
+    """All files from `left` up to that of `end`, without it, were read to their ends. Returns the file of `end`."""
+    for file_no in range(left, end.file_no):
         require_whole(pages, file_no)
+    return end.file_no
 
 
 def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
@@ -208,7 +226,7 @@ def _plain_commits(
     if limit.file_no == file_no:
         stop = min(stop, limit.offset)
     page_no, at = divmod(offset, PAGE_SIZE)
-    page = pages.page(file_no, page_no)
+    page = _sound_page(pages, file_no, page_no)
     while page is not None:
         known, begin = len(groups), at
         at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
@@ -216,11 +234,11 @@ def _plain_commits(
             runs.append((known, page_no * PAGE_SIZE + begin))
         if at > LAST_CHUNK_START:
             page_no, at = page_no + 1, 0
-            page = pages.page(file_no, page_no) if page_no * PAGE_SIZE < stop else None
+            page = _sound_page(pages, file_no, page_no) if page_no * PAGE_SIZE < stop else None
             continue
         if page_no * PAGE_SIZE + at >= stop or page[at] != _CUT_COMMIT:
             break
-        following = pages.page(file_no, page_no + 1)
+        following = _sound_page(pages, file_no, page_no + 1)
         joined = None if following is None else join_plain_commit(page, at, following)
         if joined is None:
             break
@@ -230,6 +248,14 @@ def _plain_commits(
             runs.append(_run_of_one(len(groups), payload, page_no * PAGE_SIZE + at))
         groups.append(payload)
     return Position(file_no, page_no * PAGE_SIZE + at)
+
+
+def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
+    """None for a page that cannot be read, too: `RecordReader` meets it next, and says what is wrong."""
+    try:
+        return pages.page(file_no, page_no)
+    except StorageError:
+        return None
 
 
 def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:

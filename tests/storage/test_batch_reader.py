@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from protocol.events import build_event
 from storage.binlog import batch_reader
-from storage.binlog.batch_reader import WINDOW_BYTES, read_batch, take_plain_commits_plainly
+from storage.binlog.batch_reader import (
+    WINDOW_BYTES,
+    read_batch,
+    read_placed_batch,
+    take_plain_commits_plainly,
+)
 from storage.binlog.group_reader import group_payload
-from storage.errors import StorageError
+from storage.errors import CorruptBinlog, StorageError
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_END, PAGE_SIZE
 from storage.ibb.records import RecordReader
@@ -64,12 +69,14 @@ class Writer:
 
 
 def one_after_the_other(pages: PlainPages, start: Position, limit: Position) -> list[bytes]:
+    return list(singly(pages, start, limit))
+
+
+def singly(pages: PlainPages, start: Position, limit: Position) -> Iterator[bytes]:
     reader = RecordReader(pages, start, limit)
-    groups = []
     while (record := reader.next()) is not None:
         if record.type == RecordType.COMMIT:
-            groups.append(group_payload(pages, record))
-    return groups
+            yield group_payload(pages, record)
 
 
 def in_batches(pages: PlainPages, start: Position, limit: Position) -> list[bytes]:
@@ -124,7 +131,7 @@ def test_batches_end_where_windows_do() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_found_as_by_single_records(seed: int) -> None:
-    """Whatever a page holds: the same groups, or an error for an error."""
+    """Whatever a page holds: the same groups in front of it, and an error for an error."""
     random = Random(seed)
     writer = Writer()
     for _ in range(400):
@@ -138,26 +145,70 @@ def test_damage_is_found_as_by_single_records(seed: int) -> None:
         page[at] = random.choice([0, 1, 0x41, 0x81, 0xC1, 0xFF, random.randrange(256)])
         damaged[key] = bytes(page)
         pages = PlainPages(damaged, PAGES)
-        try:
-            expected = one_after_the_other(pages, START, end)
-        except StorageError:
-            with pytest.raises(StorageError):
-                in_batches_to_the_end(pages, end)
-        else:
-            assert in_batches_to_the_end(pages, end) == expected
+        expected = up_to_damage(singly(pages, START, end))
+        assert up_to_damage(in_batches_to_the_end(pages, end)) == expected
+        assert up_to_damage(in_placed_batches(pages, end)) == expected
 
 
-def in_batches_to_the_end(pages: PlainPages, limit: Position) -> list[bytes]:
+class UnreadablePages(PlainPages):
+    """One page cannot be read."""
+
+    def __init__(self, pages: dict[tuple[int, int], bytes], lost: tuple[int, int]) -> None:
+        super().__init__(pages, PAGES)
+        self._lost = lost
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        if (file_no, page_no) == self._lost:
+            raise CorruptBinlog(file_no, page_no * PAGE_SIZE, "this page is lost")
+        return super().page(file_no, page_no)
+
+
+@pytest.mark.parametrize("size", [300, 20_000])
+@pytest.mark.parametrize("page_no", [1, 2, 5, 31, 33])
+def test_all_that_is_sound_in_front_of_damage_is_read(page_no: int, size: int) -> None:
+    writer = Writer()
+    for _ in range(20 * PAGE_SIZE // size * 2):
+        writer.record(RecordType.COMMIT, b"\0" + bytes(size))
+    pages = UnreadablePages(writer.pages, (0, page_no))
+    sound = (page_no - 1) * (PAGE_END - 8) // (size + 8)
+    groups, failed = up_to_damage(in_batches_to_the_end(pages, writer.end))
+    assert failed
+    assert len(groups) >= sound
+    assert up_to_damage(singly(pages, START, writer.end)) == (groups, failed)
+    assert up_to_damage(in_placed_batches(pages, writer.end)) == (groups, failed)
+
+
+def up_to_damage(groups: Iterator[bytes]) -> tuple[list[bytes], bool]:
+    """What there is before an error, and whether there was one."""
+    found = []
+    try:
+        for group in groups:
+            found.append(group)
+    except StorageError:
+        return found, True
+    return found, False
+
+
+def in_batches_to_the_end(pages: PlainPages, limit: Position) -> Iterator[bytes]:
     """As `in_batches`, up to the end of the data, too."""
-    groups: list[bytes] = []
     start = START
     while start < limit:
         batch = read_batch(pages, start, limit)
-        groups += batch.groups
+        yield from batch.groups
         if batch.end == start:
             break
         start = batch.end
-    return groups
+
+
+def in_placed_batches(pages: PlainPages, limit: Position) -> Iterator[bytes]:
+    start = START
+    while start < limit:
+        file_end = Position(start.file_no, PAGES * PAGE_SIZE)
+        batch = read_placed_batch(pages, start, limit, file_end)
+        yield from (group.payload for group in batch.groups)
+        if batch.end == start:
+            break
+        start = batch.end
 
 
 CHUNKS = st.one_of(
