@@ -124,7 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             _write(arguments, selection, source)
             sys.stdout.flush()
-            source.require_first()
         except BrokenPipeError:
             # The reader has seen enough. Nothing more may be written, not even by the interpreter's own flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -201,7 +200,6 @@ class _Source:
     def __init__(self, paths: list[Path], position: SlavePosition | None) -> None:
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
-        self._lost = ""
         self.state = BinlogState()
         if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
             self.groups = classic_groups(paths, self._notes)
@@ -219,19 +217,16 @@ class _Source:
             raise
 
     def _begin(self, binlog: OfflineBinlog, position: SlavePosition | None) -> None:
-        if position is None and binlog.is_all:
-            self._lost = binlog.lost_files
+        if position is None and binlog.is_all and binlog.lost_files:
+            raise PositionPurged(
+                f"{binlog.lost_files}; name the files, or a --start-position, to read what is left"
+            )
         first = binlog.first_file(position)
         if first is None and position is not None and binlog.first_file(None) is not None:
             raise PositionPurged(f"the files do not reach back to {position}")
         if first is not None:
             self.state = binlog.base_state(first) or BinlogState()
         self.groups = binlog.groups(first)
-
-    def require_first(self) -> None:
-        """Raises `PositionPurged` if everything was wanted and files are missing at the beginning of a store."""
-        if self._lost:
-            raise PositionPurged(self._lost)
 
     def notes(self) -> Iterator[str]:
         """What else is to be said at the end."""
