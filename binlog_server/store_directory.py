@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from storage.disk import Disk, OsDisk
 from storage.errors import NotAStore
 from storage.patient_disk import PatientDisk
 from storage.redo.format import REDO_NAME
-from storage.state import STATE_NAME, StateStore
+from storage.state import LOST_WITH_STATE, STATE_NAME, StateStore
+
+log = logging.getLogger(__name__)
 
 # Of a store whose state was lost; a new one is made beside them.
 _OURS = frozenset(
@@ -53,6 +56,14 @@ class StoreDirectory:
             disk = PatientDisk(disk)
         disk.lock(LOCK_NAME)
         try:
+            names = disk.names()
+            if STATE_NAME not in names and any(file_number(name) is not None for name in names):
+                log.warning(
+                    "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
+                    path,
+                    STATE_NAME,
+                    LOST_WITH_STATE,
+                )
             self.state = StateStore(disk)
             self.engine = IbbEngine(disk, options, facts=self.state, background=background)
         except BaseException:

@@ -25,6 +25,7 @@ from storage.inspection.read_only_disk import ReadableDisk
 STATE_NAME = "binlog-server.state"
 _TEMPORARY_NAME = "binlog-server.state.new"
 _MAGIC = "binlog-server state 1"
+LOST_WITH_STATE = "users, leases, what CHANGE MASTER has said, and the server uuid"
 
 
 class StateStore:
@@ -83,7 +84,7 @@ def read_facts(disk: ReadableDisk) -> dict[str, Any]:
     if head != expected:
         raise NotAStore(
             f"{STATE_NAME} is damaged or not ours (it begins with {head[:48]!r}); restore it from a copy, or move "
-            "it away: users and the server uuid are then made anew, the binlog is not touched"
+            f"it away: the binlog is not touched then, but {LOST_WITH_STATE} are gone"
         )
     try:
         values = json.loads(body)

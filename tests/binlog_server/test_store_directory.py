@@ -151,3 +151,13 @@ def test_a_directory_of_mariadb_that_is_refused_gets_nothing_of_ours(tmp_path: P
         (store / file_name(number)).unlink()
     StoreDirectory(store, damaged_stores.OPTIONS).close()
     assert STATE_NAME in damaged_stores.picture(store)
+
+
+def test_a_lost_state_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Leases that held files go with it: nobody should find out by a purge."""
+    StoreDirectory(tmp_path, STORE).close()
+    StoreDirectory(tmp_path, STORE).close()
+    assert "the state was lost" not in caplog.text
+    (tmp_path / "binlog-server.state").unlink()
+    StoreDirectory(tmp_path, STORE).close()
+    assert "users, leases, what CHANGE MASTER has said" in caplog.text
