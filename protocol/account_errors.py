@@ -158,3 +158,13 @@ class PluginNotLoaded(ServerError):
 
     def __init__(self, plugin: str) -> None:
         super().__init__(f"Plugin '{plugin}' is not loaded")
+
+
+class InternalError(ServerError):
+    """ER_INTERNAL_ERROR: a mistake of the server's own."""
+
+    errno = 1815
+    sqlstate = "HY000"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"Internal error: {text}")

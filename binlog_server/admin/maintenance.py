@@ -47,8 +47,11 @@ log = logging.getLogger(__name__)
 
 PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
 TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
+DATETIME_OVERFLOW = 1441  # ER_DATETIME_FUNCTION_OVERFLOW, as a warning
+_OVERFLOW = "Datetime function: datetime field overflow"
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9999
+_FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # of what a shift may lead to
 _LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
 _DAY_S = 86400
 
@@ -77,17 +80,17 @@ def server_error(error: StorageError) -> ServerError:
 def seconds_of(moment: Moment, now: float) -> float | None:
     """Seconds since 1970; times are UTC. None if it is no time."""
     base = _base_seconds(moment, now)
-    if base is None or base > _LAST_SECOND:
+    if base is None:
         return None
     if moment.plus_months:
         year, month, day, *rest = time.gmtime(base)[:6]
         year, month = divmod(year * 12 + month - 1 + moment.plus_months, 12)
-        if not _FIRST_YEAR <= year <= _LAST_YEAR:
+        if not 1 <= year <= _LAST_YEAR:
             return None
         day = min(day, calendar.monthrange(year, month + 1)[1])  # the 31st becomes the last
         base = calendar.timegm((year, month + 1, day, *rest))
     seconds = base + moment.plus_seconds
-    return seconds if seconds <= _LAST_SECOND else None
+    return seconds if _FIRST_SECOND <= seconds <= _LAST_SECOND else None
 
 
 def _base_seconds(moment: Moment, now: float) -> float | None:
@@ -96,7 +99,7 @@ def _base_seconds(moment: Moment, now: float) -> float | None:
     if moment.base is None:
         return now
     if moment.unix:
-        return float(moment.base)
+        return float(moment.base) if int(moment.base) <= _LAST_SECOND else None
     text = str(moment.base)
     match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if match is None:
@@ -115,10 +118,10 @@ def _base_seconds(moment: Moment, now: float) -> float | None:
 
 
 def not_a_time(moment: Moment) -> Diagnostic:
-    """The warning about a moment that is none."""
-    shown = "NOW()" if moment.base is None else str(moment.base)[:64]
-    if moment.plus_months or moment.plus_seconds:
-        shown += ", shifted"
+    """The warning about a moment that is none: it is no time, or was shifted to where there is none."""
+    if _base_seconds(moment, 0) is not None:
+        return Diagnostic(Level.WARNING, DATETIME_OVERFLOW, _OVERFLOW)
+    shown = str(moment.base)[:64]
     return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from binlog_server.admin.maintenance import server_error
 from binlog_server.admin.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
+from binlog_server.defects import internal_error
 from binlog_server.shielded import shielded
 from protocol.connection.server import ServerConnection
 from protocol.errors import ServerError
@@ -32,9 +33,11 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
         self._parser = ThreadPoolExecutor(1, "sql-parser")
+        self._is_closed = False
 
     def close(self) -> None:
         """No more statements. What runs is waited for: it changes files."""
+        self._is_closed = True
         self._parser.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
 
@@ -77,6 +80,9 @@ class Runner:
             client.refused(server_error(error))
         except ConnectionError:
             pass  # said where it was noticed
+        except Exception as error:  # noqa: BLE001 - logged there
+            if not self._is_closed:  # or there is no thread any more to do it
+                client.refused(internal_error(error, f"connection {machine.connection_id}"))
         finally:
             client.hold(held=False)
 

@@ -97,13 +97,19 @@ class Channel:
         self.transport.write(data)
 
     def send_error(self, error: ServerError) -> None:
-        """The answer is an error; some of them end the connection."""
+        """The answer is an error; some of them end the connection. So does one that nobody waits for any more."""
         facts = {"peer": self.peer, "errno": error.errno, "error": error}
         log.info("%(peer)s: %(error)s", facts)
-        if not self.machine.is_closed:
-            self.write(self.machine.send_error(error))
-        if self.machine.is_closed:
-            self.close()
+        match self.machine.state:
+            case ServerState.ANSWERING:
+                self.write(self.machine.send_error(error))
+                if self.machine.is_closed:
+                    self.close()
+            case ServerState.DUMPING:
+                self.write(self.machine.dump_error(error))
+                self.close()
+            case _:
+                self.close()
 
     async def drain(self, timeout_s: Callable[[], float]) -> None:
         """Wait until the socket takes more. Raises `ConnectionError` when it took nothing for that long, or is gone."""

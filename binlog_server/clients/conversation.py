@@ -24,6 +24,7 @@ from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
 from binlog_server.clients.idle import IdleTimer
 from binlog_server.clients.tls import tls_status
+from binlog_server.defects import internal_error
 from binlog_server.dumps.coordinates import coordinates_of
 from binlog_server.dumps.dump_session import DumpSession
 from binlog_server.host import Host
@@ -106,7 +107,11 @@ class Conversation:
     def quick(self, data: bytes) -> bool:
         """Take what came, if it is one simple statement; False: then nothing has happened."""
         self._heard = True
-        return data[5:12] in QUICK_WORDS and self.committer.quick(data)
+        try:
+            return data[5:12] in QUICK_WORDS and self.committer.quick(data)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._send_error(internal_error(error, self._channel.peer))
+            return True
 
     def received(self) -> None:
         """More has come. What comes while a statement runs has to wait for its turn. Raises `ProtocolError`."""
@@ -130,6 +135,9 @@ class Conversation:
             self._answer(command)
         except ServerError as error:
             self._send_error(error)
+        except Exception as error:  # noqa: BLE001 - logged there
+            if not self._channel.mute:
+                self._send_error(internal_error(error, self._channel.peer))
 
     def lost(self, reason: Exception | None) -> None:
         """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished."""
@@ -294,6 +302,8 @@ class Conversation:
                 answer(parsed.result)
             except ServerError as error:
                 self.refused(error)
+            except Exception as error:  # noqa: BLE001 - logged there
+                self.refused(internal_error(error, self._channel.peer))
             finally:
                 self._rest_afterwards()
                 self.hold(held=False)

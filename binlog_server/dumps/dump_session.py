@@ -10,6 +10,7 @@ from typing import Final
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
+from binlog_server.defects import internal_error
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_limits import ReplicaLimits
@@ -154,19 +155,21 @@ class DumpSession:
 
     async def _run(self, dump: Dump) -> None:
         reason = ""
+        failure: ServerError | None = None
         try:
             await dump.run()
             reason = "it was refused" if dump.refused else "it has all that it asked for"
         except ConnectionError as error:
             reason = f"the connection is lost: {error}" if str(error) else "the connection is lost"
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - logged there
             reason = "a bug"
-            log.exception("a bug ended the dump of %s", self._channel.peer)
-            raise
+            failure = internal_error(error, self._channel.peer)
         finally:
             peer = self._channel.peer
             if not self._channel.is_closing:
                 self._limits.flush()
+                if failure is not None and not dump.inside_event:
+                    self._channel.send_error(failure)
             self._limits.close()
             self._channel.close()
             reason = self._reason = self._reason or reason

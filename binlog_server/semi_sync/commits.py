@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from binlog_server.commits.syncer import Committed, Syncer
+from binlog_server.defects import internal_error
 from binlog_server.semi_sync.master import SemiSyncMaster
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
@@ -26,7 +27,12 @@ class Commits:
 
         def done(error: StorageError | None) -> None:
             if error is None:
-                semi_sync.when_acknowledged(end, lambda: committed(None))
+                try:
+                    semi_sync.when_acknowledged(end, lambda: committed(None))
+                except Exception as defect:  # noqa: BLE001 - logged there
+                    # It is durable here, and nobody would answer it any more: as if no replica had in time.
+                    internal_error(defect, "semi-sync of a commit")
+                    committed(None)
             else:
                 committed(error)
 

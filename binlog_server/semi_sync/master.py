@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from binlog_server.defects import internal_error
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from storage.engine import Position
 
@@ -192,7 +193,10 @@ class SemiSyncMaster:
     def _release(self, waiter: _Waiter) -> None:
         self._waits += 1
         self._waited_s += self._clock() - waiter.began
-        waiter.done()
+        try:
+            waiter.done()
+        except Exception as error:  # noqa: BLE001 - logged there; the others wait, too
+            internal_error(error, "the answer to a commit")
 
     # --- status ---
 

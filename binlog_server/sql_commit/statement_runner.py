@@ -11,6 +11,7 @@ from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.view import Diagnostic, Level
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
+from binlog_server.defects import internal_error
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_STATEMENT, Settings
@@ -85,6 +86,11 @@ class StatementRunner:
         except StorageError as error:
             self._state.rollback()
             raise not_written(error) from error
+        except ServerError:
+            raise
+        except Exception:  # it is half done
+            self._state.rollback()
+            raise
 
     def cancel(self) -> None:
         """The client has gone."""
@@ -104,6 +110,10 @@ class StatementRunner:
         except StorageError as error:
             self._state.rollback()
             self._client.refused(not_written(error))
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._state.rollback()
+            session = f"connection {self._state.sql.connection_id}"
+            self._client.refused(internal_error(error, session))
         finally:
             # The answer may have let the next statement begin, which may wait in its turn.
             if self._task is asyncio.current_task():

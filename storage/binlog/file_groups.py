@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storage.binlog.group_reader import group_pieces
+from storage.binlog.options import FILE_BYTES_MAX
 from storage.binlog.references import Reason, References
 from storage.errors import PositionPurged
 from storage.ibb.chunk import Position, RecordType
@@ -21,7 +22,9 @@ def groups_of_file(
 ) -> Iterator[Iterator[bytes]]:
     """See `BinlogEngine.groups_of_file`."""
     limit = min(durable_end, Position(start.file_no + 1, PAGE_SIZE))
-    first = Position(start.file_no, max(1, start.offset // PAGE_SIZE) * PAGE_SIZE)
+    # No file has more: what lies farther behind its end is no place that a disk could be asked for.
+    page = min(max(1, start.offset // PAGE_SIZE), FILE_BYTES_MAX // PAGE_SIZE)
+    first = Position(start.file_no, page * PAGE_SIZE)
     hold = references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", start.file_no)
     try:
         if first >= limit:

@@ -79,6 +79,15 @@ def test_purge_says_why_not(sql: SqlSession, lab: Lab) -> None:
     hold.release()
 
 
+@pytest.mark.parametrize("number", ["99999999999", "9223372036854775807"])
+@pytest.mark.parametrize("sign", "+-")
+@pytest.mark.parametrize("unit", ["HOUR", "DAY", "YEAR"])
+def test_purge_by_a_time_that_cannot_be(number: str, sign: str, unit: str, sql: SqlSession) -> None:
+    assert run(sql, f"PURGE BINARY LOGS BEFORE NOW() {sign} INTERVAL {number} {unit}") is None
+    assert warnings(sql) == [("Warning", 1441, "Datetime function: datetime field overflow")]
+    assert files(sql)[0] == FIRST
+
+
 def test_purge_by_time(sql: SqlSession) -> None:
     assert run(sql, "PURGE BINARY LOGS BEFORE '1970-01-01'") is None
     assert run(sql, "PURGE BINARY LOGS BEFORE 'garbage'") is None
@@ -103,7 +112,9 @@ MOMENTS = {
     Moment(today=True, plus_seconds=7): 7,
     Moment("2024-03-31 01:02:03", plus_months=-1): seconds("2024-02-29 01:02:03"),
     Moment("2023-12-31", plus_months=2, plus_seconds=60): seconds("2024-02-29 00:01:00"),
-    Moment("2024-03-31", plus_months=-12 * 55): None,
+    Moment("2024-03-31", plus_months=-12 * 55): seconds("1969-03-31 00:00:00"),
+    Moment("2024-03-31", plus_months=-12 * 2024): None,
+    Moment("2024-03-31", plus_seconds=-86400 * 366 * 2024): None,
     Moment("2024-03-31", plus_months=12 * 10000): None,
     Moment(10**20, unix=True): None,
     Moment(plus_seconds=10**20): None,

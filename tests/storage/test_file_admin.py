@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from protocol.gtid import Gtid
@@ -10,6 +12,7 @@ from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.references import Reason
 from storage.binlog.store import IbbEngine
+from storage.disk import OsDisk
 from storage.engine import Position
 from storage.errors import PositionPurged, UnknownBinlog
 from storage.ibb.page import PAGE_SIZE
@@ -29,6 +32,17 @@ def engine() -> IbbEngine:
             engine.append(*group(gtid))
         engine.flush()
     return engine
+
+
+@pytest.mark.parametrize("offset", [1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_places_that_no_disk_could_be_asked_for(offset: int, tmp_path: Path) -> None:
+    engine = IbbEngine(OsDisk(tmp_path), SMALL)
+    engine.append(*group(Gtid(0, 1, 1)))
+    engine.sync()
+    engine.flush()
+    assert seq_nos(engine, file_name(0)) == [1]
+    assert seq_nos(engine, file_name(0), offset) == []
+    engine.close()
 
 
 def seq_nos(engine: IbbEngine, name: str | None = None, offset: int = 0) -> list[int]:
