@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from binlog_server.admin import global_variables, maintenance
@@ -16,11 +17,14 @@ from binlog_server.admin.statements import (
     SetVariables,
     SystemVariable,
     UserVariable,
+    Value,
 )
 from binlog_server.admin.statements import Scope as VariableScope
+from binlog_server.admin.tokens import exact_number
 from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     ALIASES,
+    DOUBLES,
     NOT_IN_SET_STATEMENT,
     NOT_IN_TRANSACTION,
     RESTRICTED,
@@ -96,10 +100,13 @@ def set_for_statement(
         session.variables.update(before)
 
 
-def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
+def _assigned(session: SqlSession, assignment: Assignment) -> Value:
     target, value = assignment.target, assignment.value
     if not isinstance(target, SystemVariable):
-        return session.value_of(value)
+        found = session.value_of(value)
+        if isinstance(value, SystemVariable) and value.name in DOUBLES:
+            return exact_number(str(found).rstrip("0").rstrip("."))  # a number, and no text
+        return found
     name = target.name
     if (
         name not in SESSION_SETTABLE
@@ -119,7 +126,13 @@ def _assigned(session: SqlSession, assignment: Assignment) -> str | int | None:
         raise GtidInsideTransaction
     if isinstance(value, Default):
         return None
-    return as_shown(session.value_of(value), name, session.diagnostics)
+    return as_shown(_for_variable(session, value), name, session.diagnostics)
+
+
+def _for_variable(session: SqlSession, expression: Expression) -> str | int | None:
+    """A number with a point as text, as the checks of system variables take it."""
+    value = session.value_of(expression)
+    return f"{value:f}" if isinstance(value, Decimal) else value
 
 
 def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expression) -> str:
@@ -136,7 +149,9 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     if name == SKIP_COUNTER:
         return _skip_count(session, value)
     lowest = session.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
-    shown = global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
+    shown = global_variables.as_shown(
+        name, _for_variable(session, value), session.diagnostics, lowest
+    )
     if name == SEMI_SYNC_WAIT_POINT and shown == AFTER_SYNC:
         # As by MariaDB with an engine binlog: what is in the binlog is committed.
         raise EngineBinlogUnavailable(f"{name}={shown}")
@@ -148,13 +163,15 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
 
 
 def _skip_count(session: SqlSession, value: Expression) -> str:
-    count = global_variables.as_shown(SKIP_COUNTER, session.value_of(value), session.diagnostics)
+    count = global_variables.as_shown(
+        SKIP_COUNTER, _for_variable(session, value), session.diagnostics
+    )
     session.server.relay.require_skippable(session.master_connection, int(count))
     return count
 
 
 def _check_room(
-    session: SqlSession, assignments: Sequence[Assignment], values: Sequence[str | int | None]
+    session: SqlSession, assignments: Sequence[Assignment], values: Sequence[Value]
 ) -> None:
     names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
     if len(names | session.user_variables.keys()) > USER_VARIABLES_MAX:
@@ -171,7 +188,7 @@ def _check_room(
     session.variable_bytes = size
 
 
-def _assign(session: SqlSession, assignment: Assignment, value: str | int | None) -> Result:
+def _assign(session: SqlSession, assignment: Assignment, value: Value) -> Result:
     target = assignment.target
     if isinstance(target, UserVariable):
         session.user_variables[target.name] = value

@@ -15,6 +15,7 @@ from binlog_server.admin.row_filter import EVERYTHING, Condition, Test
 from binlog_server.admin.set_builder import SetBuilder
 from binlog_server.admin.statements import (
     AlterLease,
+    Assignment,
     ColumnName,
     CreateLease,
     Default,
@@ -50,10 +51,20 @@ from binlog_server.admin.statements import (
     UserVariable,
     XaRecover,
 )
-from binlog_server.admin.tokens import NEAR_CHARS, U64_DIGITS, as_written, integer, name_of, unquote
+from binlog_server.admin.tokens import (
+    NEAR_CHARS,
+    as_written,
+    exact_number,
+    integer,
+    name_of,
+    unquote,
+)
 from protocol.errors import SqlSyntaxError
 from protocol.sql_errors import UnknownColumn
 
+_I64_MIN, _U64_MAX = -(2**63), 2**64 - 1
+# Words for values of system variables, which are reserved elsewhere.
+_NO_VALUES = frozenset({"ON", "DEFAULT"})
 # Behind the conditions of a SELECT: other rows than those of the table, or another place for them.
 _OTHER_RESULT = re.compile(r"\b(?:UNION|EXCEPT|INTERSECT|INTO)\b", re.IGNORECASE)
 
@@ -90,30 +101,36 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
         expression, alias = children
         if alias is None:
             match expression:
-                case Literal(str(text)) | ColumnName(text):  # a long number is a text, too
+                case Literal(str(text)) | ColumnName(text):
                     return SelectItem(text, expression)
             return SelectItem(self._text[meta.start_pos : meta.end_pos], expression)
-        return SelectItem(unquote(alias) if alias.type == "STRING" else str(alias), expression)
+        return SelectItem(as_written(alias), expression)
 
     def string(self, children: list[Token]) -> Literal:
-        return Literal(unquote(children[0]))
+        return Literal("".join(map(unquote, children)))
 
     def integer(self, children: list[Token]) -> Literal:
-        token = children[0]
-        # Beyond 64 bits it is a DECIMAL, whose value is kept as text.
-        return Literal(int(token) if len(token) <= U64_DIGITS else str(token))
+        # Beyond 64 bits it is a DECIMAL.
+        number = exact_number(children[0])
+        return Literal(int(number) if _I64_MIN <= number <= _U64_MAX else number)
 
     def decimal(self, children: list[Token]) -> Literal:
-        return Literal(str(children[0]))
+        return Literal(exact_number(children[0]))
 
     def null(self, _: list[Token]) -> Literal:
         return Literal(None)
+
+    def assign_user(self, children: list[Any]) -> Assignment:
+        name, value = children
+        if isinstance(value, ColumnName) and value.name.upper() in _NO_VALUES:
+            raise SqlSyntaxError(value.name)
+        return Assignment(UserVariable(name_of(name)), _constant_named(value, "SET"))
 
     def bare(self, children: list[Token]) -> ColumnName:
         return ColumnName(as_written(children[0]))
 
     def word(self, children: list[Token]) -> Literal:
-        return Literal(str(children[0]))
+        return Literal(as_written(children[0]))
 
     def word_on(self, _: list[Token]) -> Literal:
         return Literal("ON")
@@ -312,12 +329,16 @@ def _lease_terms(
 
 def _without_table(item: SelectItem) -> SelectItem:
     """A name stands for a constant or a function. Raises `UnknownColumn` (1054)."""
-    if not isinstance(item.expression, ColumnName):
-        return item
-    name = item.expression.name
-    match name.upper():
+    return SelectItem(item.label, _constant_named(item.expression, "SELECT"))
+
+
+def _constant_named(expression: Expression, place: str) -> Expression:
+    """What a name stands for where there is no table. Raises `UnknownColumn` (1054)."""
+    if not isinstance(expression, ColumnName):
+        return expression
+    match expression.name.upper():
         case "TRUE" | "FALSE" as word:
-            return SelectItem(item.label, Literal(int(word == "TRUE")))
+            return Literal(int(word == "TRUE"))
         case word if word in BARE_FUNCTIONS:
-            return SelectItem(item.label, Function(word, ()))
-    raise UnknownColumn(name, "SELECT")
+            return Function(word, ())
+    raise UnknownColumn(expression.name, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final, Protocol
 
 from binlog_server.admin.view import ResultSet, Wait
@@ -13,7 +14,7 @@ from protocol.gtid import SlavePosition
 from protocol.sql_errors import WrongParameterCount
 from protocol.wire.results import Column
 
-Argument = str | int | None
+Argument = str | int | Decimal | None
 
 # May stand without parentheses.
 BARE_FUNCTIONS: Final = frozenset(

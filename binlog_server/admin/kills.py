@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from binlog_server.admin.needed_privileges import PRIVILEGES
-from binlog_server.admin.statements import Expression, Kill, KillUser
+from binlog_server.admin.statements import Expression, Kill, KillUser, Value
 from binlog_server.admin.view import ServerView
 from protocol.account_errors import QueryInterrupted
 from protocol.errors import UnknownThread
@@ -25,7 +25,7 @@ class Killer(Protocol):
     def may(self, *privileges: str) -> bool:
         """Whether the account has any of these."""
 
-    def value_of(self, expression: Expression) -> str | int | None:
+    def value_of(self, expression: Expression) -> Value:
         """Raises `ServerError`."""
 
 
@@ -55,7 +55,7 @@ def kill_user(killer: Killer, statement: KillUser) -> None:
             killer.server.kill(number)
 
 
-def _thread_id(value: str | int | None) -> int:
+def _thread_id(value: Value) -> int:
     """As MariaDB makes a number of it: 0 is nobody's."""
     try:
         return int(value or 0)

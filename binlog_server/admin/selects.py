@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Protocol
 
 from binlog_server.admin.functions import TIMES, waits_for
@@ -13,6 +14,7 @@ from binlog_server.admin.statements import (
     SelectItem,
     SystemVariable,
     UserVariable,
+    Value,
 )
 from binlog_server.admin.variables import DOUBLES
 from binlog_server.admin.view import Result, ResultSet, Row
@@ -33,8 +35,6 @@ _SMALL_DIGITS = 9  # a constant of more is a BIGINT
 _DECIMALS_SHOWN = 6
 _TEXT_BYTES = 2**24 - 1  # of a MEDIUMBLOB
 
-Value = str | int | None
-
 
 class Finder(Protocol):
     """Who knows the values: the session."""
@@ -54,12 +54,15 @@ def select(finder: Finder, statement: Select) -> Result:
     if sum(len(value) for value in values if isinstance(value, str)) > ROW_CHARS_MAX:
         raise PacketTooBig
     columns = [_column(item, value) for item, value in zip(statement.items, values, strict=True)]
-    rows: list[Row] = [] if statement.limit == 0 else [values]
+    row = [f"{value:f}" if isinstance(value, Decimal) else value for value in values]
+    rows: list[Row] = [] if statement.limit == 0 else [row]
     return ResultSet(columns, rows)
 
 
 def _column(item: SelectItem, value: Value) -> Column:
     label = printable(item.label)
+    if isinstance(value, Decimal):
+        return Column.decimal(label, value)
     match item.expression:
         case Literal(None):
             return Column(label, _TYPE_NULL, CHARSET_BINARY, 0, FLAG_BINARY)

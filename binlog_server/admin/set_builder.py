@@ -16,7 +16,6 @@ from binlog_server.admin.statements import (
     SetVariables,
     Statement,
     SystemVariable,
-    UserVariable,
 )
 from binlog_server.admin.tokens import name_of
 from protocol.errors import SqlSyntaxError
@@ -32,10 +31,6 @@ class SetBuilder(Transformer[Token, Any]):
         return SetVariables(
             tuple(a for child in children for a in (child if isinstance(child, list) else [child]))
         )
-
-    def assign_user(self, children: list[Any]) -> Assignment:
-        name, value = children
-        return Assignment(UserVariable(name_of(name)), value)
 
     def assign_system(self, children: list[Any]) -> Assignment:
         scope, name, value = children

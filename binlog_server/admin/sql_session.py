@@ -27,6 +27,7 @@ from binlog_server.admin.statements import (
     Statement,
     SystemVariable,
     UserVariable,
+    Value,
 )
 from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.variables import (
@@ -74,7 +75,7 @@ class SqlSession:
     server: ServerView
     connection_id: int
     account: str
-    user_variables: dict[str, str | int | None] = field(default_factory=dict)
+    user_variables: dict[str, Value] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     variable_bytes: int = 0
     grants: frozenset[str] = frozenset()
@@ -196,7 +197,7 @@ class SqlSession:
         """The user's name, without the host."""
         return self.account.rpartition("@")[0]
 
-    def value_of(self, expression: Expression) -> str | int | None:
+    def value_of(self, expression: Expression) -> Value:
         """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
         `SqlSyntaxError` for a function that there is not."""
         match expression:
@@ -262,7 +263,7 @@ def _asks_for_diagnostics(statement: Statement) -> bool:
     )
 
 
-def _as_number(value: str, name: str) -> str | int | None:
+def _as_number(value: str, name: str) -> Value:
     """As SELECT @@name gives it: numbers and booleans are integers."""
     if name in BOOLEANS:
         return int(value == "ON")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, auto
 
 from binlog_server.admin.replication_statements import ReplicationStatement
@@ -17,11 +18,17 @@ class Scope(Enum):
     SESSION = auto()
 
 
+Value = str | int | Decimal | None
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant; `None` is NULL. A bare word, as in `SET x = ON`, is a string."""
+    """A constant; `None` is NULL. A bare word, as in `SET x = ON`, is a string.
 
-    value: str | int | None
+    An integer has 64 bits at most; a DECIMAL is a number with more, or with a point.
+    """
+
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Final
 
 from lark import Token
 from lark.lexer import PatternRE, PatternStr, TerminalDef
 
 from protocol.errors import SqlSyntaxError
+from protocol.sql_errors import NotSupportedYet
 
 NEAR_CHARS: Final = 80  # as much as MariaDB quotes of the place of a syntax error
 U64_DIGITS: Final = 20
@@ -24,7 +26,27 @@ LOOP_CHARS_MAX: Final = 128
 _STRING: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)""", re.DOTALL
 )
-_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_ESCAPES: Final = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": r"\%",
+    "_": r"\_",  # they are for LIKE, and stay
+}
+# What stands in quotes, to the end of the text if it is not ended; and comments, which are not looked into.
+_NAMES_AND_COMMENTS: Final = r"`[^`]*+(?:`|\Z)|/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
+_DOUBLE: Final = r'(?P<double>"[^"]*+(?:""[^"]*+)*+")'
+_WITHOUT_ESCAPES: Final = re.compile(
+    rf"""(?P<string>'[^']*+(?:''[^']*+)*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
+)
+_WITH_ESCAPES: Final = re.compile(
+    rf"""(?P<string>'(?:[^'\\]|\\.|'')*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
+)
+_DECIMAL_DIGITS_MAX: Final = 65
+_DECIMAL_SCALE_MAX: Final = 38
 
 
 def is_too_long(text: str) -> bool:
@@ -41,6 +63,40 @@ def unquote(token: str) -> str:
         return body
     body = body.replace(quote * 2, quote)
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), body, flags=re.DOTALL)
+
+
+def in_default_mode(text: str, *, backslash_escapes: bool, ansi_quotes: bool) -> str:
+    """A statement as it would be written without the sql_mode NO_BACKSLASH_ESCAPES or ANSI_QUOTES: for the grammars.
+
+    Raises `SqlSyntaxError` for a string that is not ended.
+    """
+
+    def written(match: re.Match[str]) -> str:
+        token: str = match[0]
+        if token[0] in "'\"" and not (match["string"] or match["double"]):
+            raise SqlSyntaxError("")  # not ended; it may be a password
+        if ansi_quotes and match["double"]:
+            return "`" + token[1:-1].replace('""', '"') + "`"
+        if not backslash_escapes and (match["double"] or match["string"]):
+            return token.replace("\\", r"\\")
+        return token
+
+    if backslash_escapes and not ansi_quotes:
+        return text
+    return (_WITH_ESCAPES if backslash_escapes else _WITHOUT_ESCAPES).sub(written, text)
+
+
+def exact_number(token: str) -> Decimal:
+    """Digits, with or without a point. Raises `NotSupportedYet` (1235) for more than a DECIMAL has."""
+    # By its digits, so that no context rounds it.
+    whole, _, part = token.lstrip("+-").partition(".")
+    whole = whole.lstrip("0")
+    if len(whole) + len(part) > _DECIMAL_DIGITS_MAX or len(part) > _DECIMAL_SCALE_MAX:
+        raise NotSupportedYet(
+            f"a number of more than {_DECIMAL_DIGITS_MAX} digits, or {_DECIMAL_SCALE_MAX} behind the point"
+        )
+    digits = tuple(map(int, whole + part)) or (0,)
+    return Decimal((int(token[0] == "-" and any(digits)), digits, -len(part)))
 
 
 def integer(token: str) -> int:

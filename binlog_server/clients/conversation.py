@@ -270,7 +270,7 @@ class Conversation:
         if IS_ABOUT_ACCOUNTS.match(head) and self._accounts.is_for_here(head):
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError("")  # without the text, which may be a password
-            sql = query.sql
+            sql = self.committer.for_grammars(query.sql)
             self._parse(sql, lambda: parse_account_statement(sql), self._answer_about_accounts)
         elif not self.committer.execute(text):
             if len(text) > STATEMENT_CHARS_MAX:
@@ -279,8 +279,9 @@ class Conversation:
 
     def _query(self, sql: str) -> None:
         self._connection.now("Query", "starting", shown_text(sql))
+        text = self.committer.for_grammars(sql)
         try:
-            self._parse(sql, lambda: parse(sql), self._answer_query)
+            self._parse(text, lambda: parse(text), self._answer_query)
         finally:
             self._rest_afterwards()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_server.dumps.frame_style import FrameStyle
@@ -17,7 +18,7 @@ _NS: Final = 1_000_000_000
 _HEARTBEAT_NS_MIN: Final = 1_000_000
 _HEARTBEAT_NS_MAX: Final = 4_294_967 * _NS  # as CHANGE MASTER allows
 
-UserVariables = Mapping[str, str | int | None]
+UserVariables = Mapping[str, str | int | Decimal | None]
 
 
 class FilePosition(NamedTuple):

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from binlog_server.admin.sql_session import SqlSession
+from binlog_server.admin.tokens import in_default_mode
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.semi_sync.commits import Commits
@@ -109,6 +110,15 @@ class Committer:
         self._state.sql.diagnostics.clear()  # they are of the last statement, which this one is now
         self._runner.run(self._runner.steps(statement))
         return True
+
+    def for_grammars(self, text: str) -> str:
+        """A statement of the session, which its sql_mode may read otherwise than the grammars do."""
+        settings = self._state.settings
+        return in_default_mode(
+            text,
+            backslash_escapes=settings.backslash_escapes,
+            ansi_quotes=settings.ansi_quotes,
+        )
 
     def settle(self) -> bool:
         """After SET: with autocommit on again what is open is committed. True if the client's answer waits for that."""

@@ -12,7 +12,12 @@ from binlog_server.sql_commit.settings import Settings, settings_of
 from binlog_server.sql_commit.statement_kind import Kind
 from protocol.connection.server import ServerConnection
 from protocol.statement_group import QuickGroup
-from protocol.wire.results import STATUS_AUTOCOMMIT, STATUS_IN_TRANS
+from protocol.wire.results import (
+    STATUS_ANSI_QUOTES,
+    STATUS_AUTOCOMMIT,
+    STATUS_IN_TRANS,
+    STATUS_NO_BACKSLASH_ESCAPES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,10 @@ class SessionState:
         in_transaction = self.begun or self.open is not None
         self.sql.in_transaction = in_transaction
         status = STATUS_IN_TRANS if in_transaction else 0
-        self._machine.status = status | (STATUS_AUTOCOMMIT if self.autocommit else 0)
+        status |= STATUS_AUTOCOMMIT if self.autocommit else 0
+        status |= 0 if self.settings.backslash_escapes else STATUS_NO_BACKSLASH_ESCAPES
+        status |= STATUS_ANSI_QUOTES if self.settings.ansi_quotes else 0
+        self._machine.status = status
         self.prepared = None
 
     def opened(self) -> OpenTransaction:
@@ -115,8 +123,7 @@ class SessionState:
         settings = self.settings
         if (
             self.prepared is None
-            and self.autocommit
-            and not self.sql.in_transaction
+            and self._machine.status == STATUS_AUTOCOMMIT  # what the quick answer says
             and self.sql.may(*PRIVILEGES[Kind.DML])
             and not settings.seq_no
             and not settings.context

@@ -74,6 +74,7 @@ class Settings:
     collation: int  # of the connection
     charset: str  # of the client
     backslash_escapes: bool
+    ansi_quotes: bool
     context: tuple[IntvarEvent | RandEvent, ...]
 
     def context_events(self, variables: list[UserVarEvent], timestamp: int) -> bytes:
@@ -122,6 +123,7 @@ def settings_of(
         connection,
         charset,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
+        bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
         _context(variables),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
 from protocol.event_text.literals import hex_literal
@@ -87,6 +88,8 @@ class SessionSql:
         elif isinstance(value, float):
             text = repr(value)  # without an exponent it would be a DECIMAL
             yield name + (text if "e" in text else f"{text}e0").encode() + END
+        elif isinstance(value, Decimal):
+            yield name + f"{value:f}".encode() + END  # with an exponent it would be a DOUBLE
         else:
             yield name + ("NULL" if value is None else str(value)).encode() + END
 

@@ -35,7 +35,7 @@ from typing import Final
 from protocol.errors import ProtocolError
 from protocol.events.event_type import EventType
 from protocol.events.header import HEADER_SIZE, build_event, parse_whole
-from protocol.events.row_values.numbers import decimal
+from protocol.events.row_values.numbers import decimal, decimal_bytes, digits_and_scale
 from protocol.wire.values import Cursor
 
 _INTVAR: Final = struct.Struct("<BQ")
@@ -46,6 +46,7 @@ assert _INTVAR.size == 9
 assert _RAND.size == 16
 
 _UNSIGNED: Final = 0x01
+_I64_MIN: Final = -(2**63)
 _I64_MAX: Final = 2**63 - 1
 _U64_MASK: Final = 2**64 - 1
 _DECIMAL_DIGITS_MAX: Final = 65
@@ -123,19 +124,23 @@ class UserVarEvent:
         return cls(name, _user_value(type_, raw, unsigned), collation)
 
     def build(self, *, server_id: int, timestamp: int = 0, flags: int = 0) -> bytes:
-        """The event without checksum. Of NULL, strings and integers of up to 64 bits; ValueError for another value."""
+        """The event without checksum. Of NULL, strings, DECIMALs, integers of up to 64 bits; ValueError for others."""
         body = len(self.name).to_bytes(4, "little") + self.name
         value = self.value
         if value is None:
             body += b"\1"
         elif isinstance(value, bytes):
             body += _USER_VALUE.pack(0, 0, self.collation, len(value)) + value + b"\0"
-        elif isinstance(value, int):
+        elif isinstance(value, Decimal):
+            digits, scale = digits_and_scale(value)
+            raw = bytes((digits, scale)) + decimal_bytes(value)
+            body += _USER_VALUE.pack(0, 4, self.collation, len(raw)) + raw + b"\0"
+        elif isinstance(value, int) and _I64_MIN <= value <= _U64_MASK:
             body += _USER_VALUE.pack(0, 2, self.collation, 8)
             body += (value & _U64_MASK).to_bytes(8, "little")
             body += bytes((_UNSIGNED if value > _I64_MAX else 0,))
         else:
-            raise ValueError(f"{type(value).__name__} is not written")
+            raise ValueError(f"{type(value).__name__} {value} is not written")
         return build_event(
             EventType.USER_VAR, body, server_id=server_id, timestamp=timestamp, flags=flags
         )

@@ -31,9 +31,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from protocol.errors import ProtocolError, RemoteError, ServerError
+from protocol.events.row_values.numbers import digits_and_scale
 from protocol.limits import ERROR_TEXT_BYTES_MAX, RESULT_COLUMNS_MAX
 from protocol.wire.values import Cursor, lenenc_bytes, lenenc_int
 
@@ -47,11 +49,14 @@ EOF_LENGTH_LIMIT: Final = 9
 
 STATUS_IN_TRANS: Final = 0x0001
 STATUS_AUTOCOMMIT: Final = 0x0002
+STATUS_NO_BACKSLASH_ESCAPES: Final = 0x0200  # by these clients choose how they quote
+STATUS_ANSI_QUOTES: Final = 0x8000
 
 # Kinds of columns that a MariaDB server uses for the statements we answer.
 TYPE_LONG: Final = 3
 TYPE_LONGLONG: Final = 8
 TYPE_MEDIUM_BLOB: Final = 251
+TYPE_NEW_DECIMAL: Final = 246
 TYPE_VAR_STRING: Final = 253
 
 CHARSET_UTF8: Final = 33
@@ -100,6 +105,12 @@ class Column:
     def integer(cls, name: str) -> Column:
         """LONG (3)."""
         return cls(name, TYPE_LONG, CHARSET_BINARY, 10, FLAG_BINARY)
+
+    @classmethod
+    def decimal(cls, name: str, value: Decimal) -> Column:
+        """NEWDECIMAL (246), as wide as the value."""
+        digits, scale = digits_and_scale(value)
+        return cls(name, TYPE_NEW_DECIMAL, CHARSET_BINARY, digits + 2, FLAG_BINARY, scale)
 
     def build(self) -> bytes:
         names = ("def", self.schema, self.table, self.original_table, self.name, self.original_name)

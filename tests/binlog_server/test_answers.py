@@ -240,7 +240,7 @@ LOOSE = {
     "SET @a = @@global.binlog_checksum": "NONE",
     "SET @a = @@server_id": 7,
     "SET @a=NULL": None,
-    "SET @a=ON": "ON",
+    "SET @a=TRUE": 1,
     "SET NAMES utf8, @a=4": 4,
     "SET @source_heartbeat_period=9, @a=9": 9,
     "/*!50000 SET @a=6 */": 6,

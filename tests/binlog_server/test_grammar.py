@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given, settings
@@ -53,6 +54,7 @@ from binlog_server.admin.statements import (
     Statement,
     SystemVariable,
     UserVariable,
+    Value,
 )
 from binlog_server.admin.tokens import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
 from protocol.errors import ServerError, SqlSyntaxError
@@ -60,16 +62,16 @@ from protocol.errors import ServerError, SqlSyntaxError
 GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT
 
 
-def user(name: str, value: Expression | str | int | None) -> Assignment:
+def user(name: str, value: Expression | Value) -> Assignment:
     return Assignment(UserVariable(name), of(value))
 
 
-def system(name: str, value: Expression | str | int | None, scope: Scope = DEFAULT) -> Assignment:
+def system(name: str, value: Expression | Value, scope: Scope = DEFAULT) -> Assignment:
     return Assignment(SystemVariable(scope, name), of(value))
 
 
-def of(value: Expression | str | int | None) -> Expression:
-    return Literal(value) if value is None or isinstance(value, str | int) else value
+def of(value: Expression | Value) -> Expression:
+    return Literal(value) if value is None or isinstance(value, str | int | Decimal) else value
 
 
 def sets(*assignments: Assignment) -> SetVariables:
@@ -198,14 +200,14 @@ CLIENTS: dict[str, Statement] = {
     "SELECT -1, +2, 1.5, 'it''s', \"a\\nb\"": select(
         ("-1", Literal(-1)),
         ("+2", Literal(2)),
-        ("1.5", Literal("1.5")),
+        ("1.5", Literal(Decimal("1.5"))),
         ("it's", Literal("it's")),
         ("a\nb", Literal("a\nb")),
     ),
     "/*!40100 SET @@SQL_MODE='' */": sets(system("sql_mode", "")),
     "/*!40103 SET TIME_ZONE='+00:00' */": sets(system("time_zone", "+00:00")),
     "/*M!100100 SET @@MAX_STATEMENT_TIME=0.000000 */": sets(
-        system("max_statement_time", "0.000000")
+        system("max_statement_time", Decimal("0.000000"))
     ),
     "/*M!100100 SET WAIT_TIMEOUT=DEFAULT */": sets(system("wait_timeout", Default())),
     "/* My comment */ SET /**/ @a := 1 -- the end": sets(user("a", 1)),

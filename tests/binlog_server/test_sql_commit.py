@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -662,3 +663,102 @@ async def test_status_and_variables(server: Lab) -> None:
         assert await client.query(f"SHOW VARIABLES LIKE '{name}'"), name
     with pytest.raises(RemoteError, match="1193"):
         await client.query("SELECT @@no_such")
+
+
+@pytest.mark.parametrize(
+    ("mode", "literal", "value"),
+    [
+        ("", r"'50\%'", rb"50\%"),
+        ("", r"'a\_b'", rb"a\_b"),
+        ("", r"'a\nb\x'", b"a\nbx"),
+        ("", r"'trail\\'", b"trail\\"),
+        ("", "'a' 'b'", b"ab"),
+        ("", "'it''s'", b"it's"),
+        ("", '"dq"', b"dq"),
+        ("", "true", 1),
+        ("", "False", 0),
+        ("", "007", 7),
+        ("", "-0", 0),
+        ("", "18446744073709551615", 2**64 - 1),
+        ("", "-9223372036854775808", -(2**63)),
+        ("", "99999999999999999999", Decimal("99999999999999999999")),
+        ("", "-9223372036854775809", Decimal("-9223372036854775809")),
+        ("", "1.50", Decimal("1.50")),
+        ("", "-0.0000000001", Decimal("-0.0000000001")),
+        ("", "-0.0", Decimal("0.0")),
+        ("", "9" * 65, Decimal("9" * 65)),
+        ("", "@@max_statement_time", Decimal(10)),
+        ("", "@@autocommit", 1),
+        ("NO_BACKSLASH_ESCAPES", r"'a\b'", rb"a\b"),
+        ("NO_BACKSLASH_ESCAPES", r"'a\'", b"a\\"),
+        ("NO_BACKSLASH_ESCAPES", r"'\''\'", b"\\'\\"),
+        ("NO_BACKSLASH_ESCAPES", r'"a\"', b"a\\"),
+        ("NO_BACKSLASH_ESCAPES", r"/* it's \ */ 'a\' -- '", b"a\\"),
+        ("ANSI_QUOTES", r"""'it\'s "x"'""", b'it\'s "x"'),
+    ],
+)
+async def test_a_user_variable_has_the_value_that_mariadb_gives_it(
+    server: Lab, mode: str, literal: str, value: bytes | int | Decimal
+) -> None:
+    client = await connect(server)
+    await ok(client, "SET max_statement_time=10")
+    await ok(client, f"SET sql_mode='{mode}'")
+    await ok(client, f"SET @v={literal}")
+    await ok(client, "INSERT INTO t VALUES (@v)")
+    (group,) = groups(server)
+    (found,) = [UserVarEvent.parse(e) for e in group if e[4] == EventType.USER_VAR]
+    assert (type(found.value), found.value) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sql", "number"),
+    [
+        ("", "SET @v=abc", 1054),
+        ("", "SET @v=`abc`", 1054),
+        ("ANSI_QUOTES", 'SET @v="abc"', 1054),
+        ("ANSI", 'SELECT "abc"', 1054),
+        ("", "SET @v=on", 1064),
+        ("", "SET @v=default", 1064),
+        ("", "SET @v=0x41", 1064),
+        ("", "SET @v=1e5", 1064),
+        ("", "SET @v=1.5e5", 1064),
+        ("", "SET @v=12abc", 1064),
+        ("", f"SET @v={'9' * 66}", 1235),
+        ("", f"SET @v=0.{'0' * 38}1", 1235),
+        ("", "SELECT 0x41", 1064),
+        ("", "SELECT 0x41 AS c", 1064),
+        ("", "SELECT 0b1", 1064),
+        ("", "SELECT 1e3", 1064),
+        ("", "SELECT 1.5e3", 1064),
+        ("", "SELECT 1a", 1064),
+        ("", "SELECT 1é", 1064),
+        ("", "SELECT x'41'", 1054),
+        ("NO_BACKSLASH_ESCAPES", r"SELECT 'a\''", 1064),
+    ],
+)
+async def test_a_literal_that_is_not_known_is_an_error(
+    server: Lab, mode: str, sql: str, number: int
+) -> None:
+    client = await connect(server)
+    await ok(client, f"SET sql_mode='{mode}'")
+    await ok(client, "SET @v='before'")
+    assert (await refused(client, sql))[0] == number
+    await ok(client, "INSERT INTO t VALUES (@v)")
+    (group,) = groups(server)
+    assert UserVarEvent.parse(group[1]).value == b"before"
+
+
+async def test_the_client_is_told_how_its_strings_are_read(server: Lab) -> None:
+    """By the status of each answer, also of commits, clients choose how they quote."""
+    client = await connect(server)
+    for mode, status in (
+        ("NO_BACKSLASH_ESCAPES", AUTOCOMMIT | 0x200),
+        ("ANSI", AUTOCOMMIT | 0x8000),
+        ("ORACLE,NO_BACKSLASH_ESCAPES", AUTOCOMMIT | 0x8200),
+        ("TRADITIONAL", AUTOCOMMIT),
+    ):
+        assert (await ok(client, f"SET sql_mode='{mode}'"))[1] == status
+        for _ in range(3):
+            assert await ok(client, "INSERT INTO t VALUES (1)") == (1, status)
+    await ok(client, "SET sql_mode='ANSI,NO_BACKSLASH_ESCAPES'")
+    assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT

@@ -71,6 +71,28 @@ def decimal_groups(digits: int, scale: int) -> list[DigitGroup]:
     return [DigitGroup(n, _GROUP_SIZES[n]) for n in counts if n]
 
 
+def digits_and_scale(value: Decimal) -> tuple[int, int]:
+    """The DECIMAL(digits, scale) that a value needs; the value in plain digits, as `decimal` gives it."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    assert exponent <= 0
+    return max(len(digits), 1 - exponent), -exponent
+
+
+def decimal_bytes(value: Decimal) -> bytes:
+    """As `decimal` reads it, in as many digits as it has."""
+    digits, scale = digits_and_scale(value)
+    rest = int("".join(map(str, value.as_tuple().digits)))
+    raw = bytearray()
+    for digit_count, size in reversed(decimal_groups(digits, scale)):
+        rest, group = divmod(rest, 10**digit_count)
+        raw[:0] = group.to_bytes(size, "big")
+    if value < 0:
+        raw = bytearray(byte ^ 0xFF for byte in raw)
+    raw[0] ^= 0x80
+    return bytes(raw)
+
+
 def decimal(cursor: Cursor, digits: int, scale: int) -> Decimal:
     """A DECIMAL(digits, scale)."""
     groups = decimal_groups(digits, scale)

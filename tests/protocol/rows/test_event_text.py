@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
 from protocol.event_group import split_events
@@ -23,6 +25,7 @@ from protocol.events.header import HEADER_SIZE, build_event
 from protocol.events.query import QueryEvent
 from protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
 from protocol.events.rows import RowsEvent
+from protocol.events.statement_context import UserVarEvent
 from protocol.events.table_map import Column, TableMap
 from protocol.events.xa_prepare import XaPrepareEvent
 from protocol.events.xid import XidEvent
@@ -170,6 +173,10 @@ def test_user_variables_keep_type_and_collation() -> None:
         (variable(2, b"\xff" * 8, flags=b"\1"), "SET @`a`:=18446744073709551615/*!*/;"),
         (variable(1, bytes.fromhex("000000000000f83f")), "SET @`a`:=1.5e0/*!*/;"),
         (variable(4, bytes.fromhex("03027ee6")), "SET @`a`:=-1.25/*!*/;"),
+        (
+            UserVarEvent(b"a", Decimal("-1E-10")).build(server_id=1),
+            "SET @`a`:=-0.0000000001/*!*/;",
+        ),
         (
             variable(0, b"\0x"),
             "SET @@session.collation_connection=35/*!*/;\nSET @`a`:=CAST(X'0078' AS CHAR)/*!*/;",
@@ -389,3 +396,23 @@ def test_a_table_map_with_another_body_is_another() -> None:
         ]
     )
     assert [item["table"] for item in found if "rows" in item] == ["d.t", "d.u", "d.t"]
+
+
+@given(
+    digits=st.text("0123456789", min_size=1, max_size=65),
+    scale=st.integers(0, 38),
+    minus=st.booleans(),
+)
+def test_a_decimal_variable_is_read_as_it_was_written(
+    digits: str, scale: int, *, minus: bool
+) -> None:
+    number = tuple(map(int, digits))
+    value = Decimal((int(minus and any(number)), number, -scale))
+    event = UserVarEvent(b"v", value).build(server_id=1)
+    assert UserVarEvent.parse(event).value == value
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 1.5])
+def test_what_a_variable_cannot_hold_is_not_written(value: float) -> None:
+    with pytest.raises(ValueError, match="is not written"):
+        UserVarEvent(b"v", value).build(server_id=1)
