@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from protocol.errors import (
     ServerShutdown,
+    UnknownServerError,
 )
 from protocol.event_group import StartMarker
 from protocol.events.format_description import FormatDescription
-from protocol.gtid import Gtid
+from protocol.gtid import U64_MAX, Gtid
 from protocol.sql_errors import (
     GtidOutOfOrder,
     OptionPreventsStatement,
@@ -35,6 +36,15 @@ class Domain:
         self.last = last  # in the order of logging
         self.foreign = foreign  # its numbers are given by the upstream
         self.own = False  # and they are given here
+
+    def next_seq_no(self) -> int:
+        """Raises `UnknownServerError` (1105) behind the highest; MariaDB goes on with 0, which nobody could order."""
+        if self.seq_no >= U64_MAX:
+            raise UnknownServerError(
+                f"The sequence numbers of replication domain {self.id} are used up: its last one is {U64_MAX}. "
+                "SET SESSION gtid_domain_id to another domain"
+            )
+        return self.seq_no + 1
 
 
 class Publisher:
@@ -179,7 +189,8 @@ class Publisher:
         timestamp: int | None = None,
         standalone: bool = False,
     ) -> Gtid:
-        """Append the group, under the next number or `seq_no`. Raises `GtidOutOfOrder` (1950), `StorageError`.
+        """Append the group, under the next number or `seq_no`. Raises `GtidOutOfOrder` (1950),
+        `UnknownServerError` (1105) when there is none, `StorageError`.
 
         `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself.
         """
@@ -212,7 +223,7 @@ class Publisher:
         return gtid
 
     def _next_of(self, domain: Domain, origin: Origin, seq_no: int) -> Gtid:
-        gtid = Gtid(domain.id, origin.server_id, seq_no or domain.seq_no + 1)
+        gtid = Gtid(domain.id, origin.server_id, seq_no or domain.next_seq_no())
         if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
             raise GtidOutOfOrder(gtid, domain.last)
         return gtid
@@ -225,8 +236,8 @@ class Publisher:
     def commit_quickly(
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
-        """A transaction of one statement: the hot path. After `announce`. Raises `StorageError`."""
-        seq_no = domain.seq_no + 1
+        """A transaction of one statement: the hot path. After `announce`. Raises as `commit`."""
+        seq_no = domain.next_seq_no()
         gtid = Gtid(domain.id, server_id, seq_no)
         self._engine.append(group.build(seq_no, int(self._clock()), text), gtid)
         domain.last = gtid
@@ -266,7 +277,7 @@ class Publisher:
 
     def _next(self) -> tuple[Gtid, int]:
         self.announce()
-        seq_no = self.domain(self._domain_id).seq_no + 1
+        seq_no = self.domain(self._domain_id).next_seq_no()
         return Gtid(self._domain_id, self._server_id, seq_no), self.now()
 
     def _appended(self, gtid: Gtid) -> Gtid:

@@ -28,6 +28,7 @@ from binlog_server.sql_commit.statement_kind import Kind, classify
 from binlog_server.sql_commit.statement_runner import StatementRunner
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from protocol.connection.server import ServerConnection
+from protocol.errors import ServerError
 from storage.errors import StorageError
 
 __all__ = ["QUICK_WORDS", "Client", "Committer"]
@@ -87,6 +88,9 @@ class Committer:
             self._publisher.commit_quickly(
                 prepared.domain, prepared.group, prepared.server_id, text
             )
+        except ServerError as error:
+            self._client.refused(error)
+            return True
         except StorageError as error:
             self._client.refused(not_written(error))
             return True

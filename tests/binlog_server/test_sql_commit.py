@@ -762,3 +762,34 @@ async def test_the_client_is_told_how_its_strings_are_read(server: Lab) -> None:
             assert await ok(client, "INSERT INTO t VALUES (1)") == (1, status)
     await ok(client, "SET sql_mode='ANSI,NO_BACKSLASH_ESCAPES'")
     assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT
+
+
+async def test_a_domain_whose_numbers_are_used_up() -> None:
+    """No number is left, and nothing else is wrong: an error to each commit, also after a restart."""
+    engine = SlowEngine()
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (0)")
+        await ok(client, f"SET gtid_seq_no={2**64 - 2}")
+        await ok(client, "INSERT INTO t VALUES (1)")
+        await ok(client, "INSERT INTO t VALUES (2)")
+        assert shown(lab)[-1] == f"0-1-{2**64 - 1} | INSERT INTO t VALUES (2)"
+        for sql in (
+            "INSERT INTO t VALUES (3)",
+            "CREATE TABLE u (a INT)",
+            "insert into t values (4)",
+        ):
+            number, text = await refused(client, sql)
+            assert (number, "SET SESSION gtid_domain_id" in text) == (1105, True)
+        await ok(client, "BEGIN")
+        await ok(client, "INSERT INTO t VALUES (5)")
+        assert (await refused(client, "COMMIT"))[0] == 1105
+        await ok(client, "SET gtid_domain_id=4")
+        await ok(client, "INSERT INTO t VALUES (6)")
+        count = len(shown(lab))
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        assert (await refused(client, "INSERT INTO t VALUES (7)"))[0] == 1105
+        await ok(client, "SET gtid_domain_id=4")
+        await ok(client, "INSERT INTO t VALUES (8)")
+        assert shown(lab)[count:] == ["4-1-2 | INSERT INTO t VALUES (8)"]
