@@ -36,10 +36,8 @@ from protocol.errors import WrongVariableValue
 from protocol.gtid import BinlogState
 from protocol.sql_errors import KillDenied
 from protocol.wire.results import Value
-from storage.binlog.file_names import file_number
-from storage.engine import BinlogEngine, Position
+from storage.engine import BinlogEngine
 from storage.errors import StorageError
-from storage.ibb.page import PAGE_SIZE
 from storage.state import StateStore
 
 T = TypeVar("T")
@@ -123,11 +121,9 @@ class ServerFacts:
         self._look_at_begin()
 
     def _look_at_begin(self) -> None:
-        """Of the first file: it becomes another one when files are purged. Reads the store."""
+        """It moves when files are purged. Reads the store."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
-            numbers = (file_number(file.name) for file in self.engine.files())
-            first = Position(next((n for n in numbers if n is not None), 0), PAGE_SIZE)
-            self._gtid_begin = str(self.engine.state_at(first).position())
+            self._gtid_begin = str(self.engine.first_start().state.position())
 
     # --- variables ---
 

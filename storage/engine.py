@@ -279,8 +279,17 @@ class BinlogEngine(Protocol):
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
         """Call `failed` once, from whichever thread meets it, when the disk has failed and nothing more is accepted."""
 
+    def first_start(self) -> StartPoint:
+        """The first place from which everything can be read: behind groups of which purge has left a half.
+
+        `PositionPurged` while everything goes.
+        """
+
     def find_start(self, position: SlavePosition) -> StartPoint:
-        """The latest place to start reading for `position`. `PositionPurged` if no file reaches back to it."""
+        """The latest place to start reading for `position`.
+
+        `PositionPurged` if no file reaches back to it, or a part of a group behind it is gone.
+        """
 
     def read(self, start: Position) -> GroupBatch:
         """Groups from `start` up to the durable end: at least one if there is one, and no more than memory bears.

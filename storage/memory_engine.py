@@ -306,6 +306,11 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         self._when_failed.append(failed)
 
+    def first_start(self) -> StartPoint:
+        """See `BinlogEngine`."""
+        with self._lock:
+            return StartPoint(self._position(0), self._first_state.copy())
+
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`. Tries the state behind each GTID; the latest one wins. Markers are not jumped."""
         with self._lock:

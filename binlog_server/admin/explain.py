@@ -107,8 +107,8 @@ def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
         start = engine.find_start(SlavePosition([gtid, *others]))
     except PositionPurged:
         return PURGED, (
-            "It was passed before the first file that is left. A replica at this position must be set up again from a "
-            "backup"
+            f"It was passed before Binlog_gtid_begin ('{engine.first_start().state.position()}'), behind which all "
+            "groups are whole. A replica at this position must be set up again from a backup"
         )
     if start.state.last(gtid.domain_id) == gtid or _is_behind(engine, start.position, gtid):
         return HAVE, "A replica at this position goes on from here"

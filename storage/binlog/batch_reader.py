@@ -210,6 +210,11 @@ def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, in
     return page[begin + 1 : end] + following[CHUNK_HEADER:rest_end], rest_end
 
 
+def skip_plain_commits(pages: PageSource, place: Position, limit: Position) -> Position:
+    """As `_plain_commits`, for who wants none of them."""
+    return _plain_commits(pages, place, limit, [])
+
+
 def _plain_commits(
     pages: PageSource,
     place: Position,

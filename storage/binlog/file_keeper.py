@@ -162,8 +162,7 @@ class FileKeeper:
         except (CorruptBinlog, DiskError):  # a file that cannot be read can be purged
             header, refers_to = None, 0
         if header is not None:
-            xa_ref = file_no if header.xa_ref is None else header.xa_ref
-            refers_to = min(file_no, header.oob_ref, xa_ref)
+            refers_to = header.refers_to
         try:
             modified = self._files.modified(file_no)
         except DiskError:

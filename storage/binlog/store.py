@@ -32,6 +32,7 @@ from storage.binlog.file_names import file_name
 from storage.binlog.first_file import FirstFile
 from storage.binlog.flusher import Flusher
 from storage.binlog.full_disk import FullDisk
+from storage.binlog.halves import behind_halves, refers_back
 from storage.binlog.locate import locate
 from storage.binlog.log_writer import LogWriter
 from storage.binlog.opening import open_log
@@ -112,6 +113,7 @@ class IbbEngine:
         self._pages = PageStore(disk, cache_pages, self._full)
         prepared = PreparedTransactions(self.references)
         self._shapes: dict[int, FileShape] = {}
+        self._whole_from: tuple[int, Position] | None = None  # of the first file
         try:
             self._redo, found = open_log(
                 disk, self._pages, prepared, facts, self._options, self._append_lock
@@ -318,6 +320,7 @@ class IbbEngine:
         self._pages.restart()
         self._flusher.restart()
         self._shapes.clear()
+        self._whole_from = None
         self._begin_new(state)
 
     @property
@@ -437,16 +440,45 @@ class IbbEngine:
 
     # --- reading ---
 
+    def first_start(self) -> StartPoint:
+        """See `BinlogEngine`."""
+        while True:
+            files = self._pages.files.numbers()
+            if not files:
+                raise PositionPurged("there is no file")
+            try:
+                return self._first_start(files)
+            except PositionPurged:
+                if self._pages.files.numbers() == files:
+                    raise
+
+    def _first_start(self, files: list[int]) -> StartPoint:
+        """Looked for once for each first file: what comes later refers to nothing that has gone."""
+        place = self._whole_from
+        if place is None or place[0] != files[0]:
+            found = behind_halves(self._pages, files, self.durable_end)
+            place = self._whole_from = files[0], found
+        return StartPoint(place[1], self.state_at(place[1]))
+
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`."""
         while True:
             files = self._pages.files.numbers()
             pages = self._pages.probing()
             try:
-                found = search.find_start(
-                    pages, files, self._shape, position, self.durable_end, self._breaks.known()
+                found = StartPoint(
+                    *search.find_start(
+                        pages, files, self._shape, position, self.durable_end, self._breaks.known()
+                    )
                 )
-                return StartPoint(*found)
+                if not refers_back(pages, found.position.file_no, files[0]):
+                    return found
+                first = self._first_start(files)
+                if found.position >= first.position:
+                    return found
+                if first.state.is_before(position):
+                    return first
+                raise PositionPurged("a part of a group behind the position is gone")
             except PositionPurged:
                 if self._pages.files.numbers() == files:
                     raise  # and else a purge was under way: what is left may do

@@ -74,6 +74,11 @@ class FileHeader:
     oob_ref: int
     xa_ref: int | None = None
 
+    @property
+    def refers_to(self) -> int:
+        """The lowest file that groups of this one may have data in."""
+        return min(self.file_no, self.oob_ref, self.file_no if self.xa_ref is None else self.xa_ref)
+
     def build(self) -> bytes:
         """The whole page, both CRCs set."""
         return header_page(

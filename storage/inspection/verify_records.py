@@ -211,7 +211,7 @@ class RecordPass:
             return
         if header is None or not lists:
             return
-        promised = header.oob_ref if header.xa_ref is None else min(header.oob_ref, header.xa_ref)
+        promised = header.refers_to
         lowest = min(reference.last.file_no for reference in lists)
         if lowest < promised:
             self._error(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.gtid import Gtid, SlavePosition
+from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import purge
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
@@ -18,7 +18,7 @@ from storage.binlog.purge import FileFacts, PurgePlan, Wanted, above_size, befor
 from storage.binlog.references import Reason, References
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
-from storage.engine import Position, Xid
+from storage.engine import GroupWriter, Position, Xid
 from storage.errors import PositionPurged, UnknownBinlog
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
@@ -363,6 +363,88 @@ def test_a_completion_that_is_not_durable(crash: bool) -> None:
         engine.commit_prepared(Xid(1, b"x"), gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
     engine.sync()
     assert read_all(engine) == [gtid_event(Gtid(0, 1, 1)) + events(900, "xa")]
+    engine.close()
+
+
+# --- groups of which purge has left a half ---
+
+
+def sequence(state: BinlogState) -> int:
+    """The last number of the only server there is."""
+    return state.get(0, 1) or 0
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_can_be_had_begins_behind_half_groups(restart: bool) -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options())
+    engine.append(*group(Gtid(0, 1, 1)))
+    near, far = engine.begin(), engine.begin()
+    near.spill(events(500, "near"))
+    far.spill(events(500, "far"))
+    engine.flush()
+    engine.append(*group(Gtid(0, 1, 2)))
+    near.commit(gtid_event(Gtid(0, 1, 3)), Gtid(0, 1, 3))
+    engine.append(*group(Gtid(0, 1, 4)))
+    engine.flush()
+    engine.append(*group(Gtid(0, 1, 5)))
+    far.commit(gtid_event(Gtid(0, 1, 6)), Gtid(0, 1, 6))
+    for number in (7, 8):
+        engine.append(*group(Gtid(0, 1, number)))
+    engine.flush()
+    engine.append(*group(Gtid(0, 1, 9)))
+    engine.sync()
+    for purged_to, begins in ((0, 0), (1, 6), (2, 6), (3, 8)):
+        engine.purge_to(file_name(purged_to))
+        if restart:
+            engine.close()
+            engine = IbbEngine(disk, options())
+        first = engine.first_start()
+        assert sequence(first.state) == begins
+        for number in range(1, 10):
+            at = SlavePosition([Gtid(0, 1, number)])
+            if number < begins:  # at once, and not only where the half group is
+                with pytest.raises(PositionPurged):
+                    engine.find_start(at)
+                continue
+            start = engine.find_start(at)
+            assert len(read_from(engine, start.position)) == 9 - sequence(start.state)
+            assert start.position >= first.position
+    engine.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_everything_is_whole_from_where_the_binlog_begins(seed: int) -> None:
+    rng = random.Random(seed)
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options(interval=rng.choice([2, 4])))
+    logged: list[bytes] = []
+    waiting: list[tuple[GroupWriter, bytes]] = []
+    for _ in range(120):
+        gtid = Gtid(0, 1, len(logged) + 1)
+        if waiting and rng.random() < 0.4:
+            writer, data = waiting.pop(rng.randrange(len(waiting)))
+            writer.commit(gtid_event(gtid), gtid)
+            logged.append(gtid_event(gtid) + data)
+        elif len(waiting) < 3 and rng.random() < 0.5:
+            data = events(rng.randint(100, 30_000), "large")
+            waiting.append((engine.begin(), data))
+            waiting[-1][0].spill(data)
+        else:
+            payload, _ = group(gtid)
+            engine.append(payload, gtid)
+            logged.append(payload)
+        if rng.random() < 0.1:
+            engine.sync()
+            engine.checkpoint()
+            engine.purge_to(engine.status()[0])
+            first = engine.first_start()
+            assert read_from(engine, first.position) == logged[sequence(first.state) :]
+            behind = rng.randint(sequence(first.state), len(logged))
+            start = engine.find_start(SlavePosition([Gtid(0, 1, behind)] if behind else []))
+            assert read_from(engine, start.position) == logged[sequence(start.state) :]
+    for writer, _ in waiting:
+        writer.rollback()
     engine.close()
 
 

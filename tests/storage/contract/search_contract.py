@@ -101,6 +101,9 @@ class SearchContract:
         filled(bench, groups).close()
         bench.purge()
         engine = bench.open()
+        first = engine.first_start()
+        assert len(first.state)
+        assert engine.find_start(first.state.position()).position >= first.position
         with pytest.raises(PositionPurged):
             engine.find_start(SlavePosition())
         with pytest.raises(PositionPurged):
