@@ -371,10 +371,11 @@ class ProtocolError(Exception):
 
 
 class PacketTooLarge(ProtocolError):
-    """The length in a packet header says that the packet exceeds the limit."""
+    """The length in a packet header says that the packet exceeds the limit. `next_seq`: the number of its answer."""
 
-    def __init__(self, length: int, limit: int) -> None:
+    def __init__(self, length: int, limit: int, next_seq: int = 1) -> None:
         super().__init__(f"packet of {length} bytes, limit {limit}", PacketTooBig())
+        self.next_seq = next_seq
 
 
 class RemoteError(Exception):

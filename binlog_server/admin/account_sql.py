@@ -20,14 +20,14 @@ from binlog_server.accounts.privileges import (
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
 from binlog_server.admin.account_statements import (
-    ME,
     AccountStatement,
     Identified,
     Kind,
+    Oneself,
     Who,
 )
 from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES
-from binlog_server.admin.view import ResultSet
+from binlog_server.admin.view import Diagnostic, Level, ResultSet
 from protocol.account_errors import (
     CannotRevokeAll,
     CannotUser,
@@ -84,9 +84,10 @@ class AccountSql:
             return True
         return head.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
 
-    def run(self, statement: AccountStatement) -> ResultSet | None:
-        """The result, or None for OK. Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372,
-        1396, 1524."""
+    def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | None:
+        """The result, or None for OK; `told` gets the notes (1396, 1973, 1974).
+
+        Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372, 1396, 1524."""
         if len(statement.who) > ACCOUNTS_MAX:
             raise NotSupportedYet(f"more than {ACCOUNTS_MAX} accounts in a statement")
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
@@ -100,15 +101,15 @@ class AccountSql:
             case Kind.SHOW_CREATE:
                 return self._show("CREATE USER for", _create_text, statement.who[0])
             case Kind.DROP:
-                self._drop(statement)
+                self._drop(statement, told)
             case Kind.RENAME:
                 self._rename(statement)
             case _:
-                self._change(statement)
+                self._change(statement, told)
         return None
 
     def _who(self, who: Who) -> Who:
-        return Who(self._me.user, self._me.host) if who == ME else who
+        return Who(self._me.user, self._me.host) if isinstance(who, Oneself) else who
 
     def _check_right(self, statement: AccountStatement) -> None:
         mine = all(who.name == self._me.name for who in statement.who)
@@ -121,11 +122,14 @@ class AccountSql:
                     "[users]", f": '{who.user}' is an account of the configuration file"
                 )
 
-    def _drop(self, statement: AccountStatement) -> None:
+    def _drop(self, statement: AccountStatement, told: list[Diagnostic]) -> None:
         found = [(who, self._users.named(who.name)) for who in statement.who]
         missing = [who for who, account in found if account is None]
         if missing and not statement.tolerant:
             raise _cannot(statement, missing)
+        told += [
+            _note(1974, f"Can't drop user {_quoted(who)}; it doesn't exist") for who in missing
+        ]
         self._users.save([], [account for _, account in found if account is not None])
 
     def _rename(self, statement: AccountStatement) -> None:
@@ -149,7 +153,7 @@ class AccountSql:
                 raise _cannot(statement, [old]) from None
         self._users.save(saved.values(), dropped.values())
 
-    def _change(self, statement: AccountStatement) -> None:
+    def _change(self, statement: AccountStatement, told: list[Diagnostic]) -> None:
         """All accounts of the statement, or none."""
         changed = []
         refused = []
@@ -158,7 +162,10 @@ class AccountSql:
             account = self._users.named(who.name)
             if statement.kind is Kind.CREATE:
                 if account is not None and not statement.or_replace:
-                    if not statement.tolerant:
+                    if statement.tolerant:
+                        text = f"Can't create user {_quoted(who)}; it already exists"
+                        told.append(_note(1973, text))
+                    else:
                         refused.append(who)
                     continue
                 account = self._new(who)
@@ -172,12 +179,14 @@ class AccountSql:
                 elif statement.kind in (Kind.GRANT, Kind.SET_PASSWORD):
                     raise NoSuchUser
                 else:
-                    if not statement.tolerant:
-                        refused.append(who)
+                    refused.append(who)
                     continue
             changed.append(self._changed(account, statement, proof))
         if refused:
-            raise _cannot(statement, refused)
+            error = _cannot(statement, refused)
+            if not statement.tolerant:
+                raise error
+            told.append(_note(error.errno, error.message))
         self._users.save(changed)
         for account in changed:
             self._set_policy(account.name, account.replica)
@@ -186,7 +195,7 @@ class AccountSql:
         try:
             return UserAccount(who.user, who.host)
         except ValueError:
-            raise CannotUser("CREATE USER", f"'{who.user}'@'{who.host}'") from None
+            raise CannotUser("CREATE USER", _quoted(who)) from None
 
     def _changed(
         self, account: UserAccount, statement: AccountStatement, proof: Identified | None
@@ -250,8 +259,15 @@ def _credential(proof: Identified, plugin: str) -> Credential:
 
 
 def _cannot(statement: AccountStatement, who: list[Who]) -> CannotUser:
-    names = ",".join(f"'{one.user}'@'{one.host}'" for one in who)
-    return CannotUser(_OPERATIONS[statement.kind], names)
+    return CannotUser(_OPERATIONS[statement.kind], ",".join(map(_quoted, who)))
+
+
+def _quoted(who: Who) -> str:
+    return f"'{who.user}'@'{who.host}'"
+
+
+def _note(code: int, text: str) -> Diagnostic:
+    return Diagnostic(Level.NOTE, code, text)
 
 
 def _identified(account: UserAccount) -> str:

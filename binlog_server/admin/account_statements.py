@@ -48,7 +48,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """An account by name; an empty user is the one that asks."""
+    """An account by name."""
 
     user: str
     host: str = ANY_HOST
@@ -59,7 +59,14 @@ class Who:
         return f"{self.user}@{self.host}"
 
 
-ME = Who("")
+@dataclass(frozen=True, slots=True)
+class Oneself(Who):
+    """CURRENT_USER. Of a type of its own: no name that can be written equals it, the empty one neither."""
+
+    user: str = ""
+
+
+ME = Oneself()
 
 
 @dataclass(frozen=True, slots=True)

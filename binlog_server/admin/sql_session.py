@@ -6,7 +6,7 @@ for whoever owns the loop to run. Which statement does what is said in `admin.an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from binlog_server.accounts.privileges import suffices
@@ -37,15 +37,12 @@ from binlog_server.admin.variables import (
     SESSION_SETTABLE,
 )
 from binlog_server.admin.view import (
-    Deed,
     Diagnostic,
     Level,
     Result,
-    ResultSet,
     Row,
     RowStream,
     ServerView,
-    Work,
 )
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.connection.commands import Command
@@ -86,6 +83,7 @@ class SqlSession:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED
     _is_about_diagnostics: bool = False
+    _told: list[Diagnostic] = field(default_factory=list)  # of the statement before
 
     def __post_init__(self) -> None:
         self.variables.update(self.login)
@@ -113,70 +111,39 @@ class SqlSession:
 
     def execute(self, text: str) -> Result:
         """The result, or None for OK. Raises `ServerError`."""
+        self.begin()
         return self.run(lambda: parse(text))
 
-    def run(self, parsed: Callable[[], Statement]) -> Result:
-        """As `execute`, of a statement that may have been parsed elsewhere."""
-        told, self.diagnostics = self.diagnostics, []
+    def begin(self) -> None:
+        """A statement, whoever runs it: diagnostics are its own from now on."""
+        self._told, self.diagnostics = self.diagnostics, []
         self._is_about_diagnostics = False
+
+    def failed(self, error: ServerError) -> None:
+        """The statement has ended so, whoever ran it: SHOW WARNINGS tells it."""
+        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
+        del self.diagnostics[DIAGNOSTICS_MAX:]
+
+    def run(self, parsed: Callable[[], Statement]) -> Result:
+        """As `execute`, of a statement that was begun, and that may have been parsed elsewhere."""
         try:
             statement = parsed()
             self._is_about_diagnostics = _asks_for_diagnostics(statement)
             if self._is_about_diagnostics:
-                self.diagnostics = told
+                self.diagnostics = self._told
             self.require_for(statement)
-            return self._guarded(answer(self, statement))
-        except ServerError as error:
-            self._failed(error)
-            raise
+            result = answer(self, statement)
         except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
+            raise maintenance.server_error(error) from error
+        if isinstance(result, RowStream):
+            return RowStream(result.columns, _mapped(result.batches))
+        return result
 
     def require_for(self, statement: Statement | Command) -> None:
         """Raises `PrivilegeRequired` (1227). What is allowed of one's own is left to the statement."""
         key = subject(statement)
         if key not in OF_ONES_OWN:
             self.require(*PRIVILEGES[key])
-
-    def _failed(self, error: ServerError) -> ServerError:
-        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
-        del self.diagnostics[DIAGNOSTICS_MAX:]
-        return error
-
-    def _guarded(self, result: Result) -> Result:
-        """What fails later is told as what fails at once."""
-        match result:
-            case Work(run, done):
-                return Work(lambda: self._mapped(run), done)
-            case Deed(act):
-                return Deed(lambda: self._mapped_deed(act))
-            case RowStream(columns, batches):
-                return RowStream(columns, self._mapped_batches(batches))
-        return result
-
-    def _mapped(self, run: Callable[[], ResultSet | None]) -> ResultSet | None:
-        try:
-            return run()
-        except ServerError as error:
-            self._failed(error)
-            raise
-        except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
-
-    async def _mapped_deed(self, act: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await act()
-        except ServerError as error:
-            self._failed(error)
-            raise
-        except StorageError as error:
-            raise self._failed(maintenance.server_error(error)) from error
-
-    def _mapped_batches(self, batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
-        try:
-            yield from batches
-        except StorageError as error:
-            raise self._failed(events.failed(error)) from error
 
     def require_no_upstream(self) -> None:
         """What the history is cannot be changed while it comes from elsewhere: 1198."""
@@ -246,6 +213,13 @@ class SqlSession:
         ):
             raise ReadOnlyVariable(name, "GLOBAL")
         return value
+
+
+def _mapped(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    try:
+        yield from batches
+    except StorageError as error:
+        raise events.failed(error) from error
 
 
 _DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}

@@ -133,10 +133,12 @@ class Conversation:
         """Answer it, or begin to."""
         try:
             self._answer(command)
-        except ServerError as error:
-            self._send_error(error)
         except Exception as error:  # noqa: BLE001 - logged there
-            if not self._channel.mute:
+            if not isinstance(command, Query):
+                self.sql.begin()  # only their errors are told
+            if isinstance(error, ServerError):
+                self._send_error(error)
+            elif not self._channel.mute:
                 self._send_error(internal_error(error, self._channel.peer))
 
     def lost(self, reason: Exception | None) -> None:
@@ -196,7 +198,9 @@ class Conversation:
             self._channel.go_on()
 
     def _send_error(self, error: ServerError) -> None:
-        self._channel.send_error(shown_error(error, self._said))
+        shown = shown_error(error, self._said)
+        self.sql.failed(shown)
+        self._channel.send_error(shown)
 
     def hold(self, *, held: bool) -> None:
         """See `sql_commit.committer.Client`."""
@@ -261,6 +265,7 @@ class Conversation:
                 raise UnknownCommandError
 
     def _execute(self, query: Query) -> None:
+        self.sql.begin()
         # A statement may be as long as a packet: nothing here looks at more than its head.
         text = query.text
         self._said = text[: SHOWN_CHARS + 1].decode("utf-8", "surrogateescape")
@@ -322,7 +327,8 @@ class Conversation:
             self._connection.now("Sleep", "")
 
     def _answer_about_accounts(self, parsed: Callable[[], AccountStatement]) -> None:
-        result = self._accounts.run(parsed())
+        result = self._accounts.run(parsed(), self.sql.diagnostics)
+        self._machine.warnings = self.sql.warning_count
         if result is None:
             self.write(self._machine.send_ok())
         else:

@@ -84,6 +84,8 @@ class Committer:
         text = self._machine.take_query(data)
         if text is None:
             return False
+        if self._state.sql.diagnostics:
+            self._state.sql.begin()
         try:
             self._publisher.commit_quickly(
                 prepared.domain, prepared.group, prepared.server_id, text
@@ -104,14 +106,13 @@ class Committer:
             self._client.refused(not_written(error))
 
     def execute(self, text: bytes) -> bool:
-        """Run a statement; the client gets the answer now or later. False if it is not one for here.
+        """Run a statement that was begun; the client gets the answer now or later. False if it is not one for here.
 
         Raises `ServerError`: 1064, 1227, 1235, 1290, 1305, 1792, ...
         """
         statement = classify(text)
         if statement.kind is Kind.OTHER:
             return False
-        self._state.sql.diagnostics.clear()  # they are of the last statement, which this one is now
         self._runner.run(self._runner.steps(statement))
         return True
 

@@ -43,7 +43,7 @@ from protocol.connection.server_states import (
     ServerState,
     ServerStep,
 )
-from protocol.errors import PacketsOutOfOrder, ProtocolError, ServerError
+from protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX, PACKET_PAYLOAD_MAX
 from protocol.semi_sync import ACK_BYTES_MAX, Ack
 from protocol.semi_sync import STATUS as SEMI_SYNC_STATUS
@@ -72,8 +72,6 @@ _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
 _READY: Final = ServerState.READY
 _QUERY_HEAD: Final = bytes((0, CommandCode.QUERY))  # sequence number 0, then the command
-
-
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
 
@@ -92,8 +90,7 @@ class ServerConnection:
         max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX,
     ) -> None:
         """`salt`: 20 random bytes, none of them NUL. Raises ValueError otherwise.
-
-        `max_allowed_packet`: bytes of the largest command.
+        `max_allowed_packet`: bytes; a command has to be smaller, as in MariaDB.
         """
         self.salt = salt
         self.connection_id = connection_id
@@ -155,8 +152,8 @@ class ServerConnection:
             self._reader.feed(data)
             if self.state in BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
                 raise ProtocolError("the client sends ahead before it has logged in")
-        except ProtocolError:
-            self.give_up()
+        except ProtocolError as error:
+            self.give_up(error)
             raise
 
     def next_event(self) -> ServerEvent | None:
@@ -179,8 +176,8 @@ class ServerConnection:
                 self._machine.advance(ServerStep.SWITCH_ANSWERED)
                 return AuthSwitchAnswered(packet.payload)
             return self._command(packet.payload)
-        except ProtocolError:
-            self.give_up()
+        except ProtocolError as error:
+            self.give_up(error)
             raise
 
     def take_query(self, data: bytes) -> bytes | None:
@@ -194,7 +191,7 @@ class ServerConnection:
             self._machine.state is not _READY
             or data[3:5] != _QUERY_HEAD
             or int.from_bytes(data[:3], "little") != size
-            or size > self._max_allowed_packet
+            or size >= self._max_allowed_packet
             or size >= PACKET_PAYLOAD_MAX
             or self._reader.buffered
         ):
@@ -241,12 +238,12 @@ class ServerConnection:
         self._machine.advance(ServerStep.TLS_STARTED)
 
     def accept_login(self, proof: bytes = b"") -> bytes:
-        """The OK that ends the login; commands may now be as large as max_allowed_packet.
+        """The OK that ends the login; commands may now be almost as large as max_allowed_packet.
 
         `proof`: see `auth.certificate_proof`.
         """
         self._machine.advance(ServerStep.LOGIN_ACCEPTED)
-        self._reader.payload_bytes_max = self._max_allowed_packet
+        self._reader.payload_bytes_max = self._max_allowed_packet - 1
         return self._frame(ok_payload(info=proof))
 
     def start_compression(self) -> bytes:
@@ -378,11 +375,13 @@ class ServerConnection:
     # Ending
 
     def last_words(self, error: ServerError) -> bytes:
-        """An ERR packet after a `ProtocolError` closed the machine."""
+        """An ERR packet after a `ProtocolError` closed the machine, or instead of the answer to what comes next."""
+        self._seq = 1 if self.state is _S.READY else self._seq
         return self._frame(error_payload(error))
 
-    def give_up(self) -> None:
-        """Nothing more is taken, and nothing kept of what was."""
+    def give_up(self, error: ProtocolError | None = None) -> None:
+        """Nothing more is taken, and nothing kept of what was. The last words answer the packet that was too large."""
+        self._seq = error.next_seq if isinstance(error, PacketTooLarge) else self._seq
         if not self.is_closed:
             self._machine.advance(ServerStep.FAILED)
         self._reader.discard()

@@ -186,7 +186,8 @@ class PacketReader:
         word: int = _HEADER.unpack_from(self._buffer, self._offset)[0]
         length = word & PACKET_PAYLOAD_MAX
         if self._parts_bytes + length > self.payload_bytes_max:
-            raise PacketTooLarge(self._parts_bytes + length, self.payload_bytes_max)
+            next_seq = ((word >> 24) + 1) & 0xFF
+            raise PacketTooLarge(self._parts_bytes + length, self.payload_bytes_max, next_seq)
         return length
 
     def _check_continuation(self, seq: int) -> None:

@@ -166,6 +166,51 @@ async def test_all_of_a_statement_or_nothing(lab: Lab) -> None:
     await client.query("DROP USER IF EXISTS a, b, c")
 
 
+async def test_notes(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE USER a")
+    for sql, number, text in (
+        ("CREATE USER IF NOT EXISTS a", 1973, "Can't create user 'a'@'%'; it already exists"),
+        ("DROP USER IF EXISTS a, b", 1974, "Can't drop user 'b'@'%'; it doesn't exist"),
+        ("ALTER USER IF EXISTS b REQUIRE SSL", 1396, "Operation ALTER USER failed for 'b'@'%'"),
+    ):
+        answer = await client.ask(Query(sql).build())
+        assert answer[:1] == b"\0", answer
+        assert int.from_bytes(answer[5:7], "little") == 1
+        assert await client.query("SHOW WARNINGS") == [["Note", str(number), text]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "number"),
+    [
+        ("DROP USER ''@'%'", 1396),
+        ("DROP USER ''", 1396),
+        ("DROP USER IF EXISTS ''@'%', ''@localhost", None),
+        ("ALTER USER ''@'%' IDENTIFIED BY 'x'", 1396),
+        ("ALTER USER IF EXISTS '' IDENTIFIED BY 'x'", None),
+        ("CREATE OR REPLACE USER ''@'%' IDENTIFIED BY 'x'", 1396),
+        ("SET PASSWORD FOR ''@'%' = PASSWORD('x')", 1133),
+        ("GRANT RELOAD ON *.* TO ''@'%'", 1133),
+        ("REVOKE RELOAD ON *.* FROM ''@'%'", 1141),
+        ("REVOKE ALL PRIVILEGES, GRANT OPTION FROM ''@'%'", 1269),
+        ("SHOW GRANTS FOR ''@'%'", 1141),
+        ("SHOW CREATE USER ''@'%'", 1133),
+        ("RENAME USER ''@'%' TO b", 1396),
+        ("RENAME USER ''@'%' TO b, a TO c", 1396),
+    ],
+)
+async def test_empty_name_is_nobody(lab: Lab, sql: str, number: int | None) -> None:
+    """CURRENT_USER is oneself; '' was taken for it, and so a DBA could drop the own account."""
+    await (await root(lab)).query("GRANT ALL ON *.* TO a IDENTIFIED BY 'one' WITH GRANT OPTION")
+    client = await logged_in(lab, "a", "one")
+    before = await client.query("SHOW GRANTS")
+    if number is None:
+        await client.query(sql)
+    else:
+        assert await errno(client, sql) == number
+    assert await (await logged_in(lab, "a", "one")).query("SHOW GRANTS") == before
+
+
 async def test_rename(lab: Lab) -> None:
     client = await root(lab)
     await client.query("CREATE USER a IDENTIFIED BY 'one', b@localhost")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from binlog_server.admin.maintenance import server_error
 from binlog_server.admin.row_filter import like_matches
 from binlog_server.admin.selects import ROW_CHARS_MAX
 from binlog_server.admin.sql_session import SqlSession
@@ -16,6 +17,7 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from protocol.errors import ServerError
 from protocol.wire.results import Column, Value
+from storage.errors import StorageError
 
 from .lab import REPLICA_AND_WATCHER, Lab
 
@@ -37,7 +39,19 @@ def sql(server: Server) -> SqlSession:
 
 
 def run(sql: SqlSession, text: str) -> ResultSet | None:
-    """The result; what takes long is done here and now."""
+    """The result; what takes long is done here and now, and what fails is told as a conversation tells it."""
+    try:
+        return _run(sql, text)
+    except ServerError as error:
+        sql.failed(error)
+        raise
+    except StorageError as error:
+        told = server_error(error)
+        sql.failed(told)
+        raise told from error
+
+
+def _run(sql: SqlSession, text: str) -> ResultSet | None:
     result = sql.execute(text)
     if isinstance(result, Work):
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Account
-from protocol.connection.commands import Query
+from protocol.connection.commands import InitDatabase, Query
 from protocol.errors import RemoteError
 
 from .lab import Client, Lab
@@ -124,3 +124,55 @@ async def test_warnings_are_those_of_the_last_statement() -> None:
         assert await warnings_of(client, "SET GLOBAL max_connections = 1") == 1
         assert await warnings_of(client, "CREATE TABLE test.t (a INT)") == 0
         assert await client.query("SHOW WARNINGS") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "number"),
+    [
+        ("", 1065),
+        (" ; ", 1065),
+        ("DROP USER nosuch", 1396),
+        ("GRANT RELOAD ON *.* TO nosuch", 1133),
+        ("SHOW GRANTS FOR nosuch", 1141),
+        ("GRANT", 1064),
+        ("XA START 'x'", 1235),
+        ("CALL p()", 1235),
+        ("ROLLBACK TO x", 1305),
+        ("INSERT INTO t VALUES (1); SELECT 2", 1064),
+        ("SELECT @@nosuch", 1193),
+        ("KILL 999999", 1094),
+        ("PURGE BINARY LOGS TO 'x'", 1373),
+        ("USE `a `", 1102),
+        ("SHOW BINLOG EVENTS IN 'x'", 1220),
+    ],
+)
+async def test_each_error_is_the_warning_of_its_statement(sql: str, number: int) -> None:
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        with pytest.raises(RemoteError, match="1193"):
+            await client.query("SELECT @@before")
+        with pytest.raises(RemoteError, match=str(number)):
+            await client.query(sql)
+        assert [row[:2] for row in await client.query("SHOW WARNINGS")] == [["Error", str(number)]]
+        assert await client.query("SELECT @@error_count") == [["1"]]
+
+
+@pytest.mark.parametrize("sql", ["FLUSH PRIVILEGES", "COMMIT", "INSERT INTO test.t VALUES (1)"])
+async def test_success_forgets_what_was_told(sql: str) -> None:
+    """Twice: the second INSERT goes the quick way."""
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        for _ in range(2):
+            with pytest.raises(RemoteError, match="1193"):
+                await client.query("SELECT @@before")
+            await client.query(sql)
+            assert await client.query("SHOW WARNINGS") == []
+
+
+async def test_errors_of_other_commands_are_told() -> None:
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        assert await warnings_of(client, "SET GLOBAL max_connections = 1") == 1
+        client.command(InitDatabase("").build())
+        assert (await client.error())[0] == 1102
+        assert [row[1] for row in await client.query("SHOW WARNINGS")] == ["1102"]

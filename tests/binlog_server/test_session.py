@@ -234,6 +234,20 @@ async def test_command_beyond_max_allowed_packet(lab: Lab) -> None:
     assert await client.closed()
 
 
+@pytest.mark.parametrize("start", [b"insert into t values ('", b"select 1 /*"])
+async def test_number_of_the_error_to_a_command_that_is_too_large(start: bytes) -> None:
+    """One more than that of the packet, as of each answer. The largest command is one byte smaller than the limit."""
+    async with Lab(max_allowed_packet=2000) as lab:
+        client = await lab.client()
+        largest = Query("x").build()[:1] + start.ljust(1998, b"x")
+        assert (await client.ask(largest))[1:3] != (1153).to_bytes(2, "little")
+        client.seen.clear()
+        client.command(largest + b"x")
+        assert (await client.error())[0] == 1153
+        assert [packet.seq for packet in client.seen] == [1]
+        assert await client.closed()
+
+
 async def test_long_statement_is_a_syntax_error(lab: Lab) -> None:
     client = await lab.client()
     with pytest.raises(RemoteError, match="1064"):
