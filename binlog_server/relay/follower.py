@@ -47,6 +47,7 @@ _EXPECTED = (
     ProtocolError,
     RemoteError,
     StorageError,
+    UpstreamRefused,
 )
 
 

@@ -416,6 +416,7 @@ async def test_another_history_of_a_candidate_is_passed_over(
         await until(lambda: durable(history).endswith("0-1-4"))
     assert "probably means that the slave has diverged" in caplog.text
     assert "stopped following" not in caplog.text
+    assert not any(record.exc_info for record in caplog.records), "it is no defect"
     assert errant.followed == 0
 
 
