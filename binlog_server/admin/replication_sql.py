@@ -16,6 +16,7 @@ from binlog_server.admin.replication_statements import (
     Until,
 )
 from binlog_server.admin.view import Deed, Diagnostic, Level
+from binlog_server.relay.master_info import Warn
 from protocol.gtid import SlavePosition
 from protocol.replication_errors import (
     ER_SLAVE_STARTED,
@@ -62,6 +63,10 @@ def _note(session: SqlSession, code: int, text: str) -> None:
     session.diagnostics.append(Diagnostic(Level.NOTE, code, text))
 
 
+def _warn_in(session: SqlSession) -> Warn:
+    return lambda code, text: session.diagnostics.append(Diagnostic(Level.WARNING, code, text))
+
+
 def _about_threads(session: SqlSession, threads: frozenset[str]) -> None:
     if len(threads) == 1:
         _note(session, _ONE_TASK.errno, _ONE_TASK.message)
@@ -80,11 +85,8 @@ def _change(session: SqlSession, name: str, options: Mapping[str, Any]) -> Deed:
         if flag in wanted:
             wanted[flag] = bool(wanted[flag])
 
-    def warn(code: int, text: str) -> None:
-        session.diagnostics.append(Diagnostic(Level.WARNING, code, text))
-
     async def run() -> None:
-        await session.server.relay.change(name, wanted, warn)
+        await session.server.relay.change(name, wanted, _warn_in(session))
 
     return Deed(run)
 
@@ -118,7 +120,7 @@ def _start(session: SqlSession, name: str, statement: StartSlave) -> Deed:
         until = SlavePosition.from_peer(statement.gtids)
 
     async def run() -> None:
-        if not await session.server.relay.start(name, until):
+        if not await session.server.relay.start(name, until, _warn_in(session)):
             _note(session, ER_SLAVE_WAS_RUNNING, WAS_RUNNING)
         _about_threads(session, statement.threads)
 
@@ -127,7 +129,7 @@ def _start(session: SqlSession, name: str, statement: StartSlave) -> Deed:
 
 def _stop(session: SqlSession, name: str, threads: frozenset[str]) -> Deed:
     async def run() -> None:
-        if not await session.server.relay.stop(name):
+        if not await session.server.relay.stop(name, _warn_in(session)):
             _note(session, ER_SLAVE_WAS_NOT_RUNNING, WAS_NOT_RUNNING)
         _about_threads(session, threads)
 
@@ -143,7 +145,7 @@ def _reset(session: SqlSession, name: str, *, everything: bool) -> Deed:
 
 def _start_all(session: SqlSession) -> Deed:
     async def run() -> None:
-        for name in await session.server.relay.start_all():
+        for name in await session.server.relay.start_all(_warn_in(session)):
             _note(session, ER_SLAVE_STARTED, f"SLAVE '{name}' started")
 
     return Deed(run)
@@ -151,7 +153,7 @@ def _start_all(session: SqlSession) -> Deed:
 
 def _stop_all(session: SqlSession) -> Deed:
     async def run() -> None:
-        for name in await session.server.relay.stop_all():
+        for name in await session.server.relay.stop_all(_warn_in(session)):
             _note(session, ER_SLAVE_STOPPED, f"SLAVE '{name}' stopped")
 
     return Deed(run)

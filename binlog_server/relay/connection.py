@@ -31,6 +31,7 @@ class UpstreamConnection:
     wanted: START SLAVE was said, and no STOP SLAVE since; kept over a restart.
     problem: why it has no password.
     followed: the server that was followed last, HOST:PORT; kept over a restart.
+    wanted_is_kept: that has been written down; else a restart takes it as it was before.
     thread_id: in the process list, of the last following.
     incidents: which of its INCIDENT events are passed; what was passed is kept over a restart.
     """
@@ -39,6 +40,7 @@ class UpstreamConnection:
     info: MasterInfo
     configured: bool = False
     wanted: bool = False
+    wanted_is_kept: bool = True
     problem: str = ""
     followed: str = ""
     incidents: Incidents = field(default_factory=Incidents)
@@ -91,7 +93,7 @@ class UpstreamConnection:
     def process(self) -> Sequence[Value]:
         """A row of SHOW PROCESSLIST, as MariaDB has one for its I/O thread."""
         seconds = int(time.monotonic() - self._began)
-        state = self.status.state.text
+        state = self.status.io_state.text
         return (self.thread_id, _USER, "", None, _COMMAND, seconds, state, None, "0.000")
 
     async def stop(self) -> None:

@@ -32,8 +32,13 @@ from protocol.replication_errors import (
     SlaveWasRunning,
     WrongArguments,
 )
-from protocol.sql_errors import NoMasterConnection, NotSupportedYet, OptionPreventsStatement
-from storage.errors import StorageError
+from protocol.sql_errors import (
+    NoMasterConnection,
+    NoRoomOnDisk,
+    NotSupportedYet,
+    OptionPreventsStatement,
+)
+from storage.errors import DiskFull, StorageError
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -46,6 +51,10 @@ _ADDRESSES = frozenset({"host", "port", "candidates"})
 _ONLY_INCIDENTS = NotSupportedYet(
     "sql_slave_skip_counter for a connection that has not stopped at an incident (1590): groups are never skipped here"
 )
+
+
+def _only_logged(_: int, __: str) -> None:
+    """A `Warn` of those whom nobody asked."""
 
 
 class Relay:
@@ -170,28 +179,35 @@ class Relay:
             self._changed(True)
             log.info("connection '%s' is now to %s@%s", connection.name, info.user, info.address)
 
-    async def start(self, name: str, until: SlavePosition | None = None) -> bool:
-        """START SLAVE; False if it ran already. Raises `ServerError`: 1200, 1201, 1254, 1617."""
-        async with self._lock:
-            return await self._start(self.find(name), until)
+    async def start(
+        self, name: str, until: SlavePosition | None = None, warn: Warn = _only_logged
+    ) -> bool:
+        """START SLAVE; False if it ran already. Raises `ServerError`: 1200, 1201, 1254, 1617.
 
-    async def stop(self, name: str) -> bool:
+        `warn`, here and with the next ones: is told that a full disk does not let it be kept over a restart.
+        """
+        async with self._lock:
+            return await self._start(self.find(name), until, warn)
+
+    async def stop(self, name: str, warn: Warn = _only_logged) -> bool:
         """STOP SLAVE; False if it did not run. Raises `NoMasterConnection` (1617)."""
         async with self._lock:
-            return await self._stop(self.find(name))
+            return await self._stop(self.find(name), warn)
 
-    async def start_all(self) -> list[str]:
+    async def start_all(self, warn: Warn = _only_logged) -> list[str]:
         """START ALL SLAVES: the names of those that did not run. Raises as `start`."""
         async with self._lock:
-            return [c.name for c in self.connections if c.info.host and await self._start(c, None)]
+            return [
+                c.name for c in self.connections if c.info.host and await self._start(c, None, warn)
+            ]
 
-    async def stop_all(self) -> list[str]:
+    async def stop_all(self, warn: Warn = _only_logged) -> list[str]:
         """STOP ALL SLAVES: the names of those that ran."""
         async with self._lock:
             running = [connection for connection in self.connections if connection.runs]
             await _stop_together(self.connections)
             for connection in self.connections:
-                await self._want(connection, wanted=False)
+                await self._want(connection, warn, wanted=False)
             return [connection.name for connection in running]
 
     def skip_counter(self, name: str) -> int:
@@ -239,7 +255,7 @@ class Relay:
                 log.info("connection '%s' is forgotten", connection.name)
 
     async def _start(
-        self, connection: UpstreamConnection | None, until: SlavePosition | None
+        self, connection: UpstreamConnection | None, until: SlavePosition | None, warn: Warn
     ) -> bool:
         if connection is not None and connection.runs:
             if until is not None:
@@ -256,7 +272,9 @@ class Relay:
             raise MasterInfoRefused(connection.name, connection.problem)
         if self.running is None:
             self.domains.forget()
-        await self._want(connection, wanted=until is None)  # a restart would go on behind UNTIL
+        await self._want(
+            connection, warn, wanted=until is None
+        )  # a restart would go on behind UNTIL
         self._run(connection, until)
         return True
 
@@ -288,23 +306,34 @@ class Relay:
         if self._state.get(key) != name:
             await asyncio.to_thread(self._state.set, key, name)
 
-    async def _stop(self, connection: UpstreamConnection | None) -> bool:
+    async def _stop(self, connection: UpstreamConnection | None, warn: Warn) -> bool:
         if connection is None:
             return False
         ran = connection.runs
         await connection.stop()
-        await self._want(connection, wanted=False)
+        await self._want(connection, warn, wanted=False)
         return ran
 
-    async def _want(self, connection: UpstreamConnection, *, wanted: bool) -> None:
-        if connection.wanted is wanted:
+    async def _want(self, connection: UpstreamConnection, warn: Warn, *, wanted: bool) -> None:
+        if connection.wanted is wanted and connection.wanted_is_kept:
             return
-        connection.wanted = wanted
-        if connection.configured:
-            key = _STOPPED + connection.name.lower()
-            await asyncio.to_thread(self._state.set, key, None if wanted else True)
+        connection.wanted, connection.wanted_is_kept = wanted, False
+        try:
+            if connection.configured:
+                key = _STOPPED + connection.name.lower()
+                await asyncio.to_thread(self._state.set, key, None if wanted else True)
+            else:
+                await self._keep(connection)
+        except DiskFull as error:  # to stop what fills a disk needs no room on it
+            done, again = ("START", "does not start it") if wanted else ("STOP", "starts it again")
+            text = (
+                f"Connection '{connection.name}': {error}; a restart {again}, "
+                f"unless {done} SLAVE is repeated once there is room"
+            )
+            log.warning("%s", text)
+            warn(NoRoomOnDisk.errno, text)
         else:
-            await self._keep(connection)
+            connection.wanted_is_kept = True
 
     async def _keep(self, connection: UpstreamConnection) -> None:
         """Raises `MasterInfoRefused` (1201) if the password cannot be kept."""

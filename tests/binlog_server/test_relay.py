@@ -424,3 +424,39 @@ async def test_no_password_in_texts(place: Place, caplog: pytest.LogCaptureFixtu
     (connection,) = relay.connections
     texts = [caplog.text, repr(connection), str(slave_row(connection, "", 60))]
     assert not any(PASSWORD in text for text in texts)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+async def test_a_full_disk_lets_everything_be_stopped_and_started(
+    configured: bool, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned: list[tuple[int, str]] = []
+
+    def warn(code: int, text: str) -> None:
+        warned.append((code, text))
+
+    async with FakeUpstream() as upstream:
+
+        def begun() -> Relay:
+            return place.relay(east=info(upstream)) if configured else place.relay()
+
+        relay = begun()
+        if not configured:
+            await place.change(relay, "east", **address(upstream))
+            await relay.start("east")
+        await until(lambda: upstream.streaming == 1)
+        place.disk.capacity = 0
+        assert await relay.stop("east", warn)
+        assert relay.running is None
+        ((code, text),) = warned
+        assert code == 1021
+        assert "a restart starts it again, unless STOP SLAVE is repeated once there is room" in text
+        assert text in caplog.text
+        assert await relay.start("east", warn=warn)
+        assert await relay.stop_all(warn) == ["east"]
+        assert [code for code, _ in warned] == [1021] * 3
+        place.disk.capacity = 1 << 62
+        warned.clear()
+        assert await relay.stop_all(warn) == []
+        assert warned == []
+        assert begun().running is None, "now it is kept"
