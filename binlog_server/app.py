@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -115,6 +116,7 @@ class Server(ServerFacts):
     async def start(self) -> None:
         """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
+        self.engine.never_wait_in(threading.get_ident())
         config = self.config
         await asyncio.to_thread(build_grammars)
         self._tail = Tail(self.engine, loop)

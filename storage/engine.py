@@ -236,7 +236,15 @@ class BinlogEngine(Protocol):
     def has_room(self) -> bool:
         """False when the disk does not keep up, or is full: `append` and `spill` may block then.
 
-        Whoever must not block asks before each, and waits for room in a thread.
+        Whoever must not block asks before each, and waits for room in a thread. It holds for `cache_bytes` in
+        one `append`, or in one `spill` of each list, and for the `commit` behind these.
+        """
+
+    def never_wait_in(self, thread: int) -> None:
+        """That thread, by `threading.get_ident`, must not block, as an event loop's.
+
+        Where `append`, `spill` or `commit` would wait there for room for more than half a second, which `has_room` is
+        to prevent, they raise `WaitGivenUp` instead; such a group is to be rolled back.
         """
 
     @property

@@ -32,7 +32,8 @@ class NoRoom(DiskFull):
 
 
 class WaitGivenUp(StorageError):
-    """Who waited for room in the store need not any more: it is being closed, or the group was rolled back."""
+    """Who waited for room in the store does not any more: it is being closed, the group was rolled back, or all others
+    would have to wait, too (`BinlogEngine.never_wait_in`)."""
 
 
 class BinlogInUse(StorageError):

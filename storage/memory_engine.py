@@ -250,6 +250,9 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         return True
 
+    def never_wait_in(self, thread: int) -> None:
+        """See `BinlogEngine`."""
+
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `BinlogEngine`."""
         return True

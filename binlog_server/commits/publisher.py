@@ -176,7 +176,9 @@ class Publisher:
 
     def begin(self) -> Transaction:
         """For the events of a group, but its GTID event and the commit."""
-        cache, stmt_cache = self._cache_sizes
+        # What is left for the commit must be no more than there is room for where `has_room` says so.
+        most = max(BINLOG_CACHE_SIZE, self._engine.cache_bytes // 2)
+        cache, stmt_cache = (min(size, most) for size in self._cache_sizes)
         return Transaction(self._engine, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache)
 
     def commit(

@@ -25,15 +25,22 @@ from protocol.connection.client import (
     StreamEnded,
 )
 from protocol.errors import ProtocolError
-from protocol.event_group import EventGroup, EventGroupAssembler, Incident, StartMarker
+from protocol.event_group import (
+    EventGroup,
+    EventGroupAssembler,
+    Incident,
+    StartMarker,
+    split_events,
+)
 from protocol.events.checksum import strip_checksum
 from protocol.events.event_type import EventType
 from protocol.events.gtid_list import GtidList
 from protocol.events.header import TYPE_OFFSET
 from protocol.group_runs import GroupRun
+from protocol.gtid import Gtid
 from protocol.limits import GTID_LIST_EVENT_BYTES_MAX
 from protocol.semi_sync import STILL, PositionStep, ReplicaPlace
-from storage.engine import BinlogEngine
+from storage.engine import BinlogEngine, GroupWriter
 
 log = logging.getLogger(__name__)
 
@@ -164,6 +171,8 @@ class Ingest:
                     algorithm = assembler.checksum_algorithm
                     whole = assembler.feed(data)
                     self._read.feed(data, algorithm)
+                    if data[TYPE_OFFSET] == EventType.GTID:
+                        self._status.coming_timestamp = int.from_bytes(data[:TYPE_OFFSET], "little")
                     self._count(STILL, ack_wanted=ack_wanted)
                     if data[TYPE_OFFSET] == EventType.GTID_LIST and self._history is not None:
                         await self._compare(self._history, strip_checksum(data, algorithm))
@@ -207,6 +216,7 @@ class Ingest:
             return 0
         self._gate.last_marker = None
         self._incidents.went_on()
+        self._status.coming_timestamp = run.timestamp
         index = 0
         turn = Turn()
         try:
@@ -214,7 +224,7 @@ class Ingest:
                 if not self._room.available:
                     await self._wait_for_room()
                 elif done == index:
-                    self._engine.append(run.payload(index), run.gtid(index))
+                    await self._append(run.payload(index), run.gtid(index))
                     done += 1
                 index = done
                 if turn.is_over:
@@ -242,19 +252,18 @@ class Ingest:
 
     async def _store(self, whole: EventGroup | StartMarker) -> int:
         """Bytes appended."""
-        if not self._room.available:
-            await self._wait_for_room()
+        await self._have_room()
         if isinstance(whole, StartMarker):
             return self._store_marker(whole.payload)
-        if (
-            self._large is None
-            and len(whole.payload) > PIECE_BYTES
-            and self._gate.wants(whole.gtid)
-        ):
+        wanted = self._gate.wants(whole.gtid)
+        if self._large is None and len(whole.payload) > PIECE_BYTES and wanted:
             self._large = LargeGroup(self._room)
         large = self._large
         if large is not None:
             await self._patiently(large.finish(whole.payload))
+            await self._have_room()
+        elif len(whole.payload) > self._engine.cache_bytes and wanted:
+            return await self._store_in_pieces(whole)
         admitted = self._gate.admits(whole)  # if it raises, `run` rolls back
         self._large = None
         if not admitted:
@@ -269,6 +278,52 @@ class Ingest:
         self._engine.append(whole.payload, whole.gtid)
         return len(whole.payload)
 
+    async def _store_in_pieces(self, whole: EventGroup) -> int:
+        """Bytes appended, of a group that is more than one record."""
+        gtid_event, writer = await self._spilled(whole.payload)
+        try:
+            if not self._gate.admits(whole):
+                writer.rollback()
+                return 0
+            self._gate.last_marker = None
+            self._incidents.went_on()
+            writer.commit(gtid_event, whole.gtid)
+        except BaseException:
+            writer.rollback()
+            raise
+        return len(whole.payload)
+
+    async def _append(self, payload: bytes, gtid: Gtid) -> None:
+        """A group that was admitted, and for the first record of which there is room."""
+        if len(payload) <= self._engine.cache_bytes:
+            self._engine.append(payload, gtid)
+            return
+        gtid_event, writer = await self._spilled(payload)
+        try:
+            writer.commit(gtid_event, gtid)
+        except BaseException:
+            writer.rollback()
+            raise
+
+    async def _spilled(self, payload: bytes) -> tuple[bytes, GroupWriter]:
+        """The GTID event of a group, and what has the rest of it and can be committed at once.
+
+        Record by record: the store would wait for room between them, and the loop with it.
+        """
+        engine = self._engine
+        gtid_event = next(split_events(payload))
+        writer = engine.begin()
+        try:
+            rest = memoryview(payload)[len(gtid_event) :]
+            for at in range(0, len(rest), engine.cache_bytes):
+                await self._have_room()
+                writer.spill(rest[at : at + engine.cache_bytes])
+            await self._have_room()
+        except BaseException:
+            writer.rollback()
+            raise
+        return gtid_event, writer
+
     def _store_marker(self, payload: bytes) -> int:
         """Bytes appended."""
         # At the same place the upstream sends it again whenever we connect, until a group follows it.
@@ -277,6 +332,10 @@ class Ingest:
         self._engine.append(payload, None)
         self._gate.last_marker = payload
         return len(payload)
+
+    async def _have_room(self) -> None:
+        while not self._room.available:
+            await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
         self._syncer.request()

@@ -63,7 +63,7 @@ def slave_row(
         "Connection_name": connection.name,
         "Skip_Counter": connection.incidents.skip_counter,
         "Slave_SQL_State": applying,
-        "Slave_IO_State": status.state.text,
+        "Slave_IO_State": status.io_state.text,
         "Master_Host": connection.upstream.host,
         "Master_User": info.user,
         "Master_Port": connection.upstream.port,

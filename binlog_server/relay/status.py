@@ -19,6 +19,7 @@ class IoState(Enum):
     CHECKING = ("Preparing", "Checking master version")
     REQUESTING = ("Preparing", "Requesting binlog dump")
     WAITING = ("Yes", "Waiting for master to send event")
+    QUEUEING = ("Yes", "Queueing master event to the relay log")
     PAUSING = ("Connecting", "Waiting to reconnect after a failed master event read")
 
     @property
@@ -43,6 +44,7 @@ class UpstreamStatus:
     last_stored: when the last group was stored, and `last_timestamp` when it was written, by the upstream's clock.
     storing: something has come that is not stored yet; for long while the disk is full.
     storing_since: by the monotonic clock.
+    coming_timestamp: when what is being stored was written, by the upstream's clock.
     bytes_stored: of groups, in normal form.
     connection: the name that CHANGE MASTER gave it.
     state: see `IoState`.
@@ -65,6 +67,7 @@ class UpstreamStatus:
     last_timestamp: int = 0
     storing: bool = False
     storing_since: float = 0.0
+    coming_timestamp: int = 0
     bytes_stored: int = 0
     connection: str = ""
     state: IoState = IoState.STOPPED
@@ -87,15 +90,22 @@ class UpstreamStatus:
     def behind_s(self) -> int | None:
         """Seconds_Behind_Master: how old the last group was when it was stored, 0 once nothing more comes.
 
-        How old it is, while the next one waits for the disk. None while not connected.
+        How old it is, while the next one waits for the disk; that one, if it is the first. None while not connected.
         """
         if self.state is not IoState.WAITING:
             return None
-        if self.last_timestamp and self.storing:
-            return max(0, int(time.time() - self.last_timestamp))
+        written = self.last_timestamp or self.coming_timestamp
+        if written and self.storing:
+            return max(0, int(time.time() - written))
         if not self.last_timestamp or time.time() - self.last_stored > IDLE_S:
             return 0
         return max(0, int(self.last_stored - self.last_timestamp))
+
+    @property
+    def io_state(self) -> IoState:
+        """For people: what it is doing now, waiting for room in the binlog included."""
+        waits = self.storing and time.monotonic() - self.storing_since > IDLE_S
+        return IoState.QUEUEING if waits and self.state is IoState.WAITING else self.state
 
     def heard(self, stored: int, timestamp: int = 0) -> None:
         """Something came; of it so many bytes were stored, the last of them written at `timestamp`."""

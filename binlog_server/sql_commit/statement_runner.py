@@ -185,6 +185,8 @@ class StatementRunner:
         yield from self._end.append_open()
         transaction = self._state.opened()
         yield from self._write(transaction.events, text, variables)
+        while not self._engine.has_room:
+            yield
         self._end.append(transaction.events, standalone=True)
         self._end.answer_when_committed(0)
 
@@ -201,7 +203,7 @@ class StatementRunner:
             raise UnknownXid
         if kind is Kind.XA_COMMIT:
             self._publisher.require_open(state.settings.domain_id)
-        if not self._engine.has_room:
+        while not self._engine.has_room:
             yield
         self._end.complete(xid, rolled_back=kind is Kind.XA_ROLLBACK)
         self._end.answer_when_committed(0)
@@ -257,16 +259,21 @@ class StatementRunner:
         for name in ONCE_PER_STATEMENT:
             if state.sql.variables.pop(name, None) is not None:
                 state.refresh()
-        if not (self._engine.has_room_to_spill if state.is_large else self._engine.has_room):
-            yield
-        transaction.write(context + settings.origin.statement_head(len(text), now))
-        if len(text) <= PIECE_BYTES:
-            transaction.write(text)
-            return
-        view = memoryview(text)
-        for start in range(0, len(view), PIECE_BYTES):
-            transaction.write(bytes(view[start : start + PIECE_BYTES]))
-            yield
+        # No more at once than there is room for where `has_room` says so: a full cache is written out.
+        piece = min(PIECE_BYTES, self._engine.cache_bytes // 2)
+        for data in (context + settings.origin.statement_head(len(text), now), text):
+            view = memoryview(data)
+            for start in range(0, len(view), piece):
+                while not self._has_room:
+                    yield
+                transaction.write(bytes(view[start : start + piece]))
+                if len(view) > PIECE_BYTES:
+                    yield
+
+    @property
+    def _has_room(self) -> bool:
+        engine = self._engine
+        return engine.has_room_to_spill if self._state.is_large else engine.has_room
 
 
 def _as_utf8(text: bytes, codec: str) -> Generator[None, None, bytes]:

@@ -62,7 +62,7 @@ class TransactionEnd:
         """What is open goes to the store; without changes it is forgotten."""
         transaction = self._state.open
         if transaction is not None and transaction.changes:
-            if not self._engine.has_room:
+            while not self._engine.has_room:
                 yield
             self.append(transaction.events)
         elif transaction is not None:

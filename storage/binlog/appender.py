@@ -15,7 +15,7 @@ from protocol.group_runs import GroupRun
 from protocol.gtid import BinlogState, Gtid
 from storage.binlog.durability import Durability
 from storage.binlog.log_writer import LogWriter
-from storage.binlog.open_group import GroupContext, OpenGroup
+from storage.binlog.open_group import COMMIT_BYTES, NODE_BYTES, GroupContext, OpenGroup
 from storage.binlog.page_store import PageKey
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.references import References
@@ -31,6 +31,11 @@ _RUN_PAGES = (
     16  # written by one call of `append_run`: a millisecond if they are full of small groups
 )
 RECORD_OVERHEAD = 64  # what a record has besides its payload
+
+
+def largest_step(piece_bytes: int) -> int:
+    """Bytes that the two lists of a group take out of band, if together they have that many, and the commit behind."""
+    return piece_bytes + 2 * NODE_BYTES + COMMIT_BYTES + 3 * RECORD_OVERHEAD
 
 
 class Appender:

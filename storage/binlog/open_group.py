@@ -15,8 +15,8 @@ from storage.ibb.chunk import Position, RecordType
 from storage.ibb.xa import XaPrepare, Xid
 
 # Besides what they hold: the references of a node, the GTID event and the lists of a commit record.
-_NODE_BYTES = 256
-_COMMIT_BYTES = 4096
+NODE_BYTES = 256
+COMMIT_BYTES = 4096
 
 
 class GroupContext:
@@ -82,7 +82,7 @@ class OpenGroup:
         for at in range(0, len(view), context.piece_bytes):
             piece = view[at : at + context.piece_bytes]
             with context.lock:
-                context.admit(len(piece) + _NODE_BYTES, self._is_given_up)
+                context.admit(len(piece) + NODE_BYTES, self._is_given_up)
                 self._require_open()
                 if self._hold is None:
                     # Before node 0: the header of a new file may be written in the middle of it.
@@ -122,7 +122,7 @@ class OpenGroup:
         self.settle()
         context = self._context
         with context.lock:
-            context.admit(_COMMIT_BYTES, self._is_given_up)
+            context.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
@@ -136,7 +136,7 @@ class OpenGroup:
         self.settle()
         context = self._context
         with context.lock:
-            context.admit(_COMMIT_BYTES, self._is_given_up)
+            context.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
             if self._statement.count:
                 raise ValueError(

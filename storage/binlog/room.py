@@ -5,6 +5,9 @@ yet, and the files that recovery would have to look at (the next one is entered 
 current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block. A large
 transaction stops at softer ones still (`has_room_to_spill`): what it has written lies in front of the commits of
 others, which must wait until it is on disk.
+
+`has_room` holds for `largest_step`. The thread that must not block (`never_wait_in`) gets an error from `admit` where
+it would wait for longer than a moment all the same.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
 QUIET_FACTOR = 3
 QUIET_S = 0.2  # without a commit
 _LOOK_AGAIN_S = 0.05
+MOMENT_S = 0.5  # the longest wait of a thread that must not block
 _CREDIT_PART = 8
 
 
@@ -35,7 +39,7 @@ class Room:
 
     Args:
         lock: the store's append lock.
-        largest_record: bytes that one record may have.
+        largest_step: bytes that may be written between two looks at `has_room`.
         failed: whether the store accepts nothing more; then nobody waits.
         relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
         commits: the number of groups so far.
@@ -48,7 +52,7 @@ class Room:
         pages: PageStore,
         writer: LogWriter,
         *,
-        largest_record: int,
+        largest_step: int,
         failed: Callable[[], bool],
         relieve: Callable[[], bool],
         commits: Callable[[], int],
@@ -57,7 +61,7 @@ class Room:
         self._redo = redo
         self._pages = pages
         self._writer = writer
-        self._largest_record = largest_record
+        self._largest_step = largest_step
         self._failed = failed
         self._relieve = relieve
         self._commits = commits
@@ -69,23 +73,34 @@ class Room:
         self._paused = False
         self._closing = False
         self._credit = 0
+        self._hasty: int | None = None  # the thread that must not block
         self.redo_waits = 0
         self.page_waits = 0
+
+    def never_wait_in(self, thread: int) -> None:
+        """See `BinlogEngine`."""
+        self._hasty = thread
 
     def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
         """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written.
 
         Raises `StorageError` if the redo log is too small for it, however empty; `WaitGivenUp` when the store is closed
-        meanwhile, or `given_up` says so.
+        meanwhile, or `given_up` says so; and, in the thread that must not block, instead of waiting for long.
         """
         self._credit -= size
         if self._credit >= 0:
             return
+        hasty = threading.get_ident() == self._hasty
+        deadline = time.monotonic() + MOMENT_S
         while not self.admits(size) and not self._failed():
             self._require_fits(size)
             if self._closing or (given_up is not None and given_up()):
                 raise WaitGivenUp(
                     "there was no room in the binlog, and nobody waits for it any more"
+                )
+            if hasty and time.monotonic() >= deadline:
+                raise WaitGivenUp(
+                    "there is no room in the binlog now, and all others would have to wait, too"
                 )
             self._note_wait()
             self._lock.release()
@@ -149,9 +164,7 @@ class Room:
         redo, writer = self._redo, self._writer
         return self._failed() or (
             self._pages.waiting < FIFO_PAGES_SOFT
-            and (
-                self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_record)
-            )
+            and (self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_step))
             and redo.room() > redo.capacity // 8
             and not redo.is_full
             and not self._paused

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
-from storage.binlog.appender import RECORD_OVERHEAD, Appender
+from storage.binlog.appender import Appender, largest_step
 from storage.binlog.batch_reader import read_batch, read_placed_batch
 from storage.binlog.durability import Durability
 from storage.binlog.durable_mark import DurableMark
@@ -129,7 +129,7 @@ class IbbEngine:
             self._redo,
             self._pages,
             self._writer,
-            largest_record=self._options.piece_bytes + RECORD_OVERHEAD,
+            largest_step=largest_step(self._options.piece_bytes),
             failed=lambda: self._durability.failed,
             relieve=self._relieve,
             commits=lambda: self._appender.commits,
@@ -182,6 +182,7 @@ class IbbEngine:
         self.subscribe = self._durability.subscribe
         self.when_failed = self._durability.when_failed
         self.wait_for_room = self._room.wait
+        self.never_wait_in = self._room.never_wait_in
         self.purge_to = self.keeper.purge_to
         self.purge_before = self.keeper.purge_before
         self.explain_purge = self.keeper.fates
