@@ -336,7 +336,8 @@ class BinlogEngine(Protocol):
     def reset(self, state: BinlogState | None = None) -> None:
         """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
 
-        `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared.
+        `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared;
+        `NoRoom` if the store is closed while the first file waits for room.
         """
 
     def purge_to(self, name: str) -> PurgePlan:

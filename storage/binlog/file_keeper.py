@@ -88,7 +88,7 @@ class FileKeeper:
         """The number of a file that is or was. Raises `UnknownBinlog`."""
         number = file_number(name)
         # The file that SHOW MASTER STATUS tells may exist in memory only.
-        last = max(self._written_end().file_no, *self._files.numbers())
+        last = max([self._written_end().file_no, *self._files.numbers()])
         if number is None or number > last:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return number
@@ -103,7 +103,7 @@ class FileKeeper:
         """Who asks for it also says that what is missing before may be."""
         plan = self.purge(wanted, who)
         with self.working:
-            self._first_file.moves_to(self._files.numbers()[0])
+            self._first_file.moves_to(self._pages.first_number())
         return plan
 
     def explain(self, wanted: Wanted) -> PurgePlan:

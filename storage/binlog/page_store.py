@@ -20,7 +20,7 @@ from storage.binlog.file_table import FileTable
 from storage.binlog.full_disk import FullDisk
 from storage.disk import Disk, File
 from storage.durations import Durations
-from storage.errors import CorruptBinlog, DiskError
+from storage.errors import CorruptBinlog, DiskError, PositionPurged
 from storage.ibb.file_header import FileHeader, no_data
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
 from storage.ibb.records import PageSource
@@ -157,6 +157,15 @@ class PageStore:
     def numbers(self) -> list[int]:
         """Of the files, ascending; also of those that are still to be made."""
         return sorted({*self.files.numbers(), *list(self._new_files)})
+
+    def first_number(self) -> int:
+        """Of the oldest file. Raises `PositionPurged` if there is none."""
+        numbers = self.numbers()
+        if not numbers:
+            raise PositionPurged(
+                "there is no binlog file: RESET MASTER is at work, or they were deleted by hand"
+            )
+        return numbers[0]
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""

@@ -6,8 +6,10 @@ store; a store that was made elsewhere has none, and a search looks at every fil
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+from storage.errors import DiskFull
 from storage.state import StateStore
 
 BREAKS_KEY = "binlog/state_breaks"
@@ -36,6 +38,10 @@ class StateBreaks:
             self._facts.set(BREAKS_KEY, sorted(n for n in files | set(known) if n > first))
 
     def restart(self) -> None:
-        """The binlog begins anew, and there are none. Raises `DiskError`."""
+        """The binlog begins anew, and there are none. On a full disk they stay noted: too many do no harm.
+
+        Raises `DiskError`.
+        """
         if self._facts is not None:
-            self._facts.set(BREAKS_KEY, [])
+            with contextlib.suppress(DiskFull):
+                self._facts.set(BREAKS_KEY, [])

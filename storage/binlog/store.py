@@ -9,7 +9,8 @@ How a group gets in, and what a crash between the steps leaves:
 3. The durable mark moves to what step 2 has made durable. Listeners wake; only now can a reader see the group.
 4. The `Flusher` brings full pages to the files, and all of them at checkpoints. Recovery does it again from the redo.
 
-Locks, in this order: the keeper's or the flusher's `working`, the redo log's, the append lock. Readers take none.
+Locks, in this order: that of `reset`, the flusher's and the keeper's `working`, the redo log's, the append lock.
+Readers take none.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class IbbEngine:
         self._disk = disk
         self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
+        self._resetting = threading.Lock()
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
@@ -135,7 +137,7 @@ class IbbEngine:
             commits=lambda: self._appender.commits,
         )
         self._first_file = FirstFile(facts)
-        self._breaks = StateBreaks(facts, lambda: self._pages.files.numbers()[0])
+        self._breaks = StateBreaks(facts, self._pages.first_number)
         self._appender = Appender(
             self._append_lock,
             self._writer,
@@ -188,6 +190,7 @@ class IbbEngine:
         self.explain_purge = self.keeper.fates
         if found is None:
             self._begin_new(BinlogState())
+            self._has_begun()
             log.info("Starting a new binlog from file number 0.")
         else:
             self._pages.files.note_purged()
@@ -220,10 +223,13 @@ class IbbEngine:
         self._flusher.worker.start()
 
     def _begin_new(self, state: BinlogState) -> None:
-        """The first file. A checkpoint in it, so that there always is a durable header."""
+        """The first file, in memory: `_has_begun` is to follow."""
         self._appender.start_anew(state)
-        self._room.clean_file = 0
-        self._flusher.checkpoint()
+        self._room.clean_file = -1  # none; and the file that is made ahead is this one
+
+    def _has_begun(self) -> None:
+        """A checkpoint in the first file, so that there always is a durable header."""
+        self.checkpoint()
         self._first_file.moves_to(0)
 
     # --- writing ---
@@ -288,7 +294,7 @@ class IbbEngine:
         """
         if not _of_domain(self._writer.state, domain):
             return
-        first = self._pages.files.numbers()[0]
+        first = self._pages.first_number()
         then = BinlogState(search.read_state(self._pages, first, 1) or [])
         if _of_domain(then, domain) != _of_domain(self._writer.state, domain):
             raise DomainInUse(
@@ -298,16 +304,19 @@ class IbbEngine:
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""
         self._require_written()
-        with self._flusher.working, self.keeper.working:
-            with self._append_lock:
-                self._durability.require_sound()
-                self.references.refuse_reset(is_empty=not len(self._writer.state))
-                self._room.pause()  # nobody appends until the new file is there
+        with self._resetting:
             try:
-                self._start_anew(BinlogState(state.entries() if state is not None else []))
-            except DiskError as error:
-                self._durability.fail(error)
-                raise
+                with self._flusher.working, self.keeper.working:
+                    with self._append_lock:
+                        self._durability.require_sound()
+                        self.references.refuse_reset(is_empty=not len(self._writer.state))
+                        self._room.pause()  # nobody appends until the new file is there
+                    try:
+                        self._start_anew(BinlogState(state.entries() if state is not None else []))
+                    except DiskError as error:
+                        self._durability.fail(error)
+                        raise
+                self._has_begun()  # it may wait for room, and keeps nobody from working then
             finally:
                 self._room.resume()
         self._durability.wake()
@@ -340,13 +349,13 @@ class IbbEngine:
 
     def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
         """See `BinlogEngine`."""
-        file_no = self._pages.files.numbers()[0] if name is None else self.keeper.number_of(name)
+        file_no = self._pages.first_number() if name is None else self.keeper.number_of(name)
         start = Position(file_no, offset)
         return groups_of_file(self._pages, start, self.durable_end, self.references)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""
-        file_no = self._pages.files.numbers()[0] if start is None else start.file_no
+        file_no = self._pages.first_number() if start is None else start.file_no
         return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, file_no)
 
     # --- what there is ---
@@ -464,7 +473,8 @@ class IbbEngine:
     def find_start(self, position: SlavePosition) -> StartPoint:
         """See `BinlogEngine`."""
         while True:
-            files = self._pages.files.numbers()
+            # Behind RESET MASTER the first one may wait for room.
+            files = self._pages.files.numbers() or self._pages.numbers()
             pages = self._pages.probing()
             try:
                 found = StartPoint(
@@ -481,7 +491,7 @@ class IbbEngine:
                     return first
                 raise PositionPurged("a part of a group behind the position is gone")
             except PositionPurged:
-                if self._pages.files.numbers() == files:
+                if (self._pages.files.numbers() or self._pages.numbers()) == files:
                     raise  # and else a purge was under way: what is left may do
 
     def read(self, start: Position) -> GroupBatch:

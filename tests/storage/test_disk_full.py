@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.gtid import Gtid, SlavePosition
+from protocol.gtid import BinlogState, Gtid, SlavePosition
+from storage.binlog.file_names import file_name
 from storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from storage.binlog.store import IbbEngine
 from storage.binlog.worker import Worker
@@ -20,11 +21,14 @@ from storage.errors import (
     DiskError,
     DiskFull,
     NoRoom,
+    PositionPurged,
     StorageError,
     StoreFailed,
     WaitGivenUp,
 )
+from storage.ibb.chunk import Position
 from storage.memory_disk import MemoryDisk
+from storage.state import StateStore
 from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
 from tests.storage.sizes import small
 from tests.storage.vectors import walk
@@ -490,3 +494,119 @@ def test_each_error_is_one_of_its_own() -> None:
     assert len({id(error) for error in [full.error, *raised]}) == 5
     assert full.error is not None
     assert full.error.__traceback__ is None
+
+
+# --- RESET MASTER ---
+
+
+def no_files(kind: str, name: str) -> None:
+    if kind in ("create", "allocate") and name.endswith(".ibb"):
+        raise DiskFull(f"cannot {kind} {name}: No space left on device (injected)")
+
+
+@pytest.mark.parametrize("to", [None, BinlogState([Gtid(5, 1, 50)])], ids=["", "to a state"])
+def test_nobody_waits_for_a_reset_that_waits_for_room(to: BinlogState | None) -> None:
+    disk = MemoryDisk()
+    rounds: list[list[str]] = []
+
+    def beginning(engine: IbbEngine) -> Position:
+        return engine.find_start((to or BinlogState()).position()).position
+
+    def wait(_: float) -> None:
+        """What others do meanwhile; in this thread, so that a lock that is held would be met."""
+        assert not engine.has_room
+        engine.hold("somebody").release()
+        assert engine.purge_before(1e12).delete == []
+        assert engine.purge_to(file_name(0)).delete == []
+        assert engine.explain_purge() == []
+        assert [file.name for file in engine.files()] == [file_name(0)]
+        assert list(engine.groups_of_file()) == []
+        assert beginning(engine).file_no == 0
+        assert str(engine.binlog_state()) == str(to or "")
+        engine.keeper.caretaker.step()
+        after = disk.after_crash()
+        assert str(IbbEngine(after, SMALL).binlog_state()) == str(to or ""), "killed meanwhile"
+        rounds.append(ibb_names(disk))
+        if len(rounds) == 3:
+            disk.fault = None
+
+    engine = IbbEngine(disk, SMALL, wait_for_room=wait)
+    append_all(engine, GROUPS)
+    engine.sync()
+    disk.fault = no_files
+    engine.reset(to)
+    assert rounds == [[]] * 3
+    assert engine.has_room
+    engine.step()
+    assert engine.stalled() == []
+    append_all(engine, simple(10))
+    engine.sync()
+    assert read_from(engine, beginning(engine)) == payloads(simple(10))
+    engine.close()
+    engine = IbbEngine(disk, SMALL)
+    assert read_from(engine, beginning(engine)) == payloads(simple(10))
+    engine.close()
+
+
+def test_a_reset_that_waits_for_room_while_the_store_is_closed() -> None:
+    """Nothing has failed by that: it is anew, in the redo log."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL, wait_for_room=lambda _: engine.stop_waiting())
+    append_all(engine, GROUPS)
+    engine.sync()
+    disk.fault = no_files
+    with pytest.raises(NoRoom):
+        engine.reset(BinlogState([Gtid(5, 1, 50)]))
+    assert not engine._durability.failed
+    engine.close()
+    disk.fault = None
+    engine = IbbEngine(disk, SMALL)
+    assert str(engine.binlog_state()) == "5-1-50"
+    append_all(engine, GROUPS)
+    engine.close()
+
+
+def test_a_reset_on_a_disk_without_room_for_facts() -> None:
+    disk = MemoryDisk()
+    facts = StateStore(disk)
+    engine = IbbEngine(disk, SMALL, facts=facts)
+    for _ in range(2):
+        append_all(engine, GROUPS[:3])
+        engine.flush()
+
+    def full(kind: str, name: str) -> None:
+        if kind == "create" and name.startswith("binlog-server.state"):
+            raise DiskFull(f"cannot create {name}: No space left on device (injected)")
+
+    disk.fault = full
+    engine.reset()
+    append_all(engine, GROUPS)
+    engine.sync()
+    assert read_all(engine) == payloads(GROUPS)
+    engine.close()
+
+
+def test_at_the_moment_when_a_reset_has_removed_all_files() -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    append_all(engine, GROUPS)
+    engine.checkpoint()  # so that none is still to be made
+    told: list[str] = []
+
+    def meanwhile(kind: str, name: str) -> None:
+        if ibb_names(disk):
+            return
+        for ask in (
+            lambda: engine.hold("somebody").release(),
+            lambda: list(engine.groups_of_file()),
+            lambda: engine.find_start(SlavePosition()),
+        ):
+            try:
+                ask()
+            except PositionPurged as error:
+                told.append(str(error))
+
+    disk.fault = meanwhile
+    engine.reset()
+    assert "there is no binlog file: RESET MASTER is at work, or they were deleted by hand" in told
+    engine.close()
