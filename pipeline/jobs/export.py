@@ -26,12 +26,14 @@ from pipeline.jobs.typed_rows import Layout
 from pipeline.jobs.workers import Engine, open_workers
 from pipeline.options import SourceOptions
 from pipeline.schemas.seed import Seed
+from pipeline.schemas.statements import TableName
 from pipeline.schemas.subscription import Subscription
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice, Source
 from pipeline.views.changes_gathering import gathered
 from pipeline.views.changes_opening import column_options_of
 from pipeline.views.changes_statements import refuse_non_row, row_statements
+from pipeline.views.prepared import PREPARED, ROLLED_BACK, XaSteps
 from protocol.events.table_map import TableMap
 from protocol.gtid import SlavePosition
 from protocol.row_columns import ColumnOptions, RowDecoder
@@ -61,6 +63,18 @@ class SliceExport:
 
     files: list[WrittenFile]
     statements: list[ExportedStatement]
+    xa: list[ExportedXa]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedXa:
+    """A step of an XA transaction: see `views/prepared.py`."""
+
+    gtid: str
+    kind: str
+    xid: str
+    sql: str
+    tables: tuple[TableName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,8 @@ class ExportSlice:
         files = TypedFiles(directory, self.layout)
         decoder = RowDecoder(self.columns, self._prepare)
         statements: list[ExportedStatement] = []
+        steps = XaSteps()
+        xa: list[ExportedXa] = []
         for some in gathered(part.read(), decoder, _GATHER_BYTES, with_statements=True):
             if self.is_strict:
                 refuse_non_row(some, self.wanted)
@@ -95,8 +111,18 @@ class ExportSlice:
                 )
                 for gtid, name, effect in row_statements(some, self.wanted)
             ]
+            xa += [
+                ExportedXa(
+                    str(step.gtid),
+                    step.kind,
+                    step.xid,
+                    step.placed.statement.sql,
+                    tuple(sorted(step.tables)),
+                )
+                for step in steps.of(some)
+            ]
             files.add(some)
-        return SliceExport(files.close(), statements)
+        return SliceExport(files.close(), statements, xa)
 
     def _prepare(self, table: TableMap) -> TableMap | None:
         is_wanted = self.wanted.has(table.database, table.table)
@@ -164,6 +190,7 @@ def _publish(
     all_files = [file for one in slices for file in one.files]
     statements = [statement for one in slices for statement in one.statements]
     manifest.statements += statements
+    statements += _judged(manifest, [step for one in slices for step in one.xa])
     for number, file in enumerate(all_files):
         schema = manifest.schema_of(file)
         name = f"part-{manifest.runs:05}-{number:06}.parquet"
@@ -178,6 +205,37 @@ def _publish(
     rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
     unknown = tuple(statement for statement in statements if statement.op == "x")
     return Exported(end, len(all_files), rows, size, unknown)
+
+
+def _judged(manifest: Manifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
+    """What XA transactions that are rolled back, or at no end yet, add to the statements of the manifest.
+
+    One that was prepared in front of all that was exported has no rows in it.
+    """
+    added: list[ExportedStatement] = []
+    for step in steps:
+        prepared = f"XA PREPARE {step.xid}"
+        if step.kind == PREPARED:
+            added += [
+                _of_xa(step, name, prepared, "only prepared: its rows may be taken back")
+                for name in step.tables
+            ]
+            continue
+        had = [one for one in (*manifest.statements, *added) if one.sql == prepared]
+        manifest.statements = [one for one in manifest.statements if one.sql != prepared]
+        added = [one for one in added if one.sql != prepared]
+        if step.kind == ROLLED_BACK:
+            for one in had:
+                name = TableName(one.database, one.table)
+                added.append(_of_xa(step, name, step.sql, f"takes back the rows of {one.gtid}"))
+    manifest.statements += added
+    return added
+
+
+def _of_xa(step: ExportedXa, name: TableName, sql: str, why: str) -> ExportedStatement:
+    return ExportedStatement(
+        step.gtid, _shown(name.database), _shown(name.table), "x", _shown(sql), why
+    )
 
 
 def _shown(text: str) -> str:

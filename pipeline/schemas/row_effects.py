@@ -58,6 +58,8 @@ class RowEffect:
     computed: columns that the server computes when they are read; it logs them in full images alone.
     defaulted: columns that have a value other than null where an INSERT gives none.
     is_own: it can only have changed rows that were there, so an empty table is empty behind it.
+    prepares, ends: the XID, in front of what is only prepared, and where it is committed or rolled back: see
+        `views/prepared.py`.
     """
 
     op: str
@@ -67,6 +69,8 @@ class RowEffect:
     computed: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     is_own: bool = False
+    prepares: str = ""
+    ends: str = ""
 
 
 def row_effect(

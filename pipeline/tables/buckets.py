@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,7 @@ class ParquetState:
         self._step = 0
         self._is_changed = False
         self._facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._is_whole = manifest.complete or self._facts.is_whole
         self._unknown = ""
 
     @property
@@ -70,12 +72,12 @@ class ParquetState:
     @property
     def is_complete(self) -> bool:
         """Whether all rows of the table are in what was folded and loaded."""
-        return self._manifest.complete
+        return self._is_whole and not self._facts.waits_for
 
     @property
     def doubt(self) -> str:
         """What may be wrong, if it is not complete for that."""
-        return self._facts.doubt
+        return self._facts.doubt or self._facts.waits_for
 
     @property
     def is_known(self) -> bool:
@@ -99,13 +101,13 @@ class ParquetState:
             self.keys,
             self._facts,
             self._schema.names,
-            is_empty=self._manifest.complete and self.is_known and not self._manifest.rows,
+            is_empty=self.is_complete and self.is_known and not self._manifest.rows,
         )
         self._facts = found.facts
         if found.empties:
-            self._manifest.complete, self._unknown = True, ""
+            self._is_whole, self._unknown = True, ""
         self._unknown = self._unknown or found.unknown
-        self._manifest.complete &= not self._facts.doubt
+        self._is_whole &= not self._facts.doubt
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
         self._step += 1
@@ -124,7 +126,7 @@ class ParquetState:
         numbers = _bucket_of(rows, self.keys, len(self._manifest.buckets))
         for number in range(len(self._manifest.buckets)):
             self._write(number, rows.take(pa.array(np.flatnonzero(numbers == number))))
-        self._manifest.complete = True
+        self._is_whole = True
         self._is_changed = True
 
     def publish(self, position: SlavePosition) -> None:
@@ -138,7 +140,8 @@ class ParquetState:
             return
         sync_folder(self._target / _DATA)
         self._manifest.position = str(position)
-        self._manifest.facts = self._facts.content()
+        self._manifest.complete = self.is_complete
+        self._manifest.facts = replace(self._facts, is_whole=self._is_whole).content()
         self._manifest.publish(self._target)
         self._is_changed = False
         self._step = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +51,7 @@ class DeltaState:
         self._name: Final = json.dumps([table, list(keys)])
         self.keys: Final = list(keys)
         self.position = begin
-        self.is_complete = False
+        self._is_whole = False
         self._facts = Facts()
         self._table: DeltaTable | None = None
         if deltalake.DeltaTable.is_deltatable(self._target):
@@ -63,14 +64,19 @@ class DeltaState:
         return self._table is None
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are in it, and none that may go."""
+        return self._is_whole and not self._facts.waits_for
+
+    @property
     def doubt(self) -> str:
         """What may be wrong; empty for nothing."""
-        return self._facts.doubt
+        return self._facts.doubt or self._facts.waits_for
 
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """A copy of the table as it was at that position, for a new target."""
         _require_delta_types(rows.schema)
-        self.is_complete = True
+        self._is_whole = True
         self._overwrite(rows, position)
         self.position = position
 
@@ -84,7 +90,7 @@ class DeltaState:
         if found.unknown:
             raise refusal(json.loads(self._name)[0], found.unknown, self.position)
         self._facts = found.facts
-        self.is_complete = (self.is_complete or found.empties) and not found.facts.doubt
+        self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
         _require_delta_types(found.rows.schema)
         if self._table is None or found.empties:
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
@@ -100,9 +106,9 @@ class DeltaState:
                     raise BadOption(
                         f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
                     )
-                self.is_complete = commit.get(_COMPLETE) == "true"
                 if _FACTS in commit:
                     self._facts = Facts.of(json.loads(commit[_FACTS]))
+                self._is_whole = commit.get(_COMPLETE) == "true" or self._facts.is_whole
                 return SlavePosition.parse(commit[_POSITION])
         raise SourceError(f"{self._target} is a Delta table that this program has not written")
 
@@ -111,7 +117,7 @@ class DeltaState:
             _POSITION: str(position),
             "binlog.table": self._name,
             _COMPLETE: str(self.is_complete).lower(),
-            _FACTS: json.dumps(self._facts.content()),
+            _FACTS: json.dumps(replace(self._facts, is_whole=self._is_whole).content()),
         }
         return self._delta.CommitProperties(custom_metadata=metadata)
 

@@ -79,13 +79,15 @@ def effects(
         raise BadOption(
             f"the table has no column {', '.join(missing)}: it has {', '.join(names)}"
             if missing
-            else "the log names no primary key (binlog_row_metadata=FULL does): name the columns in keys"
+            else "the log names no primary key: the table has none, or its rows were logged without names "
+            "(binlog_row_metadata is not FULL); name the columns in keys that tell its rows apart"
         )
     for key in keys:
         type_ = changes.schema.field("after").type.field(key).type
         if pa.types.is_nested(type_):
             raise BadOption(f"column {key} cannot be a key here: it is {type_}")
     changes = changes.take(pc.sort_indices(changes.column("_order_key"))).combine_chunks()
+    changes = _without_rolled_back(changes)
     ops: NDArray[np.str_] = np.array(changes.column("_op").to_pylist(), dtype="U1")
     empties, unknown, facts, first = _told(changes, ops, facts, is_empty=is_empty)
     which = np.flatnonzero(~np.isin(ops, _STATEMENTS) & (np.arange(len(ops)) >= first))
@@ -134,9 +136,12 @@ def _told(
     for i in np.flatnonzero(np.isin(ops, _STATEMENTS)).tolist():
         op, gtid = str(ops[i]), _gtid(changes, i)
         said = None if statements is None else statements[i].as_py()
+        had = said is None or not said["ends"] or facts.prepared.get(said["ends"])
         facts = facts.behind(op, said, gtid)
         is_empty = is_empty and i == behind
         behind = i + 1
+        if not had:
+            continue  # the end of an XA transaction without rows of the table
         if op == "t":
             unknown, first, is_empty = "", i + 1, True
         elif is_empty and said is not None and said["is_own"]:
@@ -144,6 +149,35 @@ def _told(
         elif op == "x" and not unknown:
             unknown = gtid if said is None else f"{gtid}: {shown(said['sql'])}: {said['doubt']}"
     return first > 0, unknown, facts, first
+
+
+def _without_rolled_back(changes: pa.Table) -> pa.Table:
+    """Without XA transactions that were prepared and rolled back in them, and are in them as a whole."""
+    if "_statement" not in changes.schema.names:
+        return changes
+    statements = changes.column("_statement")
+    prepared: dict[str, int] = {}
+    is_kept = np.ones(len(changes), np.bool_)
+    for i in np.flatnonzero(statements.is_valid().to_numpy()).tolist():
+        said = statements[i].as_py()
+        if said["prepares"]:
+            prepared[said["prepares"]] = i
+        elif said["ends"]:
+            end = prepared.pop(said["ends"], None)
+            if end is None or not said["doubt"]:
+                continue
+            begin = _first_of_group(changes, end)
+            if begin:  # else its beginning may have been given before
+                is_kept[begin : end + 1] = False
+                is_kept[i] = False
+    return changes if is_kept.all() else changes.filter(pa.array(is_kept)).combine_chunks()
+
+
+def _first_of_group(changes: pa.Table, i: int) -> int:
+    gtids = changes.column("_gtid")
+    while i and gtids[i - 1] == gtids[i]:
+        i -= 1
+    return i
 
 
 def _checked(

@@ -6,7 +6,8 @@
      "buckets": [{"file": "data/003-000000000012.parquet", "rows": 410}, null, ...]}
 
 `position`: all changes of the table up to there are in the files. `complete`: so are all other rows, as the table was
-made or emptied since `begin`, or a copy was loaded; and there is no `doubt`: see `facts.py`. A manifest is linked into
+made or emptied since `begin`, or a copy was loaded; there is no `doubt`, and no row is of an XA transaction that is
+only prepared: see `facts.py` for what else is in `facts`. A manifest is linked into
 place when its files are durable, so it is there whole or not at all; two that write at once cannot both have a number.
 """
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -36,7 +37,14 @@ from pipeline.views.changes_gathering import Gathered, gathered
 from pipeline.views.changes_layouts import Layout, Part
 from pipeline.views.changes_order import log_order
 from pipeline.views.changes_rows import OPS, RowMaker, Rows
-from pipeline.views.changes_statements import emptied_tables, refuse_non_row, told_statements
+from pipeline.views.changes_statements import (
+    emptied_tables,
+    refuse_non_row,
+    refuse_rollbacks,
+    told_statements,
+    told_steps,
+)
+from pipeline.views.prepared import XaStep, XaSteps
 from protocol.events.table_map import TableMap
 from protocol.row_columns import RowDecoder, column_names
 
@@ -67,14 +75,32 @@ class ChangesView:
         maker = RowMaker(self.evolution)
         decoder = RowDecoder(self.evolution.options, self._prepared, self.evolution.used)
         with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
+        xa = XaSteps()
+        touched: dict[str, bool] = {}
+        left_out: set[str] = set()
         for some in gathered(groups, decoder, with_statements=with_statements):
+            steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
-            yield from in_order(self._parts(some, maker), self.batch_rows)
+                if "x" not in self.ops:
+                    refuse_rollbacks(steps, touched)
+            parts = chain(
+                self._xa_parts(some, steps, left_out) if "x" in self.ops else (),
+                self._parts(some, maker),
+            )
+            yield from in_order(parts, self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
         wanted = self.subscription.has(table.database, table.table)
         return self.seed.applied(table) if wanted else None
+
+    def _xa_parts(
+        self, some: Gathered, steps: Iterable[XaStep], left_out: set[str]
+    ) -> Iterator[Part]:
+        table = self.evolution.found.table
+        name = TableName(table.database, table.table)
+        for rows in told_steps(some, steps, name, left_out, skips=self.non_row == "skip"):
+            yield from self.layout.parts(rows)
 
     def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
         for rows in self._statements(some):

@@ -46,6 +46,8 @@ STATEMENT: Final = pa.struct(
         pa.field("computed", _NAMES),
         pa.field("defaulted", _NAMES),
         pa.field("is_own", pa.bool_()),
+        pa.field("prepares", pa.string()),
+        pa.field("ends", pa.string()),
     ]
 )
 """As `RowEffect`."""
@@ -254,6 +256,8 @@ def _said(effect: RowEffect) -> dict[str, Any]:
         "computed": effect.computed,
         "defaulted": effect.defaulted,
         "is_own": effect.is_own,
+        "prepares": effect.prepares,
+        "ends": effect.ends,
     }
 
 

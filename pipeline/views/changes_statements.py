@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -16,13 +16,17 @@ from pipeline.telling import shown
 from pipeline.views.changes_gathering import Gathered, PlacedStatement
 from pipeline.views.changes_order import Places
 from pipeline.views.changes_rows import Rows
+from pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is_xa
 from protocol.gtid import Gtid
 
 _ON: Final = "nonRow=skip goes on without"
 
 
 def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
-    """Raises `NonRowChange` for a statement that makes the rows given an untrue picture of the tables."""
+    """Raises `NonRowChange` for a statement that makes the rows given an untrue picture of the tables.
+
+    XA ROLLBACK is for `refuse_rollbacks`, or for who asks about each step.
+    """
     for placed in some.statements:
         meaning = placed.statement.meaning
         if meaning.writes_rows and subscription.may_write(placed.statement):
@@ -35,6 +39,61 @@ def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
                 f"{_named(some, placed)} takes back rows that are in the log before it, all or some of them; which "
                 f"ones the log does not say. {_ON} taking them back"
             )
+
+
+def refuse_rollbacks(steps: Iterable[XaStep], touched: dict[str, bool]) -> None:
+    """Raises `NonRowChange` for an XA ROLLBACK of rows that are wanted, or that may be.
+
+    Args:
+        touched: XIDs that were prepared before in what is read, and whether such rows are in them; kept from call to
+            call.
+    """
+    for step in steps:
+        if step.kind == PREPARED:
+            touched[step.xid] = bool(step.tables)
+            continue
+        had = touched.pop(step.xid, None)
+        if step.kind == ROLLED_BACK and had is not False:
+            why = (
+                "takes back rows that were given where it was prepared"
+                if had
+                else "takes back rows of tables that are not known, as it was prepared in front of what is read here"
+            )
+            raise NonRowChange(
+                f"{step.gtid}: {shown(step.placed.statement.sql)} {why}. {_ON} taking them back"
+            )
+
+
+def told_steps(
+    some: Gathered, steps: Iterable[XaStep], name: TableName, left_out: set[str], *, skips: bool
+) -> Iterator[Rows]:
+    """A row for each step of an XA transaction; none for one without rows of the table that begins and ends here.
+
+    Args:
+        left_out: XIDs of which nothing was said; kept from call to call.
+        skips: as of `told_statements`.
+    """
+    all_steps = [*steps]
+    for number, step in enumerate(all_steps):
+        sql = step.placed.statement.sql
+        if step.kind == PREPARED:
+            has_rows = name in step.tables
+            if not has_rows and any(one.xid == step.xid for one in all_steps[number + 1 :]):
+                left_out.add(step.xid)
+                continue
+            doubt = "only prepared: its rows may be taken back" if has_rows else ""
+            effect = RowEffect("a", f"XA PREPARE {step.xid}", doubt, prepares=step.xid)
+        elif step.xid in left_out:
+            left_out.remove(step.xid)
+            continue
+        elif step.kind == COMMITTED:
+            effect = RowEffect("a", sql, ends=step.xid)
+        else:
+            op = "a" if skips else "x"
+            effect = RowEffect(op, sql, "rows that were prepared are taken back", ends=step.xid)
+        yield Rows(
+            effect.op, _places(some, step.placed), None, None, None, None, None, effect=effect
+        )
 
 
 def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple[TableName, Rows]]:
@@ -99,9 +158,10 @@ def _places(some: Gathered, placed: PlacedStatement) -> Places:
 
 
 def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:
-    """Whether there are such rows among those that are wanted. Those of a prepared XA transaction are in another
-    group."""
-    if placed.is_split or placed.statement.sql.lstrip()[:2].upper() == "XA":
+    """Whether there are such rows among those that are wanted."""
+    if is_xa(placed):
+        return False  # they are in another group
+    if placed.is_split:
         return True
     return any(bool((changes.group == placed.group).any()) for changes in some.changes)
 

@@ -31,8 +31,9 @@ from pipeline.views.changes_layouts import (
 )
 from pipeline.views.changes_order import PLACE_FIELDS, Places
 from pipeline.views.changes_rows import OPS, Rows
-from pipeline.views.changes_statements import emptied_tables, refuse_non_row
+from pipeline.views.changes_statements import emptied_tables, refuse_non_row, refuse_rollbacks
 from pipeline.views.json_rows import json_objects
+from pipeline.views.prepared import XaSteps
 from protocol.events.table_map import TableMap
 from protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
 
@@ -76,9 +77,12 @@ class TablesView:
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         decoder = RowDecoder(self.column_options, self._prepared)
         with_statements = self.non_row == "fail" or "t" in self.ops
+        xa = XaSteps()
+        touched: dict[str, bool] = {}
         for some in gathered(groups, decoder, with_statements=with_statements):
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
+                refuse_rollbacks(xa.of(some), touched)
             yield from in_order(self._parts(some), self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:

@@ -100,7 +100,7 @@ NON_ROW = [
     ([*STATEMENT, "USE d", "DELETE FROM t"], "DELETE FROM t"),
     ([*STATEMENT, "CREATE TABLE d.x SELECT * FROM d.t"], "CREATE TABLE d.x SELECT"),
     (["XA START 'a'", "INSERT INTO d.t VALUES (5, 5)", "XA END 'a'", "XA PREPARE 'a'", "XA ROLLBACK 'a'"],
-     "XA ROLLBACK X'61'.* takes back rows"),
+     "XA ROLLBACK X'61'.* takes back rows that were given where it was prepared"),
     (["BEGIN", "INSERT INTO d.t VALUES (5, 5)", "SAVEPOINT b", "CREATE TEMPORARY TABLE d.q (a INT)",
       "INSERT INTO d.t VALUES (6, 6)", "ROLLBACK TO b", "COMMIT"], "ROLLBACK TO `b` takes back rows"),
 ]  # fmt: skip
@@ -155,3 +155,18 @@ def test_a_micro_batch_ends_before_ddl_of_the_table(
         ends.append(next_end(feed, ends[-1], Limits(), 0.0, barrier))
     feed.close()
     assert [*map(str, ends[1:])] == ["0-1-1", "0-1-6", "0-1-10", "0-1-11"]
+
+
+def test_an_xa_rollback_of_another_table_is_nothing(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream = make_upstream(FULL, server_id=1)
+    xa = ("XA START 'a'", "INSERT INTO d.o VALUES (5)", "XA END 'a'", "XA PREPARE 'a'")
+    upstream.script(DATABASE, TABLE, "CREATE TABLE d.o (id INT)", *xa)
+    begin = upstream.gtid_binlog_pos
+    upstream.script("XA ROLLBACK 'a'", "INSERT INTO d.t VALUES (1, 1)")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    assert len(rows_of(store, table="d.t")) == 1
+    assert len(rows_of(store, tables="d.t")) == 1
+    with pytest.raises(NonRowChange, match="prepared in front of what is read"):
+        rows_of(store, table="d.t", startGtid=str(begin))

@@ -427,3 +427,37 @@ def test_names_that_readers_pass_over(tmp_path: Path, make_upstream: MakeMariaDB
     assert (table.database, table.table) == ("_d/b", ".t ä")
     assert ds.dataset(target, format="parquet", partitioning="hive").count_rows() == 1
     assert len(rows_of(target, "_d/b", ".t ä")) == 1
+
+
+def test_xa_transactions_are_told_for_the_tables_that_they_are_about(
+    tmp_path: Path, make_upstream: MakeMariaDB
+) -> None:
+    """Prepared in one run, at its end in another; the rows of another table are nothing of theirs."""
+    upstream = make_upstream("--binlog-row-metadata=FULL", server_id=1)
+    upstream.script(
+        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "CREATE TABLE d.u (id INT)",
+        "INSERT INTO d.u VALUES (1)",
+    )  # fmt: skip
+    for name in ("a", "b"):
+        upstream.script(
+            f"XA START '{name}'", f"INSERT INTO d.t VALUES ({ord(name)})", f"XA END '{name}'", f"XA PREPARE '{name}'"
+        )  # fmt: skip
+
+    def told(number: int, tables: str) -> list[tuple[str, str, str]]:
+        store = store_of_upstream(tmp_path / f"{tables}{number}", upstream)
+        done = run(store, tmp_path / tables, tables=tables)
+        return [(one.gtid, one.sql, one.why) for one in done.unknown]
+
+    waits = "only prepared: its rows may be taken back"
+    assert told(1, "d.u") == []
+    assert told(1, "d.t") == [
+        ("0-1-5", "XA PREPARE X'61',X'',1", waits),
+        ("0-1-6", "XA PREPARE X'62',X'',1", waits),
+    ]
+    upstream.script("XA ROLLBACK 'a'", "XA COMMIT 'b'", "INSERT INTO d.u VALUES (2)")
+    assert told(2, "d.u") == []
+    back = ("0-1-7", "XA ROLLBACK X'61',X'',1", "takes back the rows of 0-1-5")
+    assert told(2, "d.t") == [back]
+    manifest = Manifest.read(tmp_path / "d.t")
+    assert manifest is not None
+    assert [one.sql for one in manifest.statements if one.op == "x"] == [back[1]]

@@ -717,6 +717,86 @@ minimal_key: refused
     UPDATE t SET id=11 WHERE id=1
     SET binlog_row_image=MINIMAL
     UPDATE t SET id=12 WHERE id=2
+
+# XA transactions: their rows are logged where they are prepared
+
+xa_committed: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    XA START '{db}'
+    UPDATE t SET a=7 WHERE id=1
+    XA END '{db}'
+    XA PREPARE '{db}'
+    XA COMMIT '{db}'
+    INSERT INTO t VALUES (3,3)
+
+xa_one_phase: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    XA START '{db}'
+    INSERT INTO t VALUES (1,1)
+    XA END '{db}'
+    XA COMMIT '{db}' ONE PHASE
+
+xa_rolled_back: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    XA START '{db}'
+    UPDATE t SET a=7 WHERE id=1
+    DELETE FROM t WHERE id=2
+    INSERT INTO t VALUES (3,3)
+    XA END '{db}'
+    XA PREPARE '{db}'
+    XA ROLLBACK '{db}'
+    INSERT INTO t VALUES (3,4)
+
+xa_rolled_back_unprepared: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    XA START '{db}'
+    INSERT INTO t VALUES (2,2)
+    XA END '{db}'
+    XA ROLLBACK '{db}'
+
+xa_again: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    XA START '{db}'
+    INSERT INTO t VALUES (1,1)
+    XA END '{db}'
+    XA PREPARE '{db}'
+    XA ROLLBACK '{db}'
+    XA START '{db}'
+    INSERT INTO t VALUES (1,2)
+    XA END '{db}'
+    XA PREPARE '{db}'
+    XA COMMIT '{db}'
+
+xa_prepared: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    XA START '{db}'
+    INSERT INTO t VALUES (9,9)
+    XA END '{db}'
+    XA PREPARE '{db}'
+
+xa_prepared_elsewhere: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    CREATE TABLE u (id INT PRIMARY KEY)
+    INSERT INTO t VALUES (1,1)
+    XA START '{db}'
+    INSERT INTO u VALUES (9)
+    XA END '{db}'
+    XA PREPARE '{db}'
+
+xa_rolled_back_elsewhere: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    CREATE TABLE u (id INT PRIMARY KEY)
+    INSERT INTO t VALUES (1,1)
+    XA START '{db}'
+    INSERT INTO u VALUES (9)
+    XA END '{db}'
+    XA PREPARE '{db}'
+    XA ROLLBACK '{db}'
+    INSERT INTO t VALUES (2,2)
 """
 
 

@@ -185,6 +185,63 @@ def test_what_was_published_before_stays(make_upstream: MakeMariaDB, tmp_path: P
     assert comparable(read_state(target)[0].to_pylist()) == asked(upstream, "c_x.t")
 
 
+XA_SETUP = (
+    "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "CREATE TABLE d.u (id INT PRIMARY KEY)",
+    "INSERT INTO d.t VALUES (1)", "INSERT INTO d.u VALUES (1)",
+)  # fmt: skip
+XA_PREPARE = ("XA START 'g'", "INSERT INTO d.t VALUES (9)", "XA END 'g'", "XA PREPARE 'g'")
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_an_xa_transaction_that_ends_in_another_run(
+    make_upstream: MakeMariaDB, tmp_path: Path, sink: str, end: str
+) -> None:
+    upstream = make_upstream(FULL)
+    upstream.script(*XA_SETUP, *XA_PREPARE)
+
+    def run(name: str, table: str) -> Kept | str:
+        return kept(store_of_upstream(tmp_path / name, upstream), tmp_path / table, table, sink)
+
+    first = run("1", "d.t")
+    assert isinstance(first, Kept)
+    assert not first.is_complete
+    assert "XA PREPARE X'67',X'',1: only prepared" in first.doubt
+    other = run("2", "d.u")
+    assert isinstance(other, Kept)
+    assert other.is_complete
+    upstream.script(f"XA {end} 'g'", "INSERT INTO d.t VALUES (2)", "INSERT INTO d.u VALUES (2)")
+    other = run("3", "d.u")
+    assert isinstance(other, Kept)
+    assert other.is_complete
+    last = run("4", "d.t")
+    if end == "ROLLBACK":
+        assert isinstance(last, str)
+        assert "XA ROLLBACK X'67',X'',1" in last
+        return
+    assert isinstance(last, Kept)
+    assert last.is_complete
+    rows = read_state(tmp_path / "d.t")[0] if sink == "parquet" else read_delta(tmp_path / "d.t")
+    assert comparable(rows.to_pylist()) == asked(upstream, "d.t")
+
+
+def test_what_was_prepared_before_a_target_begins_is_in_doubt(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    """A copy made then has not its rows."""
+    upstream = make_upstream(FULL)
+    upstream.script(*XA_SETUP, *XA_PREPARE)
+    begin = upstream.gtid_binlog_pos
+    upstream.script("XA COMMIT 'g'", "INSERT INTO d.t VALUES (2)")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    rows = pa.table({"id": pa.array([1], pa.int32())})
+    pq.write_table(rows, tmp_path / "copy.parquet")
+    options = options_of(store, "d.t", startGtid=str(begin))
+    done = keep_state(options, tmp_path / "t", copy=tmp_path / "copy.parquet")
+    assert not done.is_complete
+    assert "it was prepared before the target begins" in done.doubt
+
+
 @pytest.mark.parametrize("sink", ["parquet", "delta"])
 def test_old_values_of_a_dropped_column_do_not_come_back(
     make_upstream: MakeMariaDB, tmp_path: Path, sink: str
