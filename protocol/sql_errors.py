@@ -145,16 +145,6 @@ class NoSuchSavepoint(ServerError):
         super().__init__(f"SAVEPOINT {name} does not exist")
 
 
-class ReadOnlyTransaction(ServerError):
-    """ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION."""
-
-    errno = 1792
-    sqlstate = "25006"
-
-    def __init__(self) -> None:
-        super().__init__("Cannot execute statement in a READ ONLY transaction")
-
-
 class GtidInsideTransaction(ServerError):
     """ER_INSIDE_TRANSACTION_PREVENTS_SWITCH_GTID_DOMAIN_ID_SEQ_NO."""
 

@@ -55,10 +55,12 @@ from protocol.sql_errors import (
     OptionPreventsStatement,
     SessionVariable,
 )
+from protocol.transaction_errors import TransactionInProgress
 
 if TYPE_CHECKING:
     from binlog_server.admin.sql_session import SqlSession
 
+_READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
 # In the engine style, in the classic style.
@@ -124,6 +126,8 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value:
     session.require(*RESTRICTED.get(name, ANYBODY))
     if name in NOT_IN_TRANSACTION and session.in_transaction:
         raise GtidInsideTransaction
+    if target.scope is VariableScope.NEXT and session.in_transaction:
+        raise TransactionInProgress
     if isinstance(value, Default):
         return None
     return as_shown(_for_variable(session, value), name, session.diagnostics)
@@ -196,6 +200,8 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value) -> Result
         target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session
     ):
         return _assign_globally(session, target.name, str(value))
+    elif target.scope is VariableScope.NEXT and target.name in _READ_ONLY:
+        session.next_read_only = None if value is None else value == "ON"
     elif value is None:
         session.variables.pop(target.name, None)
     else:

@@ -18,6 +18,7 @@ from binlog_server.admin.statements import (
     SystemVariable,
 )
 from binlog_server.admin.tokens import name_of
+from binlog_server.admin.variables import ALIASES
 from protocol.errors import SqlSyntaxError
 from protocol.events.charsets import charset_of
 from protocol.events.collation_names import charset_named, collation_numbered
@@ -34,6 +35,12 @@ class SetBuilder(Transformer[Token, Any]):
 
     def assign_system(self, children: list[Any]) -> Assignment:
         scope, name, value = children
+        return Assignment(SystemVariable(scope or Scope.DEFAULT, name_of(name)), value)
+
+    def assign_at_system(self, children: list[Any]) -> Assignment:
+        scope, name, value = children
+        if scope is None and name_of(name) in ALIASES:  # those of transactions
+            scope = Scope.NEXT
         return Assignment(SystemVariable(scope or Scope.DEFAULT, name_of(name)), value)
 
     def names(self, children: list[Any]) -> list[Assignment]:
@@ -65,7 +72,7 @@ class SetBuilder(Transformer[Token, Any]):
             else:
                 names, value = ("tx_isolation", "transaction_isolation"), "-".join(words)
             assignments += [
-                Assignment(SystemVariable(scope or Scope.DEFAULT, name), Literal(value))
+                Assignment(SystemVariable(scope or Scope.NEXT, name), Literal(value))
                 for name in names
             ]
         return SetVariables(tuple(assignments))

@@ -79,6 +79,9 @@ class SqlSession:
     login: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
     in_transaction: bool = False
+    next_read_only: bool | None = (
+        None  # SET TRANSACTION READ ONLY or READ WRITE, until one has ended
+    )
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED
@@ -91,11 +94,13 @@ class SqlSession:
     def forget(self) -> None:
         """The session has ended: nothing that it was told is kept."""
         self.user_variables.clear()
+        self.next_read_only = None
         self.variable_bytes = 0
 
     def reset(self) -> None:
         """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
         self.user_variables.clear()
+        self.next_read_only = None
         self.variables = dict(self.login)
         self.variable_bytes = 0
         self.diagnostics.clear()

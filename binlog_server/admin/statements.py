@@ -11,11 +11,12 @@ from binlog_server.admin.row_filter import EVERYTHING, Test
 
 
 class Scope(Enum):
-    """Of a system variable; DEFAULT where the statement names none."""
+    """Of a system variable; DEFAULT where the statement names none; NEXT is the next transaction."""
 
     DEFAULT = auto()
     GLOBAL = auto()
     SESSION = auto()
+    NEXT = auto()
 
 
 Value = str | int | Decimal | None

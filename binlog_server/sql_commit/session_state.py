@@ -16,6 +16,7 @@ from protocol.wire.results import (
     STATUS_ANSI_QUOTES,
     STATUS_AUTOCOMMIT,
     STATUS_IN_TRANS,
+    STATUS_IN_TRANS_READONLY,
     STATUS_NO_BACKSLASH_ESCAPES,
 )
 
@@ -32,7 +33,7 @@ class Prepared:
 class SessionState:
     """One session's. `refresh` after its variables or its database have changed.
 
-    `begun`: by BEGIN; `read_only`: by START TRANSACTION READ ONLY. `prepared` is None unless the next statement may go
+    `begun`: by BEGIN; `read_only`: what was begun so. `prepared` is None unless the next statement may go
     the quick way.
     """
 
@@ -63,6 +64,24 @@ class SessionState:
         return self.sql.variables.get("autocommit") != "OFF"
 
     @property
+    def reads_only(self) -> bool:
+        """Whether the transaction that is open, or else the next statement, may change nothing."""
+        if self.begun:
+            return self.read_only
+        return self.open is None and self.next_reads_only
+
+    @property
+    def next_reads_only(self) -> bool:
+        """Whether a transaction that is begun without saying so may change nothing."""
+        said = self.sql.next_read_only
+        return self.session_reads_only if said is None else said
+
+    @property
+    def session_reads_only(self) -> bool:
+        """By SET SESSION TRANSACTION READ ONLY."""
+        return self.sql.variables.get("tx_read_only") == "ON"
+
+    @property
     def is_large(self) -> bool:
         """Whether the open transaction is one that lets those of others pass."""
         return self.open is not None and self.open.events.is_large
@@ -85,6 +104,7 @@ class SessionState:
         self.sql.in_transaction = in_transaction
         status = STATUS_IN_TRANS if in_transaction else 0
         status |= STATUS_AUTOCOMMIT if self.autocommit else 0
+        status |= STATUS_IN_TRANS_READONLY if self.begun and self.read_only else 0
         status |= 0 if self.settings.backslash_escapes else STATUS_NO_BACKSLASH_ESCAPES
         status |= STATUS_ANSI_QUOTES if self.settings.ansi_quotes else 0
         self._machine.status = status
@@ -98,11 +118,12 @@ class SessionState:
 
     def rollback(self, *, begin: bool = False) -> None:
         """Forget what is open. `begin`: and begin anew, as ROLLBACK AND CHAIN."""
+        self.read_only = begin and self.reads_only
         if self.open is not None:
             self.open.events.rollback()
         self.open = None
         self.begun = begin
-        self.read_only = begin and self.read_only
+        self.sql.next_read_only = None
         self.tell()
 
     def savepoint(self, kind: Kind, name: bytes) -> None:
@@ -125,6 +146,7 @@ class SessionState:
             self.prepared is None
             and self._machine.status == STATUS_AUTOCOMMIT  # what the quick answer says
             and self.sql.may(*PRIVILEGES[Kind.DML])
+            and not self.reads_only
             and not settings.seq_no
             and not settings.context
             and settings.timestamp is None

@@ -59,6 +59,7 @@ class Statement:
     text: bytes
     name: bytes = b""
     read_only: bool = False  # START TRANSACTION READ ONLY
+    read_write: bool = False  # START TRANSACTION READ WRITE
     snapshot: bool = False  # START TRANSACTION WITH CONSISTENT SNAPSHOT
     chain: bool = False  # COMMIT AND CHAIN
     release: bool = False  # COMMIT RELEASE
@@ -301,6 +302,7 @@ def _start(text: bytes, _: list[str]) -> Statement:
         Kind.BEGIN,
         text,
         read_only="READ ONLY" in said,
+        read_write="READ WRITE" in said,
         snapshot="WITH CONSISTENT SNAPSHOT" in said,
     )
 

@@ -33,10 +33,10 @@ from protocol.events.statement_context import UserVarEvent
 from protocol.sql_errors import (
     InvalidXaArguments,
     OutsideXa,
-    ReadOnlyTransaction,
     UnknownXid,
     WrongDatabaseName,
 )
+from protocol.transaction_errors import ReadOnlyTransaction
 from storage.binlog.transaction import Transaction
 from storage.errors import StorageError
 
@@ -132,7 +132,8 @@ class StatementRunner:
         elif kind is Kind.BEGIN:
             if statement.snapshot:
                 state.sql.diagnostics.append(_NO_SNAPSHOT)
-            yield from end.commit_and_answer(begin=True, read_only=statement.read_only)
+            read_only = statement.read_only or (not statement.read_write and state.next_reads_only)
+            yield from end.commit_and_answer(begin=True, read_only=read_only)
         elif kind in (Kind.LOCK_TABLES, Kind.UNLOCK_TABLES):
             state.sql.require(*PRIVILEGES[kind])
             yield from end.commit_and_answer()
@@ -161,7 +162,7 @@ class StatementRunner:
     def _change(self, statement: Statement) -> Iterator[None]:
         state = self._state
         settings = self._check(statement.kind)
-        if state.read_only:
+        if state.reads_only:
             raise ReadOnlyTransaction
         variables = yield from self._look_at(statement.text, settings)
         transaction = state.opened()
@@ -175,6 +176,8 @@ class StatementRunner:
 
     def _define(self, statement: Statement) -> Iterator[None]:
         settings = self._check(statement.kind)
+        if self._state.session_reads_only:  # that of the open transaction ends with it
+            raise ReadOnlyTransaction
         text = statement.text
         # Only in CREATE TABLE ... SELECT a variable is asked for its value; elsewhere @ stands before a host.
         words = first_words(text)

@@ -47,10 +47,11 @@ class TransactionEnd:
         """Commit what is open. `begin`, `chain`: and begin the next one; `leaves`: the connection ends."""
         state = self._state
         committed = state.open is not None and state.open.changes > 0
-        read_only = read_only or (chain and state.read_only)
+        read_only = read_only or (chain and state.reads_only)
         yield from self.append_open()
         state.begun = begin or chain
         state.read_only = read_only
+        state.sql.next_read_only = None
         state.tell()
         if committed:
             state.prepare()
@@ -111,6 +112,7 @@ class TransactionEnd:
     def _group_appended(self) -> None:
         for name in ONCE_PER_GROUP:
             self._state.sql.variables.pop(name, None)
+        self._state.sql.next_read_only = None
         self._state.refresh()
 
     def answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:

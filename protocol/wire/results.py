@@ -50,6 +50,7 @@ EOF_LENGTH_LIMIT: Final = 9
 STATUS_IN_TRANS: Final = 0x0001
 STATUS_AUTOCOMMIT: Final = 0x0002
 STATUS_NO_BACKSLASH_ESCAPES: Final = 0x0200  # by these clients choose how they quote
+STATUS_IN_TRANS_READONLY: Final = 0x2000
 STATUS_ANSI_QUOTES: Final = 0x8000
 
 # Kinds of columns that a MariaDB server uses for the statements we answer.

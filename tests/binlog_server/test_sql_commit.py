@@ -793,3 +793,109 @@ async def test_a_domain_whose_numbers_are_used_up() -> None:
         await ok(client, "SET gtid_domain_id=4")
         await ok(client, "INSERT INTO t VALUES (8)")
         assert shown(lab)[count:] == ["4-1-2 | INSERT INTO t VALUES (8)"]
+
+
+# Statements in a row, each with the error that MariaDB 11.8 gives it; 0 is OK.
+READ_ONLY_TRANSACTIONS: dict[str, list[tuple[str, int]]] = {
+    "the next one alone": [
+        ("SET TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("INSERT", 1792),
+        ("BEGIN", 0),
+        ("INSERT", 1792),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+    ],
+    "by its variable": [
+        ("SET @@tx_read_only=1", 0),
+        ("INSERT", 1792),
+        ("SET TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("INSERT", 0),
+    ],
+    "what ends it": [
+        ("SET TRANSACTION READ ONLY", 0),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("ROLLBACK", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("CREATE TABLE t (a INT)", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("START TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+    ],
+    "all of a session": [
+        ("INSERT", 0),
+        ("SET SESSION TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("INSERT", 1792),
+        ("CREATE TABLE t (a INT)", 1792),
+        ("BEGIN", 0),
+        ("INSERT", 1792),
+        ("SET tx_read_only=0", 0),
+        ("INSERT", 1792),
+        ("ROLLBACK", 0),
+        ("INSERT", 0),
+        ("SET transaction_read_only=1", 0),
+        ("START TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 1792),
+    ],
+    "within one": [
+        ("BEGIN", 0),
+        ("SET TRANSACTION READ ONLY", 1568),
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", 1568),
+        ("SET @@tx_read_only=1", 1568),
+        ("SET tx_read_only=1", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 1792),
+    ],
+    "without autocommit": [
+        ("SET autocommit=0", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 1568),
+        ("COMMIT", 0),
+        ("SET tx_read_only=1", 0),
+        ("INSERT", 1792),
+        ("COMMIT AND CHAIN", 0),
+        ("INSERT", 1792),
+        ("ROLLBACK", 0),
+    ],
+    "DDL ends one that was begun so": [
+        ("START TRANSACTION READ ONLY", 0),
+        ("CREATE TABLE t (a INT)", 0),
+        ("INSERT", 0),
+    ],
+}
+
+
+@pytest.mark.parametrize("title", READ_ONLY_TRANSACTIONS)
+async def test_a_transaction_that_is_read_only_changes_nothing(server: Lab, title: str) -> None:
+    client = await connect(server)
+    found = []
+    for sql, _ in READ_ONLY_TRANSACTIONS[title]:
+        text = "INSERT INTO t VALUES (1)" if sql == "INSERT" else sql
+        answer = await client.ask(Query(text).build())
+        found.append((sql, int.from_bytes(answer[1:3], "little") if answer[0] == 0xFF else 0))
+    assert found == READ_ONLY_TRANSACTIONS[title]
+
+
+async def test_a_read_only_transaction_is_told_in_the_status(server: Lab) -> None:
+    client = await connect(server)
+    begun = AUTOCOMMIT | IN_TRANSACTION
+    assert (await ok(client, "START TRANSACTION READ ONLY"))[1] == begun | 0x2000
+    assert (await ok(client, "COMMIT"))[1] == AUTOCOMMIT
+    await ok(client, "SET SESSION TRANSACTION READ ONLY")
+    assert (await ok(client, "BEGIN"))[1] == begun | 0x2000
+    assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT
+    assert await ok(client, "INSERT INTO t VALUES (1)") == (1, AUTOCOMMIT)
