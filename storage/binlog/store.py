@@ -47,6 +47,7 @@ from storage.binlog.room import Room
 from storage.binlog.search import FileShape
 from storage.binlog.state_at import state_at
 from storage.binlog.state_breaks import StateBreaks
+from storage.binlog.whole_file import require_whole
 from storage.disk import Disk
 from storage.durations import Durations
 from storage.engine import (
@@ -65,6 +66,7 @@ from storage.errors import (
     DomainInUse,
     NoRoom,
     PositionPurged,
+    StorageError,
     StoreFailed,
     TooManyOpenFiles,
 )
@@ -75,6 +77,7 @@ from storage.state import StateStore
 
 log = logging.getLogger(__name__)
 
+_FILES_LOOKED_AT = 256  # when the store is opened, a few pages of each
 _XIDS_LOGGED = 10
 
 
@@ -198,6 +201,7 @@ class IbbEngine:
             self._writer.resume(found)
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
+            self._tell_damage()
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
             if waiting := prepared.xids():
                 log.warning(
@@ -216,6 +220,19 @@ class IbbEngine:
                 )
         if background:
             self.start()
+
+    def _tell_damage(self) -> None:
+        """Of the newest files, what their first and last pages tell. Readers meet the rest."""
+        pages = self._pages.probing()
+        current = self._writer.end.file_no
+        for file_no in [n for n in self._pages.files.numbers() if n < current][-_FILES_LOOKED_AT:]:
+            try:
+                self._pages.header(file_no)
+                require_whole(pages, file_no)
+            except TooManyOpenFiles:
+                return
+            except StorageError as error:
+                log.warning("InnoDB: %s: replicas that need what was in it get error 1236", error)
 
     def start(self) -> None:
         """From now on files are made ahead, purged and written in threads of our own."""

@@ -81,6 +81,35 @@ def test_damaged_while_the_server_runs(tmp_path: Path, damage: str) -> None:
     all_or_said(seen, FILES[damage][0])
 
 
+_INSIDE = [
+    f"middle: {what}"
+    for what in (
+        "bad middle page",
+        "bad page 1",
+        "longer, garbage",
+        "longer, part of a page",
+        "longer, zeros",
+        "middle page of zeros",
+        "page 1 of zeros",
+        "last page of zeros",
+    )
+]
+"""Not on the pages that a start looks at."""
+
+
+@pytest.mark.parametrize("damage", [name for name in FILES if name.startswith("middle")])
+def test_a_start_warns(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of what the first and last pages of a file tell; the file is named."""
+    store = damaged_stores.make(tmp_path / "store", "closed")
+    DAMAGES[damage](store)
+    refusal = ""
+    try:
+        damaged_stores.opened(store).close()
+    except StorageError as error:
+        refusal = str(error)
+    assert (damage not in _INSIDE) == (file_name(MIDDLE) in refusal + caplog.text)
+
+
 @pytest.mark.parametrize("command", ["verify", "ls"])
 @pytest.mark.parametrize("damage", FILES)
 def test_seen_by_those_who_look_at_files(tmp_path: Path, damage: str, command: str) -> None:
