@@ -347,6 +347,10 @@ class ServerFacts:
         """See `admin.view.ServerView`."""
         self.connections.kill(connection_id)
 
+    def interrupt(self, connection_id: int) -> None:
+        """See `admin.view.ServerView`."""
+        self.connections.interrupt(connection_id)
+
     def history_changed(self) -> None:
         """See `admin.view.ServerView`."""
         # Positions mean something else now; nobody dumps, or it could not have been done.

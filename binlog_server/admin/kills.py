@@ -38,7 +38,9 @@ def kill(killer: Killer, statement: Kill) -> None:
     if not statement.query_only:
         killer.server.kill(number)
     elif number == killer.connection_id:
-        raise QueryInterrupted  # by itself; nothing else here runs long enough to be interrupted alone
+        raise QueryInterrupted  # by itself
+    else:
+        killer.server.interrupt(number)
 
 
 def kill_user(killer: Killer, statement: KillUser) -> None:
@@ -50,9 +52,11 @@ def kill_user(killer: Killer, statement: KillUser) -> None:
     ]
     if found and statement.user != killer.user and not killer.may(*PRIVILEGES[KillUser]):
         raise KillDenied(found[0])
-    if not statement.query_only:
-        for number in found:
+    for number in found:
+        if not statement.query_only:
             killer.server.kill(number)
+        elif number != killer.connection_id:
+            killer.server.interrupt(number)
 
 
 def _thread_id(value: Value) -> int:

@@ -157,6 +157,9 @@ class ServerView(Protocol):
     def kill(self, connection_id: int) -> None:
         """End a connection; `UnknownThread` if there is none."""
 
+    def interrupt(self, connection_id: int) -> None:
+        """End what runs on a connection; `UnknownThread` if there is none."""
+
     def set_global(self, name: str, value: str) -> None:
         """One of `GLOBALS`, the value as SHOW VARIABLES prints it."""
 

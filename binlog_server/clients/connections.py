@@ -23,6 +23,9 @@ class Ending(Protocol):
     def end(self, error: ServerError | None) -> None:
         """Close it, with an ERR packet first if there is an error to tell and the state allows it."""
 
+    def interrupt(self) -> None:
+        """End what runs on it, if that only waits or reads: KILL QUERY."""
+
     def shut_down(self) -> None:
         """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
 
@@ -141,6 +144,13 @@ class Connections:
         if connection is None:
             raise UnknownThread(connection_id)
         connection.ending.end(None)
+
+    def interrupt(self, connection_id: int) -> None:
+        """KILL QUERY. Raises `UnknownThread`."""
+        connection = self._by_id.get(connection_id)
+        if connection is None:
+            raise UnknownThread(connection_id)
+        connection.ending.interrupt()
 
     def set_policy(self, account: str, policy: ReplicaPolicy) -> None:
         """An account has another one: its limits hold for dumps that run, its style for those to come."""

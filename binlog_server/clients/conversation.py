@@ -19,7 +19,7 @@ from binlog_server.admin.parser import parse
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.statements import Statement
 from binlog_server.admin.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
-from binlog_server.admin.view import ResultSet
+from binlog_server.admin.view import ResultSet, RowStream, Wait
 from binlog_server.clients.channel import Channel
 from binlog_server.clients.connections import Connection
 from binlog_server.clients.idle import IdleTimer
@@ -32,7 +32,7 @@ from binlog_server.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
 from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
-from protocol.account_errors import ConnectionKilled, EmptyQuery
+from protocol.account_errors import ConnectionKilled, EmptyQuery, QueryInterrupted
 from protocol.connection.commands import (
     BinlogDump,
     Command,
@@ -97,6 +97,7 @@ class Conversation:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
+        self._reads = False  # it changes nothing
         self._said = ""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
@@ -166,6 +167,20 @@ class Conversation:
                 self._work.cancel()  # its answer would come behind the last one
             self.write(self._machine.send_error(ConnectionKilled()))
         self._channel.close()
+
+    def interrupt(self) -> None:
+        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end."""
+        if self._dump is not None:
+            self._dump.shut_down("KILL QUERY")
+            self._channel.close()
+        elif self._reads and self._work is not None and not self._work.done():
+
+            def done(work: asyncio.Future[Any]) -> None:
+                if work.cancelled():
+                    self.refused(QueryInterrupted())
+
+            self._work.add_done_callback(done)
+            self._work.cancel()
 
     def shut_down(self) -> None:
         """The server stops: a dump is ended by EOF, so that the replica reconnects."""
@@ -298,6 +313,7 @@ class Conversation:
             answer(parse)
             return
         self.hold(held=True)
+        self._reads = False
         self._work = parsed = self._server.in_thread(parse)
 
         def done(_: asyncio.Future[T]) -> None:
@@ -348,6 +364,7 @@ class Conversation:
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))
         else:
+            self._reads = isinstance(result, RowStream | Wait)
             self._work = self._server.answer_later(
                 result, self, machine, lambda: self.sql.warning_count
             )

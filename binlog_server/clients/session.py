@@ -207,6 +207,11 @@ class ClientSession(asyncio.Protocol):
             self._channel.write(self._machine.last_words(error))
         self._channel.close()
 
+    def interrupt(self) -> None:
+        """See `connections.Ending`."""
+        if self._conversation is not None:
+            self._conversation.interrupt()
+
     def shut_down(self) -> None:
         """See `connections.Ending`."""
         if self._conversation is not None:

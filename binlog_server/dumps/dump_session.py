@@ -133,9 +133,9 @@ class DumpSession:
         ):
             self._channel.write(self._channel.machine.dump_error(error))
 
-    def shut_down(self) -> None:
-        """The server stops."""
-        self.cancel(_SHUTDOWN)
+    def shut_down(self, reason: str = _SHUTDOWN) -> None:
+        """It ends by EOF. `reason`: for the log."""
+        self.cancel(reason)
         self._limits.flush()
         if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
             self._channel.write(self._channel.machine.dump_end_eof())

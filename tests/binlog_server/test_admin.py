@@ -241,6 +241,9 @@ class Ended(list[ServerError | None]):
     def end(self, error: ServerError | None) -> None:
         self.append(error)
 
+    def interrupt(self) -> None:
+        pass
+
     def shut_down(self) -> None:
         raise AssertionError
 
@@ -639,6 +642,9 @@ def test_replica_that_is_behind(lab: Lab, sql: SqlSession) -> None:
 
     class Nobody:
         def end(self, error: ServerError | None) -> None:
+            pass
+
+        def interrupt(self) -> None:
             pass
 
         def shut_down(self) -> None:
