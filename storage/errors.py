@@ -28,7 +28,7 @@ class TooManyOpenFiles(DiskError):
 
 
 class NoRoom(DiskFull):
-    """There was no room for a new file. Nothing was written: it can be tried again."""
+    """There was no room for what has to be there first. Nothing was written: it can be tried again."""
 
 
 class WaitGivenUp(StorageError):

@@ -21,7 +21,7 @@ from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.references import References
 from storage.binlog.room import Room
 from storage.binlog.state_breaks import StateBreaks
-from storage.errors import DiskError
+from storage.errors import DiskFull, NoRoom
 from storage.ibb import commit, xa
 from storage.ibb.chunk import Position, RecordType
 from storage.ibb.page import PAGE_SIZE
@@ -78,6 +78,7 @@ class Appender:
             piece_bytes,
             self.admit,
             self.ended,
+            self.note_break,
             filled,
             settle,
             self._prepare,
@@ -94,6 +95,7 @@ class Appender:
                     self.commits += 1
                     self.last_marker = None
                     return self._writer.end
+                self.note_break(gtid)
                 self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 end = self.ended(commits=1)
                 if gtid is None:
@@ -103,8 +105,12 @@ class Appender:
         # Only the GTID event goes into the commit record: readers take the list behind the payload.
         gtid_event = next(split_events(payload))
         group = self.begin()
-        group.spill(memoryview(payload)[len(gtid_event) :])
-        return group.commit(gtid_event, gtid)
+        try:
+            group.spill(memoryview(payload)[len(gtid_event) :])
+            return group.commit(gtid_event, gtid)
+        except BaseException:
+            group.rollback()  # or it would hold its files for ever
+            raise
 
     def append_run(self, run: GroupRun, index: int = 0) -> int:
         """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
@@ -122,7 +128,9 @@ class Appender:
                 payload = run.payload(index)
                 if len(payload) > self.piece_bytes:
                     break
-                self._writer.write(RecordType.COMMIT, commit.encode(payload), run.gtid(index))
+                gtid = run.gtid(index)
+                self.note_break(gtid)
+                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 self.ended(commits=1)
                 index += 1
         return index
@@ -141,7 +149,7 @@ class Appender:
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `BinlogEngine`."""
         with self.lock:
-            prepare = self._complete(xid, rolled_back=False)
+            prepare = self._complete(xid, gtid)
             # One mini-transaction: both or neither.
             lists = [] if prepare.oob is None else [prepare.oob]
             self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
@@ -151,15 +159,16 @@ class Appender:
     def rollback_prepared(self, xid: Xid) -> Position:
         """See `BinlogEngine`."""
         with self.lock:
-            self._complete(xid, rolled_back=True)
+            self._complete(xid, None)
             self._prepared.discard(xid)
             return self.ended()
 
-    def _complete(self, xid: Xid, *, rolled_back: bool) -> XaPrepare:
-        """Under the lock."""
+    def _complete(self, xid: Xid, gtid: Gtid | None) -> XaPrepare:
+        """Under the lock; without a GTID it is rolled back."""
         self.admit(2 * PAGE_SIZE)
         prepare = self._prepared.get(xid)
-        complete = xa.encode_complete(XaComplete(xid, rolled_back))
+        self.note_break(gtid, 2 * PAGE_SIZE)
+        complete = xa.encode_complete(XaComplete(xid, gtid is None))
         self._writer.write(RecordType.XA_COMPLETE, complete)
         return prepare
 
@@ -185,6 +194,7 @@ class Appender:
         entries = self._writer.state.entries()
         kept = [gtid for gtid in entries if gtid.domain_id not in domains]
         if len(kept) < len(entries):
+            self._add_breaks({self._writer.file_no + 1})
             self._writer.forget_state(BinlogState(kept))
         self._writer.flush()
         self.ended()
@@ -197,7 +207,6 @@ class Appender:
             self._breaks.restart()
             self._writer.state = state
             self._writer.start_new(0)
-            self._writer.breaks.clear()
             self._durability.restart(Position(0, PAGE_SIZE))
             self.ended()
 
@@ -214,19 +223,22 @@ class Appender:
     def ended(self, *, commits: int = 0) -> Position:
         """Under the lock: what was written is one mini-transaction. Returns the end of it."""
         writer = self._writer
-        if writer.breaks:
-            self._note_breaks()
         if commits:
             self.commits += commits
             self.last_marker = None
         writer.end_mtr()
         return writer.end
 
-    def _note_breaks(self) -> None:
-        breaks, self._writer.breaks = self._writer.breaks, set()
+    def note_break(self, gtid: Gtid | None, before: int = 0) -> None:
+        """Under the lock, before a group is written: note which states it makes smaller; see `LogWriter.breaks_by`.
+
+        Raises `NoRoom`, `DiskError`; nothing was done then, and the group can be written later.
+        """
+        if gtid is not None and (breaks := self._writer.breaks_by(gtid, before)):
+            self._add_breaks(breaks)
+
+    def _add_breaks(self, breaks: set[int]) -> None:
         try:
             self._breaks.add(breaks)
-        except DiskError as error:
-            # The pages in memory have what no mini-transaction will tell of.
-            self._durability.fail(error)
-            raise
+        except DiskFull as error:
+            raise NoRoom(str(error)) from error

@@ -91,8 +91,6 @@ class LogWriter:
         self._sealed_bytes = 0  # of pages that were filled, or left
         self.unlogged_end: PageKey = (0, 0)
         """The page behind the last one that was not logged."""
-        # Files whose page-1 state is not a grown one of the file before.
-        self.breaks: set[int] = set()
 
     @property
     def file_no(self) -> int:
@@ -124,9 +122,8 @@ class LogWriter:
         return self._sealed_bytes + self._at
 
     def forget_state(self, state: BinlogState) -> None:
-        """Go on with another state; the next file tells of it."""
+        """Go on with another state; the next file tells of it, and is a break."""
         self.state = state
-        self.breaks.add(self._file_no + 1)
 
     def start_new(self, file_no: int) -> None:
         """Begin with a file of that number, behind whatever there is."""
@@ -152,6 +149,20 @@ class LogWriter:
         """The tail goes to its file as it is: redo of a page begins with the whole page, so it is logged once more."""
         self._log_whole_page = True
         return self._pages.sealed_tail()
+
+    def breaks_by(self, gtid: Gtid, before: int = 0) -> set[int]:
+        """Files whose page-1 state will not be a grown one of the file before, when a record with that GTID is written.
+
+        before: bytes of a record that is written in front of it; perhaps one file too many is told then.
+        """
+        seq_no = self.state.get(gtid.domain_id, gtid.server_id)
+        if seq_no is None or seq_no < gtid.seq_no:
+            return set()
+        following = self._file_no + 1
+        at_end = PAGE_END - self._at < CHUNK_MIN and self._page_no + 1 >= self._file_pages
+        if at_end or (before and self.may_leave_file(before)):
+            return {following, following + 1}
+        return {following}
 
     def end_mtr(self) -> int:
         """What was written since the last call is one mini-transaction. Returns the LSN behind it."""
@@ -192,8 +203,6 @@ class LogWriter:
             seq_no = self.state.get(gtid.domain_id, gtid.server_id)
             if seq_no is None:
                 self._state_bytes += _GTID_BYTES_MAX
-            elif seq_no >= gtid.seq_no:
-                self.breaks.add(self._file_no + 1)
             self.state.update(gtid)
             self._since_page_one.update(gtid)
         self._chunks(kind, data, head, logged=logged)

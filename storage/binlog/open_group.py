@@ -27,6 +27,7 @@ class GroupContext:
         admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
             if the store accepts nothing more, or the group was given up.
         ended: called under the lock when a record is written, with the groups that it commits; returns its end.
+        note_break: called under the lock before a group is committed under that GTID; raises if it cannot be now.
         filled: called without the lock when there are more pages that are not in the redo.
         settle: waits, without the lock, until the pages before that one are durable in their files; raises if the
             group was given up.
@@ -41,6 +42,7 @@ class GroupContext:
         piece_bytes: int,
         admit: Callable[[int, Callable[[], bool]], None],
         ended: Callable[..., Position],
+        note_break: Callable[[Gtid], None],
         filled: Callable[[], None],
         settle: Callable[[PageKey, Callable[[], bool]], None],
         prepare: Callable[[XaPrepare], Position],
@@ -51,6 +53,7 @@ class GroupContext:
         self.piece_bytes = piece_bytes
         self.admit = admit
         self.ended = ended
+        self.note_break = note_break
         self.filled = filled
         self.settle = settle
         self.prepare = prepare
@@ -124,6 +127,7 @@ class OpenGroup:
         with context.lock:
             context.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
+            context.note_break(gtid)
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
             record = commit.encode(gtid_event, *lists)

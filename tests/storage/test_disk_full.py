@@ -27,6 +27,7 @@ from storage.errors import (
     WaitGivenUp,
 )
 from storage.ibb.chunk import Position
+from storage.ibb.xa import Xid
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
@@ -609,4 +610,62 @@ def test_at_the_moment_when_a_reset_has_removed_all_files() -> None:
     disk.fault = meanwhile
     engine.reset()
     assert "there is no binlog file: RESET MASTER is at work, or they were deleted by hand" in told
+    engine.close()
+
+
+# --- groups that go back, which facts must tell of first ---
+
+
+def one_group(engine: IbbEngine) -> None:
+    engine.append(*group(Gtid(0, 1, 1)))
+
+
+def a_large_group(engine: IbbEngine) -> None:
+    engine.append(*group(Gtid(0, 1, 1), size=engine.cache_bytes + 1))
+
+
+def one_prepared(engine: IbbEngine) -> None:
+    event = group(Gtid(0, 1, 1))[0]
+    engine.commit_prepared(XID, event, Gtid(0, 1, 1))
+
+
+XID = Xid(1, b"x")
+
+
+@pytest.mark.parametrize("error", [DiskFull, DiskError])
+@pytest.mark.parametrize("commit", [one_group, a_large_group, one_prepared])
+def test_facts_that_cannot_be_noted_end_nothing(
+    commit: Callable[[IbbEngine], None], error: type[DiskError]
+) -> None:
+    """Nothing was written by then: the group is refused, and can be committed later."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    append_all(engine, simple(5, first=100))
+    engine.begin().prepare(XID)
+    engine.sync()
+    before, end = engine.binlog_state(), engine.status()
+
+    def fails(kind: str, name: str) -> None:
+        if kind == "create" and name.startswith("binlog-server.state"):
+            raise error("cannot write facts")
+
+    disk.fault = fails
+    for _ in range(2):
+        with pytest.raises(NoRoom if error is DiskFull else DiskError, match="cannot write facts"):
+            commit(engine)
+    assert not engine._durability.failed
+    assert engine.binlog_state() == before
+    if commit is not a_large_group:  # which leaves garbage that no reader reaches
+        assert engine.status() == end
+    assert [hold.reason.name for hold in engine.references.holds()] == ["PREPARED_XA"]
+    append_all(engine, simple(2, first=200))  # those that go on do so
+    engine.sync()
+    disk.fault = None
+    commit(engine)
+    engine.sync()
+    found = read_all(engine)
+    assert len(found) == 8
+    disk.crash()
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    assert read_all(engine) == found
     engine.close()
