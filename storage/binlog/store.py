@@ -108,6 +108,8 @@ class IbbEngine:
         self._options = options or StoreOptions()
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
+        self._closing = False
+        self._look: threading.Thread | None = None
         self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self._resetting = threading.Lock()
@@ -201,7 +203,6 @@ class IbbEngine:
             self._writer.resume(found)
             end = mark.end = self._writer.end
             self._flusher.began(self._writer.stand)
-            self._tell_damage()
             log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
             if waiting := prepared.xids():
                 log.warning(
@@ -221,11 +222,16 @@ class IbbEngine:
         if background:
             self.start()
 
-    def _tell_damage(self) -> None:
-        """Of the newest files, what their first and last pages tell. Readers meet the rest."""
+    def tell_damage(self) -> None:
+        """Warn of the newest files whose first or last pages are damaged. Readers meet the rest.
+
+        In a thread of its own where there are others: a start must not take longer because there are many files.
+        """
         pages = self._pages.probing()
         current = self._writer.end.file_no
         for file_no in [n for n in self._pages.files.numbers() if n < current][-_FILES_LOOKED_AT:]:
+            if self._closing:
+                return
             try:
                 self._pages.header(file_no)
                 require_whole(pages, file_no)
@@ -238,6 +244,8 @@ class IbbEngine:
         """From now on files are made ahead, purged and written in threads of our own."""
         self.keeper.caretaker.start()
         self._flusher.worker.start()
+        self._look = threading.Thread(target=self.tell_damage, name="binlog-look", daemon=True)
+        self._look.start()
 
     def _begin_new(self, state: BinlogState) -> None:
         """The first file, in memory: `_has_begun` is to follow."""
@@ -627,7 +635,10 @@ class IbbEngine:
 
     def close(self) -> None:
         """See `BinlogEngine`."""
+        self._closing = True
         self.stop_waiting()
+        if self._look is not None:
+            self._look.join()
         self.keeper.caretaker.stop()
         self._flusher.worker.stop()
         try:

@@ -104,7 +104,9 @@ def test_a_start_warns(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFix
     DAMAGES[damage](store)
     refusal = ""
     try:
-        damaged_stores.opened(store).close()
+        engine = damaged_stores.opened(store)
+        engine.tell_damage()
+        engine.close()
     except StorageError as error:
         refusal = str(error)
     assert (damage not in _INSIDE) == (file_name(MIDDLE) in refusal + caplog.text)

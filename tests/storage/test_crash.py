@@ -168,6 +168,7 @@ def torn_tail(rng: random.Random) -> tuple[MemoryDisk, list[Group], int]:
         file = disk.open(file_name(number))
         first = place.offset + 512 if number == place.file_no else PAGE_SIZE
         last = end.offset if number == end.file_no else file.size()
+        first = min(first, last - 1)
         if number == end.file_no or rng.random() < 0.3:
             cut = rng.randrange(first, max(last, first + 1))
             file.pwrite(bytes(file.size() - cut), cut)
