@@ -85,7 +85,10 @@ class Disk(Protocol):
         """Returns when names made, changed or removed so far are durable."""
 
     def lock(self, name: str) -> None:
-        """Take the directory for this process, or raise `StoreInUse`. Held until `close`."""
+        """Take the directory for this process, or raise `StoreInUse`. Held until `close`.
+
+        From then on `fsync_dir` needs no descriptor of its own: it may come behind what cannot be taken back.
+        """
 
     def close(self) -> None:
         """Give up the lock."""
@@ -235,6 +238,7 @@ class OsDisk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory = local_path(directory)
         self._lock_fd = -1
+        self._fd = -1  # of the directory, while it is ours
         with mapped("make directory", directory):
             directory.mkdir(parents=True, exist_ok=True)
 
@@ -266,7 +270,10 @@ class OsDisk:
 
     def fsync_dir(self) -> None:
         with mapped("sync directory", self._directory):
-            sync_folder(self._directory)
+            if self._fd >= 0:
+                os.fsync(self._fd)
+            else:
+                sync_folder(self._directory)
 
     def lock(self, name: str) -> None:
         path = self._directory / name
@@ -281,8 +288,11 @@ class OsDisk:
                 "binlog_directory"
             ) from None
         self._lock_fd = fd
+        with mapped("open", self._directory):
+            self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)  # closing gives up the flock
-            self._lock_fd = -1
+        for fd in (self._lock_fd, self._fd):
+            if fd >= 0:
+                os.close(fd)  # closing gives up the flock
+        self._lock_fd = self._fd = -1

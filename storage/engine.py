@@ -210,7 +210,9 @@ class BinlogEngine(Protocol):
         """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
 
         Returns the end of the group: it is durable once `durable_end` has reached it. Raises `StoreFailed` after an
-        earlier failure of the disk.
+        earlier failure of the disk; `WaitGivenUp` if there is no room, and nobody waits for it; `NoRoom`, or another
+        `DiskError`, for a group that goes back in its domain, if that cannot be noted first. Behind the latter two
+        nothing was written: the group can be appended later.
         """
 
     def append_run(self, run: GroupRun, index: int = 0) -> int:

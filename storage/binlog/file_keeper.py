@@ -18,7 +18,7 @@ from storage.binlog.page_store import PageStore
 from storage.binlog.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
 from storage.binlog.references import Reason, References
 from storage.binlog.worker import Worker
-from storage.errors import CorruptBinlog, DiskError, UnknownBinlog
+from storage.errors import CorruptBinlog, DiskError, TooManyOpenFiles, UnknownBinlog
 from storage.ibb.chunk import Position
 from storage.ibb.page import PAGE_SIZE
 
@@ -144,13 +144,17 @@ class FileKeeper:
             plan = self.explain(wanted)
             if plan.delete:
                 self._first_file.moves_to(plan.delete[-1] + 1)
-            for file_no in plan.delete:
-                self.bytes_purged += self._size_of(file_no)
-                self.files_purged += 1
-                self._files.remove(file_no)
-                self._pages.forget(file_no)
+            try:
+                for file_no in plan.delete:
+                    size = self._size_of(file_no)
+                    self._files.remove(file_no)
+                    self.bytes_purged += size
+                    self.files_purged += 1
+                    self._pages.forget(file_no)
+            finally:  # some of them, behind an error
+                if plan.delete:
+                    self._freed()
         if plan.delete:
-            self._freed()
             last = file_name(plan.delete[-1])
             log.info("purged %d binlog files, up to %s: %s", len(plan.delete), last, asked)
         return plan
@@ -159,6 +163,8 @@ class FileKeeper:
         refers_to = file_no
         try:
             header = self._pages.header(file_no)
+        except TooManyOpenFiles:
+            raise  # of the file nothing is known, and another time it will be
         except (CorruptBinlog, DiskError):  # a file that cannot be read can be purged
             header, refers_to = None, 0
         if header is not None:

@@ -98,6 +98,7 @@ class Flusher:
         self.worker = Worker("binlog-flusher", self._round)
         self._published_at = 0.0
         self._resting = False
+        self._hindrance = ""  # no descriptor: said and tried again by the thread
         self.checkpoints = 0
 
     # --- work ---
@@ -118,15 +119,18 @@ class Flusher:
 
     def _guarded(self, work: Callable[[], bool]) -> bool:
         """An error of the disk is the end of writing. Returns what `work` does; False once the store failed, and while
-        there is no room.
+        there is no room, or no descriptor.
         """
         with self.working:
             if self._durability.failed:
                 return False
             try:
                 return work()
-            except (StoreFailed, NoRoom, TooManyOpenFiles):
-                return False  # of the latter two nothing was done: the next round tries again
+            except (StoreFailed, NoRoom):
+                return False  # of the latter nothing was done: the next round tries again
+            except TooManyOpenFiles as error:
+                self._hindrance = str(error)  # nor of this
+                return False
             except DiskError as error:
                 self._durability.fail(error)
                 return False
@@ -328,9 +332,15 @@ class Flusher:
         self._pages.synced_end = end
 
     def _round(self) -> float | None:
-        """One round of the thread: what `step` does, but published no more often than is of use."""
+        """One round of the thread: what `step` does, but published no more often than is of use.
+
+        Raises `TooManyOpenFiles`, for the log: nothing else tells of it, as `FullDisk` does of `NoRoom`.
+        """
+        self._hindrance = ""
         while self._work():
             pass
+        if self._hindrance:
+            raise TooManyOpenFiles(self._hindrance)
         if self._full.error is not None:
             return max(self._full.retry_s, _PUBLISH_S)
         self._resting = True

@@ -116,9 +116,9 @@ class OpenGroup:
 
     def settle(self) -> None:
         """See `GroupWriter`."""
-        end, self._unlogged_end = self._unlogged_end, None
-        if end is not None:
-            self._context.settle(end, self._is_given_up)
+        if self._unlogged_end is not None:
+            self._context.settle(self._unlogged_end, self._is_given_up)
+            self._unlogged_end = None  # only now: who is told that it failed may try again
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `GroupWriter`."""

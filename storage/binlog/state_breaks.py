@@ -6,11 +6,13 @@ store; a store that was made elsewhere has none, and a search looks at every fil
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable
 
-from storage.errors import DiskFull
+from storage.errors import DiskError
 from storage.state import StateStore
+
+log = logging.getLogger(__name__)
 
 BREAKS_KEY = "binlog/state_breaks"
 
@@ -38,10 +40,9 @@ class StateBreaks:
             self._facts.set(BREAKS_KEY, sorted(n for n in files | set(known) if n > first))
 
     def restart(self) -> None:
-        """The binlog begins anew, and there are none. On a full disk they stay noted: too many do no harm.
-
-        Raises `DiskError`.
-        """
+        """The binlog begins anew, and there are none. If that cannot be noted they stay: too many do no harm."""
         if self._facts is not None:
-            with contextlib.suppress(DiskFull):
+            try:
                 self._facts.set(BREAKS_KEY, [])
+            except DiskError as error:
+                log.warning("it could not be noted that the store begins anew: %s", error)

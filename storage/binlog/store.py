@@ -336,21 +336,27 @@ class IbbEngine:
                         self._durability.require_sound()
                         self.references.refuse_reset(is_empty=not len(self._writer.state))
                         self._room.pause()  # nobody appends until the new file is there
+                    files = self._pages.files.numbers()  # the last that may want a descriptor
                     try:
-                        self._start_anew(BinlogState(state.entries() if state is not None else []))
+                        self._start_anew(
+                            files, BinlogState(state.entries() if state is not None else [])
+                        )
                     except DiskError as error:
                         self._durability.fail(error)
                         raise
-                self._has_begun()  # it may wait for room, and keeps nobody from working then
+                try:
+                    self._has_begun()  # it may wait for room, and keeps nobody from working then
+                except TooManyOpenFiles as error:  # it is in the redo log, and tried again
+                    log.warning("%s: the store has begun anew; its first file is made later", error)
             finally:
                 self._room.resume()
         self._durability.wake()
 
-    def _start_anew(self, state: BinlogState) -> None:
+    def _start_anew(self, files: list[int], state: BinlogState) -> None:
         """After a crash at any step the store is as it was, or as a new one."""
         self._durability.sync_log()
         self._redo.begin(None)  # from now on the files are remnants
-        for file_no in self._pages.files.numbers():
+        for file_no in files:
             self._pages.files.remove(file_no)
         self._pages.restart()
         self._flusher.restart()

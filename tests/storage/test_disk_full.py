@@ -24,13 +24,23 @@ from storage.errors import (
     PositionPurged,
     StorageError,
     StoreFailed,
+    TooManyOpenFiles,
     WaitGivenUp,
 )
 from storage.ibb.chunk import Position
 from storage.ibb.xa import Xid
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
-from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
+from tests.storage.groups import (
+    append_all,
+    append_run,
+    group,
+    payloads,
+    read_all,
+    read_from,
+    simple,
+    state_after,
+)
 from tests.storage.sizes import small
 from tests.storage.vectors import walk
 
@@ -624,6 +634,10 @@ def a_large_group(engine: IbbEngine) -> None:
     engine.append(*group(Gtid(0, 1, 1), size=engine.cache_bytes + 1))
 
 
+def one_of_a_run(engine: IbbEngine) -> None:
+    append_run(engine, [group(Gtid(0, 1, 1))])
+
+
 def one_prepared(engine: IbbEngine) -> None:
     event = group(Gtid(0, 1, 1))[0]
     engine.commit_prepared(XID, event, Gtid(0, 1, 1))
@@ -632,8 +646,8 @@ def one_prepared(engine: IbbEngine) -> None:
 XID = Xid(1, b"x")
 
 
-@pytest.mark.parametrize("error", [DiskFull, DiskError])
-@pytest.mark.parametrize("commit", [one_group, a_large_group, one_prepared])
+@pytest.mark.parametrize("error", [DiskFull, TooManyOpenFiles, DiskError])
+@pytest.mark.parametrize("commit", [one_group, one_of_a_run, a_large_group, one_prepared])
 def test_facts_that_cannot_be_noted_end_nothing(
     commit: Callable[[IbbEngine], None], error: type[DiskError]
 ) -> None:
@@ -651,7 +665,7 @@ def test_facts_that_cannot_be_noted_end_nothing(
 
     disk.fault = fails
     for _ in range(2):
-        with pytest.raises(NoRoom if error is DiskFull else DiskError, match="cannot write facts"):
+        with pytest.raises(NoRoom if error is DiskFull else error, match="cannot write facts"):
             commit(engine)
     assert not engine._durability.failed
     assert engine.binlog_state() == before
@@ -668,4 +682,42 @@ def test_facts_that_cannot_be_noted_end_nothing(
     disk.crash()
     engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
     assert read_all(engine) == found
+    engine.close()
+
+
+@pytest.mark.parametrize("error", [DiskFull, TooManyOpenFiles, DiskError])
+def test_a_domain_that_cannot_be_deleted_yet(error: type[DiskError]) -> None:
+    """DELETE_DOMAIN_ID makes a state smaller, which facts must tell of first. Without that it has done nothing."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    append_all(engine, simple(3, domain=7))
+    engine.flush()
+    append_all(engine, GROUPS[:3])
+    engine.flush()
+    engine.purge_to(engine.files()[-1].name)
+    before, end = engine.binlog_state(), engine.status()
+    kept = read_from(engine, engine.first_start().position)
+
+    def fails(kind: str, name: str) -> None:
+        if kind == "create" and name.startswith("binlog-server.state"):
+            raise error("cannot write facts")
+
+    disk.fault = fails
+    for _ in range(2):
+        with pytest.raises(NoRoom if error is DiskFull else error, match="cannot write facts"):
+            engine.flush([7])
+    assert not engine._durability.failed
+    assert (engine.binlog_state(), engine.status()) == (before, end)
+    append_all(engine, GROUPS[3:6])  # commits go on meanwhile
+    disk.fault = None
+    engine.flush([7])
+    assert engine.status()[0] > end[0]
+    assert engine.binlog_state() == state_after(GROUPS[:6])
+    append_all(engine, GROUPS[6:8])
+    engine.sync()
+    disk.crash()
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    assert engine.binlog_state() == state_after(GROUPS[:8])
+    found = read_from(engine, engine.first_start().position)
+    assert found == [*kept, *payloads(GROUPS[3:8])]
     engine.close()

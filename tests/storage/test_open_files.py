@@ -6,25 +6,28 @@ import contextlib
 import os
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from protocol.gtid import Gtid, SlavePosition
+from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import file_table
 from storage.binlog.file_names import file_name
 from storage.binlog.file_table import FileTable
 from storage.binlog.full_disk import FullDisk
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
+from storage.binlog.worker import RETRY_S
 from storage.disk import OsDisk
 from storage.errors import TooManyOpenFiles
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.groups import OfflineBinlog
 from storage.inspection.read_only_disk import ReadOnlyDisk
+from storage.memory_disk import MemoryDisk, MemoryFile
 from storage.planning.log_pages import LogPages
-from tests.storage.groups import group, read_all
+from storage.state import StateStore
+from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
 
 FILES = 150
 OPTIONS = StoreOptions(max_binlog_size=4 * PAGE_SIZE)
@@ -134,6 +137,151 @@ def test_no_descriptor_at_all_is_said_and_harms_nothing(engine: IbbEngine) -> No
         engine.sync()
     groups += fill(engine, 8)
     assert read_all(engine) == groups
+
+
+class Scarce(MemoryDisk):
+    """From the n-th call that takes a descriptor on there is none. Syncing the directory takes none: it is locked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+
+    def _take(self, what: str) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise TooManyOpenFiles(f"cannot {what}: Too many open files (injected)")
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        self._take(f"open {name}")
+        return super().open(name, create=create)
+
+    def names(self) -> list[str]:
+        self._take("list")
+        return super().names()
+
+
+def _bulk(engine: IbbEngine, gtid: Gtid) -> None:
+    payload = group(gtid, size=70_000).payload
+    writer = engine.begin(bulk=True)
+    try:
+        writer.spill(payload[38:])
+        writer.commit(payload[:38], gtid)
+    except BaseException:
+        writer.rollback()
+        raise
+
+
+def _delete_domain(engine: IbbEngine) -> None:
+    engine.purge_to("binlog-000001.ibb")
+    engine.flush([7])
+
+
+# What may be done to a store that has two files, all groups of domain 7 in the first.
+DEEDS: dict[str, Callable[[IbbEngine], object]] = {
+    "append": lambda engine: append_all(engine, simple(2, first=300, size=200)),
+    "go back": lambda engine: engine.append(*group(Gtid(0, 1, 1))),
+    "bulk": lambda engine: _bulk(engine, Gtid(0, 1, 300)),
+    "sync": lambda engine: engine.sync(),
+    "checkpoint": lambda engine: engine.checkpoint(),
+    "flush": lambda engine: engine.flush(),
+    "delete a domain": _delete_domain,
+    "purge": lambda engine: engine.purge_to("binlog-000001.ibb"),
+    "reset": lambda engine: engine.reset(),
+    "reset to a state": lambda engine: engine.reset(BinlogState([Gtid(3, 1, 9)])),
+    "round": lambda engine: engine.step(),
+    "read": read_all,
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_no_descriptor_at_any_moment(deed: str) -> None:
+    """The deed is done, or refused and can be done later; nothing ends for good, and nothing is lost."""
+    options = StoreOptions(max_binlog_size=16 * PAGE_SIZE, slave_connections_needed_for_purge=0)
+    for left in range(200):
+        disk = Scarce()
+        engine = IbbEngine(disk, options, facts=StateStore(disk))
+        groups = simple(3, domain=7, size=200)
+        append_all(engine, groups)
+        engine.flush()
+        more = simple(9, first=100, size=15_000)
+        append_all(engine, more)
+        engine.checkpoint()
+        append_all(engine, simple(1, first=200, size=20_000))
+        engine.sync()
+        for n in range(5):
+            engine._pages.forget(n)
+        disk.left = left
+        refused = False
+        try:
+            DEEDS[deed](engine)
+        except TooManyOpenFiles:
+            refused = True
+        enough, disk.left = disk.left > 0, None
+        assert not engine._durability.failed
+        state = engine.binlog_state()
+        if refused:
+            DEEDS[deed](engine)
+        for _ in range(20):
+            engine.step()
+        assert engine.stalled() == []
+        append_all(engine, simple(3, first=500, size=15_000))
+        engine.sync()
+        found = engine.binlog_state()
+        assert all(
+            gtid in found.entries() or deed.startswith(("reset", "delete")) or gtid.domain_id == 0
+            for gtid in state.entries()
+        )
+        whole = read_from(engine, engine.first_start().position)
+        assert whole[-3:] == payloads(simple(3, first=500, size=15_000))
+        disk.crash()
+        engine = IbbEngine(disk, options, facts=StateStore(disk))
+        assert engine.binlog_state() == found
+        assert read_from(engine, engine.first_start().position) == whole
+        engine.close()
+        if enough and not refused:
+            return
+    pytest.fail("it takes more and more")
+
+
+def test_a_flusher_without_descriptors_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    disk = Scarce()
+    engine = IbbEngine(disk, OPTIONS)
+    append_all(engine, simple(1, size=15_000))
+    engine.checkpoint()
+    append_all(engine, simple(2, first=4, size=15_000))
+    engine.sync()
+    assert engine._pages.waiting
+    disk.left = 0
+    engine._pages.forget(0)
+    assert engine._flusher.worker.step() == RETRY_S
+    (stalled,) = engine.stalled()
+    assert stalled.what == "flusher"
+    assert "Too many open files" in stalled.why
+    assert "Too many open files" in caplog.text
+    disk.left = None
+    engine._flusher.worker.step()
+    assert engine.stalled() == []
+    engine.close()
+
+
+def test_reset_without_a_descriptor(tmp_path: Path) -> None:
+    disk = OsDisk(tmp_path)
+    disk.lock("lock")
+    engine = IbbEngine(disk, OPTIONS, facts=StateStore(disk))
+    groups = fill(engine, 4)
+    engine.checkpoint()
+    for n in range(5):
+        engine._pages.forget(n)  # none is open
+    with none_left(), pytest.raises(TooManyOpenFiles):
+        engine.reset()
+    assert read_all(engine) == groups
+    engine.reset()
+    groups = fill(engine, 3)
+    engine.close()
+    engine = IbbEngine(OsDisk(tmp_path), OPTIONS)
+    assert read_all(engine) == groups
+    engine.close()
 
 
 def test_a_file_stays_open_while_it_is_used(
