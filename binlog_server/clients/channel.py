@@ -112,7 +112,7 @@ class Channel:
                 self.close()
 
     async def drain(self, timeout_s: Callable[[], float]) -> None:
-        """Wait until the socket takes more. Raises `ConnectionError` when it took nothing for that long, or is gone."""
+        """Wait until the socket takes more. Raises `ConnectionAbortedError`, with the reason, if it takes nothing."""
         writable = self._writable
         left = self.transport.get_write_buffer_size()
         while writable is not None:
@@ -124,10 +124,11 @@ class Channel:
                 before, left = left, self.transport.get_write_buffer_size()
                 if left < before:
                     continue  # slowly, but it takes: one event may have a gigabyte
-            log.warning("aborted %s: it took nothing for net_write_timeout", self.peer)
+            reason = "it took nothing for net_write_timeout"
+            log.warning("aborted %(peer)s: %(reason)s", {"peer": self.peer, "reason": reason})
             self.timed_out = True
             self.transport.abort()
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError(reason)
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""

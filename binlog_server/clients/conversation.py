@@ -143,17 +143,22 @@ class Conversation:
                 self._send_error(internal_error(error, self._channel.peer))
 
     def lost(self, reason: Exception | None) -> None:
-        """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished."""
+        """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished.
+
+        One that closes its socket is told as None, as a reset or as a broken pipe: by what was on its way just then.
+        """
+        said = "the replica has gone"
         if reason is not None and not isinstance(reason, ConnectionError):
             log.warning("lost %s: %s", self._channel.peer, reason)
+            said = f"lost: {reason}"
         self._idle.stop()
         self.sql.forget()
-        if self._dump is not None:
-            self._dump.cancel("the replica has gone" if reason is None else f"lost: {reason}")
-        self.cancel()
+        self.cancel(said)
 
-    def cancel(self) -> None:
-        """What runs is to end."""
+    def cancel(self, reason: str) -> None:
+        """What runs is to end. `reason`: for the log."""
+        if self._dump is not None:
+            self._dump.cancel(reason)
         if self._work is not None:
             self._work.cancel()
         self.committer.close()
@@ -226,7 +231,10 @@ class Conversation:
         self._channel.write(data)
 
     async def drain(self) -> None:
-        """Wait until the client takes more; raises `ConnectionError` when it does not for net_write_timeout."""
+        """Wait until the client takes more; raises `ConnectionError` when it does not for net_write_timeout.
+
+        And when the connection ends: `lost` or whoever closes it says why.
+        """
         if self._channel.is_closing:
             raise ConnectionResetError
         if not self._channel.is_full:

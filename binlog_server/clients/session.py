@@ -141,8 +141,11 @@ class ClientSession(asyncio.Protocol):
         channel = self._channel
         log.warning("closed %s: %s", channel.peer, error)
         self._is_counted = False
+        if self._machine.state is ServerState.DUMPING:
+            self.end(error)  # it is told behind a whole event
+            return
         if self._conversation is not None:
-            self._conversation.cancel()
+            self._conversation.cancel(str(error))
         if channel.is_full:
             channel.abort()
         else:
@@ -188,6 +191,8 @@ class ClientSession(asyncio.Protocol):
     def tls_failed(self, reason: str) -> None:
         """See `tls.Secured`."""
         log.warning("closed %s: TLS: %s", self._channel.peer, reason)
+        if self._conversation is not None:
+            self._conversation.cancel(f"TLS: {reason}")
         self._channel.mute = True
 
     # --- session of a CompressionLayer ---
@@ -275,6 +280,8 @@ class ClientSession(asyncio.Protocol):
         log.warning("closed %s: %s", self._channel.peer, error)
         if error.answer is not None:
             self._channel.write(self._machine.last_words(error.answer))
+        if self._conversation is not None:
+            self._conversation.cancel(str(error))
         self._channel.close()
 
     # --- login ---

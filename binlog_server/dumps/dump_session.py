@@ -160,7 +160,9 @@ class DumpSession:
             await dump.run()
             reason = "it was refused" if dump.refused else "it has all that it asked for"
         except ConnectionError as error:
-            reason = f"the connection is lost: {error}" if str(error) else "the connection is lost"
+            reason = str(error)
+            if not reason:  # a socket that has failed: the loop tells of what in its next round
+                await asyncio.get_running_loop().create_future()  # `cancel` ends it, and says
         except Exception as error:  # noqa: BLE001 - logged there
             reason = "a bug"
             failure = internal_error(error, self._channel.peer)

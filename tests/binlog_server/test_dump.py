@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from binlog_server.clients.channel import WRITE_BUFFER_BYTES
+from binlog_server.clients.conversation import Conversation
+from binlog_server.clients.session import ClientSession
+from protocol.errors import ProtocolError
 from protocol.events import (
     EventType,
     FormatDescription,
@@ -21,11 +27,13 @@ from protocol.events import (
 from protocol.events.gtid_list import GtidListFlags
 from protocol.events.header import TYPE_OFFSET
 from protocol.gtid import Gtid, SlavePosition
+from protocol.limit_errors import OutOfResources
 from storage.engine import StartPoint
 from storage.errors import TooManyOpenFiles
 
 from .engines import SlowEngine
 from .lab import Lab, Replica, gtids, transaction, until
+from .transport import Held
 
 
 async def test_fresh_replica_gets_everything(lab: Lab) -> None:
@@ -490,9 +498,91 @@ async def test_where_a_dump_ended_that_was_behind(caplog: pytest.LogCaptureFixtu
         replica.client.close()
         await until(lambda: bool(_ends(caplog)))
     (ended,) = _ends(caplog)
-    found = re.search(r"sent up to '0-1-(\d+)': (the replica has gone|lost: )", ended)
+    found = re.search(r"sent up to '0-1-(\d+)': the replica has gone$", ended)
     assert found is not None, ended
     assert 1 <= int(found[1]) < 199
+
+
+GONE = "the replica has gone"
+
+
+@pytest.mark.parametrize("fails_first", [False, True], ids=["told by the loop", "seen by a write"])
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        (None, GONE),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), GONE),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), GONE),
+        (TimeoutError(errno.ETIMEDOUT, "timed out"), "lost: [Errno 110] timed out"),
+        (OSError(errno.EHOSTUNREACH, "No route"), "lost: [Errno 113] No route"),
+    ],
+)
+async def test_the_end_of_a_connection_is_told_in_one_way(
+    lab: Lab,
+    told: Exception | None,
+    reason: str,
+    fails_first: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether the loop tells of it first, or the dump meets a socket that has failed."""
+    caplog.set_level("INFO")
+    held = Held(lab.server)
+    held.log_in()
+    held.dump(100)
+    await until(lambda: held.session._connection.state.startswith("Master has sent all"))
+    if fails_first:
+        met: list[ConnectionError] = []
+        drain = held.conversation.drain
+
+        async def meets() -> None:
+            try:
+                await drain()
+            except ConnectionError as error:
+                met.append(error)
+                raise
+
+        monkeypatch.setattr(held.conversation, "drain", meets)
+        held.transport.closing = True
+        lab.publish("0-1-1")
+        await until(lambda: bool(met))
+        assert not _ends(caplog)
+    held.session.connection_lost(told)
+    await until(lambda: bool(_ends(caplog)))
+    (ended,) = _ends(caplog)
+    assert ended.endswith(f": {reason}"), ended
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda _: None, "it took nothing for net_write_timeout"),
+        (lambda session: session._give_up(ProtocolError("odd")), "odd"),
+        (lambda session: session.drop(OutOfResources(1)), str(OutOfResources(1))),
+        (lambda session: session.tls_failed("bad record"), "TLS: bad record"),
+    ],
+)
+async def test_who_is_sent_away_has_not_gone(
+    lab: Lab,
+    end: Callable[[ClientSession], None],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(Conversation, "_net_write_timeout", lambda _: 0.02)
+    for number in range(1, 30):
+        gtid = Gtid(0, 1, number)
+        lab.engine.append(transaction(gtid, "x" * 100_000), gtid)
+    lab.engine.sync()
+    held = Held(lab.server)
+    held.log_in()
+    held.dump(100)
+    await until(lambda: held.transport.held > WRITE_BUFFER_BYTES)
+    end(held.session)
+    await until(lambda: bool(_ends(caplog)), 5)
+    assert _ends(caplog)[0].endswith(f": {reason}")
+    held.end()
 
 
 def _ends(caplog: pytest.LogCaptureFixture) -> list[str]:
