@@ -5,10 +5,14 @@ It takes a lease from the GTID position where it goes on, moves and renews it as
 it dies, the lease ends by itself: at its deadline, or when the files from its first one on take more than its budget.
 
 Leases are kept in the store's state, and hold again after a restart. They hold whole files.
+
+What lets files go takes effect on a full disk, too, as it makes room. It is kept as soon as there is some; a restart
+before that finds the lease as it was.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,7 +24,7 @@ from protocol.errors import UnknownServerError
 from protocol.gtid import SlavePosition
 from storage.binlog.file_names import file_name, file_number
 from storage.engine import BinlogEngine, Hold, Position
-from storage.errors import PositionPurged, StorageError
+from storage.errors import DiskFull, PositionPurged, StorageError
 from storage.ibb.page import PAGE_SIZE
 from storage.state import StateStore
 
@@ -28,7 +32,13 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "lease/"
 LEASES_MAX = 1000
+
+Warn = Callable[[str], None]
 NAME_CHARS_MAX = 64
+
+
+def _untold(text: str) -> None:
+    """A `Warn` of those whom nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,7 @@ class Leases:
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
         self._holds: dict[str, Hold] = {}
+        self._unkept: set[str] = set()  # of which the state still says more than holds
         for key, value in state.items(_PREFIX):
             lease = _of_state(key.removeprefix(_PREFIX), value)
             self._leases[lease.name] = lease
@@ -98,11 +109,16 @@ class Leases:
             return self._take(lease, lambda: self._first_file(position))
 
     def alter(
-        self, name: str, position: str | None, until: float | None, max_bytes: int | None
+        self,
+        name: str,
+        position: str | None,
+        until: float | None,
+        max_bytes: int | None,
+        warn: Warn = _untold,
     ) -> Lease:
         """Move one forward, or renew it; what is None stays as it was. Durable when it returns.
 
-        Raises `UnknownServerError`, `BadGtidList`.
+        Raises `UnknownServerError`, `BadGtidList`. On a full disk one is moved all the same, and `warn` told.
         """
         with self._lock:
             self._end_expired()
@@ -117,10 +133,18 @@ class Leases:
                 until=older.until if until is None else until,
                 max_bytes=older.max_bytes if max_bytes is None else max_bytes,
             )
-            return self._take(lease, lambda: self._moved(older, position))
+            only_moved = until is None and max_bytes is None
+            return self._take(
+                lease, lambda: self._moved(older, position), warn if only_moved else None
+            )
 
-    def _take(self, wanted: Lease, first_file: Callable[[], int]) -> Lease:
-        """Hold files for it, in place of those that a lease of that name has held."""
+    def _take(
+        self, wanted: Lease, first_file: Callable[[], int], warn: Warn | None = None
+    ) -> Lease:
+        """Hold files for it, in place of those that a lease of that name has held.
+
+        warn: given if what is kept may go on to say what it says.
+        """
         name = wanted.name
         if wanted.until is not None and wanted.until <= self._clock():
             raise UnknownServerError(f"the lease '{name}' would have ended already")
@@ -135,7 +159,12 @@ class Leases:
                     f"the files from {lease.first_file} on take {held} bytes already, more than "
                     f"MAX_BYTES {lease.max_bytes}"
                 )
-            self._state.set(_PREFIX + name, _to_state(lease))
+            try:
+                self._keep(name, lease)
+            except DiskFull as error:
+                if warn is None:
+                    raise
+                self._keep_later(name, error, warn)
         except BaseException:
             hold.release()
             raise
@@ -158,13 +187,17 @@ class Leases:
             )
         return first
 
-    def drop(self, name: str) -> bool:
-        """End one; whether there was one."""
+    def drop(self, name: str, warn: Warn = _untold) -> bool:
+        """End one; whether there was one. On a full disk, too, and `warn` is told."""
         with self._lock:
             self._end_expired()
             if name not in self._leases:
                 return False
-            self._end(name)
+            try:
+                self._keep(name, None)
+            except DiskFull as error:
+                self._keep_later(name, error, warn)
+            self._let_go(name)
         log.info("lease '%(lease)s' dropped", {"lease": name})
         return True
 
@@ -186,6 +219,9 @@ class Leases:
     def expire(self) -> None:
         """End those whose time or budget is over. To be called now and then, and before each purge."""
         with self._lock:
+            with contextlib.suppress(StorageError):  # another time
+                for name in sorted(self._unkept):
+                    self._keep(name, self._leases.get(name))
             self._end_expired()
 
     def _first_file(self, position: str | None) -> int:
@@ -215,17 +251,23 @@ class Leases:
     def _end_by_itself(self, name: str) -> None:
         """Also if that cannot be kept: on a full disk its files are to go, and a restart comes to the same end."""
         try:
-            self._end(name)
+            self._keep(name, None)
         except StorageError as error:
-            log.error(
-                "the end of lease '%(lease)s' is not kept: %(error)s",
-                {"lease": name, "error": error},
-            )
-            del self._leases[name]
-            self._holds.pop(name).release()
+            self._keep_later(name, error)
+        self._let_go(name)
 
-    def _end(self, name: str) -> None:
-        self._state.set(_PREFIX + name, None)
+    def _keep(self, name: str, lease: Lease | None) -> None:
+        """Durable when it returns. Raises `DiskError`."""
+        self._state.set(_PREFIX + name, None if lease is None else _to_state(lease))
+        self._unkept.discard(name)
+
+    def _keep_later(self, name: str, error: StorageError, warn: Warn = _untold) -> None:
+        self._unkept.add(name)
+        text = f"Lease '{name}': {error}; until there is room, a restart finds it as it was"
+        log.error("%s", text)
+        warn(text)
+
+    def _let_go(self, name: str) -> None:
         del self._leases[name]
         self._holds.pop(name).release()
 

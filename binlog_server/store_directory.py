@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from storage.binlog.file_names import LOCK_NAME, file_number
 from storage.binlog.options import StoreOptions
 from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
-from storage.disk import Disk, OsDisk
-from storage.errors import NotAStore
+from storage.disk import Disk, OsDisk, mapped
+from storage.errors import DiskFull, NotAStore
 from storage.patient_disk import PatientDisk
 from storage.redo.format import REDO_NAME
 from storage.state import LOST_WITH_STATE, STATE_NAME, StateStore
@@ -46,7 +47,7 @@ class StoreDirectory:
     def __init__(
         self, path: Path, options: StoreOptions, *, background: bool = True, patient: bool = False
     ) -> None:
-        """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`."""
+        """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`; `DiskFull` where a new store has no room."""
         if path.is_dir():
             require_ours(path, (entry.name for entry in path.iterdir()))
         elif path.exists():
@@ -57,7 +58,10 @@ class StoreDirectory:
         disk.lock(LOCK_NAME)
         try:
             names = disk.names()
-            if STATE_NAME not in names and any(file_number(name) is not None for name in names):
+            has_files = any(file_number(name) is not None for name in names)
+            if not has_files and REDO_NAME not in names:
+                _require_room(path, options)
+            if STATE_NAME not in names and has_files:
                 log.warning(
                     "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
                     path,
@@ -77,6 +81,19 @@ class StoreDirectory:
     def close(self) -> None:
         """Sync and let go."""
         self.engine.close()
+
+
+def _require_room(path: Path, options: StoreOptions) -> None:
+    """For a new store, before anything is made of it. Raises `DiskFull`."""
+    with mapped("look at", path):
+        found = os.statvfs(path)
+    free = found.f_bavail * found.f_frsize
+    redo, first = options.innodb_log_file_size, options.max_binlog_size
+    if free < redo + first:
+        raise DiskFull(
+            f"there is no room for a new store in {path}: it begins with {redo + first} bytes (innodb_log_file_size="
+            f"{redo}, and a file of max_binlog_size={first}), and {free} are free. Nothing was made but the lock"
+        )
 
 
 def open_state(path: Path) -> tuple[StateStore, Disk]:

@@ -140,11 +140,11 @@ def _maintain(session: SqlSession, statement: Statement) -> Result:
         case ExplainGtid():
             return Work(lambda: explain.explain_gtid(server, statement))
         case AlterLease():
-            return Work(lambda: maintenance.alter_lease(server, statement))
+            return Work(lambda: maintenance.alter_lease(server, statement, told))
         case CreateLease():
             return Work(lambda: maintenance.create_lease(server, statement))
         case DropLease():
-            return Work(lambda: maintenance.drop_lease(server, statement))
+            return Work(lambda: maintenance.drop_lease(server, statement, told))
         case ResetMaster(to):
             if to is not None:
                 raise EngineBinlogUnavailable("RESET MASTER TO")

@@ -6,6 +6,7 @@ import calendar
 import logging
 import re
 import time
+from collections.abc import Callable
 
 from binlog_server.admin.statements import (
     AlterLease,
@@ -231,9 +232,17 @@ def create_lease(view: ServerView, statement: CreateLease) -> None:
     )
 
 
-def alter_lease(view: ServerView, statement: AlterLease) -> None:
+def alter_lease(view: ServerView, statement: AlterLease, diagnostics: list[Diagnostic]) -> None:
     """Raises `ServerError`."""
-    view.leases.alter(statement.name, statement.gtid, _end_of(statement), statement.max_bytes)
+    until, warn = _end_of(statement), _no_room(diagnostics)
+    view.leases.alter(statement.name, statement.gtid, until, statement.max_bytes, warn)
+
+
+def _no_room(diagnostics: list[Diagnostic]) -> Callable[[str], None]:
+    def warn(text: str) -> None:
+        diagnostics.append(Diagnostic(Level.WARNING, NoRoomOnDisk.errno, text))
+
+    return warn
 
 
 def _end_of(statement: CreateLease | AlterLease) -> float | None:
@@ -245,7 +254,8 @@ def _end_of(statement: CreateLease | AlterLease) -> float | None:
     return until
 
 
-def drop_lease(view: ServerView, statement: DropLease) -> None:
+def drop_lease(view: ServerView, statement: DropLease, diagnostics: list[Diagnostic]) -> None:
     """Raises `UnknownServerError`."""
-    if not view.leases.drop(statement.name) and not statement.if_exists:
+    dropped = view.leases.drop(statement.name, _no_room(diagnostics))
+    if not dropped and not statement.if_exists:
         raise UnknownServerError(f"there is no lease '{statement.name}'")

@@ -209,17 +209,50 @@ def test_the_end_of_one_makes_room_on_a_full_disk(
     world.leases.create("gone", "0-1-1", 2000.0, None)
     world.now = 2001.0
 
-    def full(kind: str, name: str) -> None:
-        if kind == "create":
-            raise DiskFull(f"cannot create {name}: No space left on device (injected)")
-
     world.disk.fault = full
     assert world.opened().all() == []
     assert world.first_left() == file_name(3)
-    assert "the end of lease 'gone' is not kept: cannot create" in caplog.text
+    assert "Lease 'gone': cannot create" in caplog.text
     world.disk.fault = None
     world.restart()
     assert world.leases.all() == []
+
+
+def full(kind: str, name: str) -> None:
+    if kind == "create":
+        raise DiskFull(f"cannot create {name}: No space left on device (injected)")
+
+
+def test_who_lets_files_go_is_not_refused_on_a_full_disk(world: World) -> None:
+    """It is kept when there is room; a restart before that finds the lease as it was."""
+    told: list[str] = []
+    world.leases.create("etl", "0-1-1", None, None)
+    world.leases.create("backup", "0-1-1", None, None)
+    world.disk.fault = full
+    assert world.leases.drop("backup", told.append)
+    world.leases.alter("etl", "0-1-2", None, None, told.append)
+    assert [text.split(":")[0] for text in told] == ["Lease 'backup'", "Lease 'etl'"]
+    assert "No space left on device (injected); until there is room, a restart" in told[0]
+    assert world.first_left() == file_name(2)
+    with pytest.raises(DiskFull):  # what holds files for longer must be kept
+        world.leases.alter("etl", None, 9e9, None, told.append)
+    with pytest.raises(DiskFull):
+        world.leases.create("new", None, None, None)
+    before = Leases(world.engine, StateStore(world.disk.after_crash()), lambda: world.now)
+    assert [(lease.name, lease.first_file) for lease in before.all()] == [
+        ("backup", file_name(1)),
+        ("etl", file_name(1)),
+    ]
+    for hold in before._holds.values():
+        hold.release()
+    world.leases.expire()
+    assert len(told) == 2
+    world.disk.fault = None
+    world.leases.expire()
+    world.restart()
+    assert [(lease.name, lease.first_file) for lease in world.leases.all()] == [
+        ("etl", file_name(2))
+    ]
 
 
 def test_a_full_disk_has_a_number_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from binlog_server.store_directory import StoreDirectory, open_state
 from protocol.gtid import Gtid
 from storage.binlog.file_names import LOCK_NAME, file_name, file_number
-from storage.errors import CorruptBinlog, NotAStore, StorageError, StoreInUse
+from storage.errors import CorruptBinlog, DiskFull, NotAStore, StorageError, StoreInUse
 from storage.state import STATE_NAME
 from tests.storage import damaged_stores
 from tests.storage.damaged_stores import DAMAGES
@@ -161,3 +162,26 @@ def test_a_lost_state_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     (tmp_path / "binlog-server.state").unlink()
     StoreDirectory(tmp_path, STORE).close()
     assert "users, leases, what CHANGE MASTER has said" in caplog.text
+
+
+def test_a_new_store_that_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said with what it needs, before anything is made; one that is there is served all the same."""
+    needed = STORE.innodb_log_file_size + STORE.max_binlog_size
+    room = [needed - 1]
+
+    class Found:
+        f_frsize = 1
+
+        @property
+        def f_bavail(self) -> int:
+            return room[0]
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Found())
+    path = tmp_path / "new"
+    with pytest.raises(DiskFull, match=f"begins with {needed} bytes .* and {needed - 1} are free"):
+        StoreDirectory(path, STORE, patient=True)
+    assert [p.name for p in path.iterdir()] == [LOCK_NAME]
+    room[0] = needed
+    StoreDirectory(path, STORE, patient=True).close()
+    room[0] = 0
+    StoreDirectory(path, STORE, patient=True).close()
