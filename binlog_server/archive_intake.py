@@ -12,6 +12,7 @@ from binlog_server.store_directory import StoreDirectory
 from protocol.gtid import SlavePosition
 from storage.archive import taking
 from storage.archive.files import ArchiveFiles
+from storage.errors import DiskFull
 from storage.intake.intake import Taken
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,10 @@ class _Stopped(Exception):
     """The server is to end."""
 
 
+class _NoRoom(Exception):
+    """It would wait, and with it everybody: who makes the room, too."""
+
+
 def take_archive(
     directory: StoreDirectory,
     archive: Path,
@@ -31,6 +36,8 @@ def take_archive(
 ) -> None:
     """What was taken is durable, also if it is stopped in the middle; the next time it goes on there.
 
+    On a full disk it ends, so that what there is is served, and room can be made.
+
     Raises `DoesNotContinue`, `StorageError`.
 
     Args:
@@ -38,12 +45,18 @@ def take_archive(
         is_stopping: asked again and again; True ends it.
     """
     source = ArchiveFiles(archive, start)
-    last_log = time.monotonic()
+    engine = directory.engine
+    last_log, last_taken = time.monotonic(), Taken()
 
     def progress(taken: Taken) -> None:
-        nonlocal last_log
+        nonlocal last_log, last_taken
+        last_taken = taken
         if is_stopping():
             raise _Stopped
+        if not engine.has_room:
+            for stalled in engine.stalled():
+                if stalled.what == "room":
+                    raise _NoRoom(stalled.why)
         if time.monotonic() - last_log >= _LOG_S:
             last_log = time.monotonic()
             part = 100 * source.bytes_read // source.size
@@ -51,12 +64,19 @@ def take_archive(
             log.info("archive %(archive)s: %(percent)d %%, %(groups)d groups taken", facts)
 
     try:
-        taken = taking.take_archive(directory.engine, directory.state, source, progress)
+        taken = taking.take_archive(engine, directory.state, source, progress)
     except _Stopped:
+        return
+    except (_NoRoom, DiskFull) as error:
+        log.error(
+            "archive %(archive)s: %(groups)d groups taken, and what follows is not: %(error)s. What there is is "
+            "served. Make room, and start again",
+            {"archive": archive, "groups": last_taken.groups, "error": error},
+        )
         return
     facts = {
         "archive": archive,
         "groups": taken.groups,
-        "gtid": directory.engine.binlog_state().position(),
+        "gtid": engine.binlog_state().position(),
     }
     log.info("archive %(archive)s: %(groups)d groups taken, the store is at '%(gtid)s'", facts)

@@ -25,6 +25,7 @@ from storage.intake.source import FileStart, Source, SourceGroup, UnfinishedGrou
 from storage.intake.tail import StoreTail
 
 UNSYNCED_BYTES_MAX = 64 << 20  # what a crash may cost of the work
+_LOOK_UP_S = 0.5
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Intake:
         source: Source,
         progress: Callable[[Taken], None] = lambda taken: None,
     ) -> None:
-        """`progress` is called again and again."""
+        """`progress` is called again and again, also while there is no room; what it raises ends the run."""
         self._engine = engine
         self._source = source
         self._progress = progress
@@ -150,8 +151,14 @@ class Intake:
             return
         self._count(len(run) - index, len(run.payloads) - begin)
         while (index := self._engine.append_run(run, index)) < len(run):
-            self._engine.append(run.payload(index), run.gtid(index))  # waits for room
+            self._have_room()
+            self._engine.append(run.payload(index), run.gtid(index))
             index += 1
+
+    def _have_room(self) -> None:
+        """Wait for it where `progress` is called meanwhile, and may give it up."""
+        while not self._engine.wait_for_room(_LOOK_UP_S):
+            self._progress(self._taken)
 
     def _index_behind(self, run: GroupRun, target: SlavePosition) -> int:
         """How many groups of the run come before the store's end; all of them if that is not in it."""
@@ -169,6 +176,7 @@ class Intake:
         if self._target is not None:
             self._pass_over(group, gtid, self._target)
             return
+        self._have_room()
         if group.rest is None:
             self._engine.append(group.payload, gtid)
             size = len(group.payload)
@@ -188,6 +196,7 @@ class Intake:
                 writer.spill(piece)
                 size += len(piece)
                 self._progress(self._taken)
+                self._have_room()
         except BaseException:
             writer.rollback()
             raise
@@ -215,6 +224,7 @@ class Intake:
         if self._markers and self._markers[0] == payload:
             del self._markers[0]
         else:
+            self._have_room()
             self._engine.append(payload, None)
 
     def _note_logged(self, gtid: Gtid) -> None:

@@ -13,8 +13,11 @@ from pipeline.sources.directory import DirectorySource
 from protocol.events.format_description import FormatDescription
 from protocol.gtid import SlavePosition
 from storage.binlog.options import StoreOptions
+from storage.disk import OsFile
+from storage.errors import DiskFull
 from storage.intake.errors import DoesNotContinue
 from storage.intake.server_version import UPSTREAM_VERSION_KEY
+from storage.state import StateStore
 from tests.pipeline.archives import grow, run, stored
 from tests.storage.groups import Group, simple
 
@@ -102,3 +105,41 @@ def test_a_position_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
         main(argv)
     assert ended.value.code == 2
     assert "'0-1' is no GTID position" in capsys.readouterr().err
+
+
+def test_on_a_full_disk(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not wait there, as nobody would be served meanwhile; what was taken before stays."""
+    allocate, is_full = OsFile.allocate, True
+
+    def no_more(file: OsFile, size: int) -> None:
+        if is_full and (tmp_path / "store" / "binlog-000001.ibb").exists():
+            raise DiskFull("no room (injected)")
+        allocate(file, size)
+
+    monkeypatch.setattr(OsFile, "allocate", no_more)
+    at = take(tmp_path / "store", archive)
+    assert at not in ("", "0-1-20")
+    assert "and what follows is not" in caplog.text
+    assert "What there is is served. Make room, and start again" in caplog.text
+    is_full = False
+    assert take(tmp_path / "store", archive) == "0-1-20"
+    assert stored(tmp_path / "store") == stored(tmp_path / "source")
+
+
+def test_when_nothing_can_be_noted(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = StoreDirectory(tmp_path / "store", SMALL)
+
+    def refused(*_: object) -> None:
+        raise DiskFull("no room (injected)")
+
+    monkeypatch.setattr(StateStore, "set", refused)
+    take_archive(directory, archive, None, lambda: False)
+    assert "what follows is not: no room (injected). What there is is served" in caplog.text
+    monkeypatch.undo()
+    directory.close()
+    assert take(tmp_path / "store", archive) == "0-1-20"
+    assert stored(tmp_path / "store") == stored(tmp_path / "source")
