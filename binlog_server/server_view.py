@@ -123,7 +123,11 @@ class ServerFacts:
     def _look_at_begin(self) -> None:
         """It moves when files are purged. Reads the store."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
-            self._gtid_begin = str(self.engine.first_start().state.position())
+            start = self.engine.first_start()
+            # An empty binlog begins where it ends: no page says it yet.
+            is_empty = self.engine.written_end <= start.position
+            state = self.engine.binlog_state() if is_empty else start.state
+            self._gtid_begin = str(state.position())
 
     # --- variables ---
 
@@ -266,8 +270,11 @@ class ServerFacts:
         }
 
     def _slave_position(self, state: BinlogState) -> str:
-        """That of the binlog, where it comes from others; empty where all of it was made here."""
-        return str(state.position()) if self._comes_from_others(state) else ""
+        """That of the binlog, where it comes from others, or was set and nothing came since; empty where all of it was
+        made here."""
+        position = str(state.position())
+        found = self._comes_from_others(state) or position == self._gtid_begin
+        return position if found else ""
 
     def _binlog_format(self, state: BinlogState) -> str:
         """What is committed here are statements. Of others' groups it is not known: programs that ask need rows, and

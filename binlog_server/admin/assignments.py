@@ -13,6 +13,8 @@ from binlog_server.admin.statements import (
     Assignment,
     Default,
     Expression,
+    HeldValue,
+    Literal,
     SetStatement,
     SetVariables,
     SystemVariable,
@@ -24,7 +26,6 @@ from binlog_server.admin.tokens import exact_number
 from binlog_server.admin.values import as_shown
 from binlog_server.admin.variables import (
     ALIASES,
-    DOUBLES,
     NOT_IN_SET_STATEMENT,
     NOT_IN_TRANSACTION,
     RESTRICTED,
@@ -33,6 +34,7 @@ from binlog_server.admin.variables import (
 )
 from binlog_server.admin.view import Diagnostic, Level, Result, Work
 from binlog_server.engine_limits import AFTER_SYNC, SEMI_SYNC_WAIT_POINT
+from binlog_server.sql_commit.settings import literal_collation
 from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from protocol.errors import (
     EngineBinlogUnavailable,
@@ -60,6 +62,7 @@ from protocol.transaction_errors import TransactionInProgress
 if TYPE_CHECKING:
     from binlog_server.admin.sql_session import SqlSession
 
+_SYSTEM_COLLATION = 33  # utf8mb3_general_ci: of what the server itself says
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
 # They say what the history is, or which groups belong to it: not while groups come in.
 _OF_THE_HISTORY = frozenset({"gtid_binlog_state", "gtid_ignore_duplicates", "gtid_slave_pos"})
@@ -102,13 +105,21 @@ def set_for_statement(
         session.variables.update(before)
 
 
-def _assigned(session: SqlSession, assignment: Assignment) -> Value:
+def _held(session: SqlSession, expression: Expression) -> HeldValue:
+    if isinstance(expression, UserVariable):
+        return session.user_variables.get(expression.name, HeldValue(None))
+    found = session.value_of(expression)
+    if isinstance(expression, SystemVariable) and isinstance(found, Decimal):
+        found = exact_number(f"{found:f}".rstrip("0").rstrip("."))
+    if isinstance(found, str) and not isinstance(expression, Literal):
+        return HeldValue(found, _SYSTEM_COLLATION)
+    return HeldValue(found, literal_collation(str(found), session.variables))
+
+
+def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
     target, value = assignment.target, assignment.value
     if not isinstance(target, SystemVariable):
-        found = session.value_of(value)
-        if isinstance(value, SystemVariable) and value.name in DOUBLES:
-            return exact_number(str(found).rstrip("0").rstrip("."))  # a number, and no text
-        return found
+        return _held(session, value)
     name = target.name
     if (
         name not in SESSION_SETTABLE
@@ -130,13 +141,7 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value:
         raise TransactionInProgress
     if isinstance(value, Default):
         return None
-    return as_shown(_for_variable(session, value), name, session.diagnostics)
-
-
-def _for_variable(session: SqlSession, expression: Expression) -> str | int | None:
-    """A number with a point as text, as the checks of system variables take it."""
-    value = session.value_of(expression)
-    return f"{value:f}" if isinstance(value, Decimal) else value
+    return as_shown(session.value_of(value), name, session.diagnostics)
 
 
 def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expression) -> str:
@@ -153,9 +158,7 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
     if name == SKIP_COUNTER:
         return _skip_count(session, value)
     lowest = session.server.engine.max_binlog_size_min if name == "max_binlog_size" else None
-    shown = global_variables.as_shown(
-        name, _for_variable(session, value), session.diagnostics, lowest
-    )
+    shown = global_variables.as_shown(name, session.value_of(value), session.diagnostics, lowest)
     if name == SEMI_SYNC_WAIT_POINT and shown == AFTER_SYNC:
         # As by MariaDB with an engine binlog: what is in the binlog is committed.
         raise EngineBinlogUnavailable(f"{name}={shown}")
@@ -167,15 +170,15 @@ def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expre
 
 
 def _skip_count(session: SqlSession, value: Expression) -> str:
-    count = global_variables.as_shown(
-        SKIP_COUNTER, _for_variable(session, value), session.diagnostics
-    )
+    count = global_variables.as_shown(SKIP_COUNTER, session.value_of(value), session.diagnostics)
     session.server.relay.require_skippable(session.master_connection, int(count))
     return count
 
 
 def _check_room(
-    session: SqlSession, assignments: Sequence[Assignment], values: Sequence[Value]
+    session: SqlSession,
+    assignments: Sequence[Assignment],
+    values: Sequence[Value | HeldValue],
 ) -> None:
     names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
     if len(names | session.user_variables.keys()) > USER_VARIABLES_MAX:
@@ -186,15 +189,19 @@ def _check_room(
         *session.variables.items(),
     ]
     limit = session.server.max_session_mem_used
-    size = sum(len(name) + len(value) for name, value in texts if isinstance(value, str))
+    size = 0
+    for name, given in texts:
+        value = given.value if isinstance(given, HeldValue) else given
+        size += len(name) + len(value) if isinstance(value, str) else 0
     if size > limit:
         raise OptionPreventsStatement(f"--max-session-mem-used={limit}")
     session.variable_bytes = size
 
 
-def _assign(session: SqlSession, assignment: Assignment, value: Value) -> Result:
+def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValue) -> Result:
     target = assignment.target
     if isinstance(target, UserVariable):
+        assert isinstance(value, HeldValue)
         session.user_variables[target.name] = value
     elif target.name in GLOBALS and (
         target.scope is VariableScope.GLOBAL or not GLOBALS[target.name].also_session

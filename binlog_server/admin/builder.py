@@ -65,6 +65,7 @@ from protocol.sql_errors import UnknownColumn
 _I64_MIN, _U64_MAX = -(2**63), 2**64 - 1
 # Words for values of system variables, which are reserved elsewhere.
 _NO_VALUES = frozenset({"ON", "DEFAULT"})
+_TRUTH = {"FALSE": 0, "TRUE": 1}
 # Behind the conditions of a SELECT: other rows than those of the table, or another place for them.
 _OTHER_RESULT = re.compile(r"\b(?:UNION|EXCEPT|INTERSECT|INTO)\b", re.IGNORECASE)
 
@@ -130,7 +131,10 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
         return ColumnName(as_written(children[0]))
 
     def word(self, children: list[Token]) -> Literal:
-        return Literal(as_written(children[0]))
+        word = children[0]
+        if word.type == "NAME" and word.upper() in _TRUTH:
+            return Literal(_TRUTH[word.upper()])
+        return Literal(as_written(word))
 
     def word_on(self, _: list[Token]) -> Literal:
         return Literal("ON")
@@ -337,8 +341,8 @@ def _constant_named(expression: Expression, place: str) -> Expression:
     if not isinstance(expression, ColumnName):
         return expression
     match expression.name.upper():
-        case "TRUE" | "FALSE" as word:
-            return Literal(int(word == "TRUE"))
+        case word if word in _TRUTH:
+            return Literal(_TRUTH[word])
         case word if word in BARE_FUNCTIONS:
             return Function(word, ())
     raise UnknownColumn(expression.name, place)

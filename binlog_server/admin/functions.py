@@ -29,6 +29,7 @@ class Caller(Protocol):
 
     connection_id: int
     account: str
+    current_user: str
     database: bytes
 
     def global_value(self, name: str) -> str:
@@ -46,8 +47,10 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             return caller.global_value("version")
         case "CONNECTION_ID", []:
             return caller.connection_id
-        case "USER" | "CURRENT_USER" | "SESSION_USER" | "SYSTEM_USER", []:
+        case "USER" | "SESSION_USER" | "SYSTEM_USER", []:
             return caller.account
+        case "CURRENT_USER", []:
+            return caller.current_user or caller.account
         case "CURRENT_ROLE", []:
             return None  # there are no roles
         case "DATABASE" | "SCHEMA", []:

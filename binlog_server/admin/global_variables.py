@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from binlog_server.admin.statements import Value
 from binlog_server.admin.values import boolean, enum, number
 from binlog_server.admin.view import Diagnostic
 from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC
 from binlog_server.option_limits import LIMITS
-from protocol.errors import BadGtidList
+from protocol.errors import BadGtidList, WrongVariableValue
 from protocol.limits import GTID_LIST_BYTES_MAX
 from protocol.sql_errors import WrongVariableType
 
@@ -81,15 +82,15 @@ GLOBALS: Mapping[str, GlobalVariable] = {
 }
 
 
-def as_shown(
-    name: str, value: str | int | None, told: list[Diagnostic], low: int | None = None
-) -> str:
+def as_shown(name: str, value: Value, told: list[Diagnostic], low: int | None = None) -> str:
     """The value as SHOW VARIABLES prints it; a number beyond the limits is cut, and a warning in `told` says so.
 
     `low`: another lower limit than the usual one. Raises `WrongVariableType` (1232), `WrongVariableValue` (1231).
     """
     variable = GLOBALS[name]
     if variable.text:
+        if value is None:
+            raise WrongVariableValue(name, "NULL")
         if not isinstance(value, str):
             raise WrongVariableType(name)
         if len(value) > GTID_LIST_BYTES_MAX:

@@ -61,9 +61,11 @@ def select(finder: Finder, statement: Select) -> Result:
 
 def _column(item: SelectItem, value: Value) -> Column:
     label = printable(item.label)
-    if isinstance(value, Decimal):
-        return Column.decimal(label, value)
     match item.expression:
+        case SystemVariable(_, name) if name in DOUBLES:
+            return Column(label, _TYPE_DOUBLE, CHARSET_BINARY, 22, FLAG_BINARY, _DECIMALS_SHOWN)
+        case _ if isinstance(value, Decimal):
+            return Column.decimal(label, value)
         case Literal(None):
             return Column(label, _TYPE_NULL, CHARSET_BINARY, 0, FLAG_BINARY)
         case Literal(int(number)) if len(str(abs(number))) <= _SMALL_DIGITS:
@@ -73,8 +75,6 @@ def _column(item: SelectItem, value: Value) -> Column:
             return Column(
                 label, TYPE_MEDIUM_BLOB, CHARSET_UTF8, text.length, decimals=text.decimals
             )
-        case SystemVariable(_, name) if name in DOUBLES:
-            return Column(label, _TYPE_DOUBLE, CHARSET_BINARY, 22, FLAG_BINARY, _DECIMALS_SHOWN)
         case Function(name) if name in TIMES:
             return Column(label, _TYPE_DATETIME, CHARSET_BINARY, 19, FLAG_BINARY)
     return Column.bigint(label) if isinstance(value, int) else Column.text(label)

@@ -68,12 +68,13 @@ class SetBuilder(Transformer[Token, Any]):
         assignments = []
         for words in (token.upper().split() for token in characteristics):
             if words[-1] in ("ONLY", "WRITE"):
-                names, value = ("tx_read_only", "transaction_read_only"), str(words[-1] == "ONLY")
+                names = ("tx_read_only", "transaction_read_only")
+                value = Literal(int(words[-1] == "ONLY"))
             else:
-                names, value = ("tx_isolation", "transaction_isolation"), "-".join(words)
+                names = ("tx_isolation", "transaction_isolation")
+                value = Literal("-".join(words))
             assignments += [
-                Assignment(SystemVariable(scope or Scope.NEXT, name), Literal(value))
-                for name in names
+                Assignment(SystemVariable(scope or Scope.NEXT, name), value) for name in names
             ]
         return SetVariables(tuple(assignments))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from binlog_server.accounts.privileges import suffices
 from binlog_server.admin import events, maintenance
@@ -21,6 +22,7 @@ from binlog_server.admin.statements import (
     Default,
     Expression,
     Function,
+    HeldValue,
     Literal,
     Select,
     ShowDiagnostics,
@@ -32,9 +34,11 @@ from binlog_server.admin.statements import (
 from binlog_server.admin.statements import Scope as VariableScope
 from binlog_server.admin.variables import (
     BOOLEANS,
+    DOUBLES,
     SESSION_FIXED,
     SESSION_ONLY,
     SESSION_SETTABLE,
+    TEXTS,
 )
 from binlog_server.admin.view import (
     Diagnostic,
@@ -53,6 +57,7 @@ from protocol.errors import (
     SqlSyntaxError,
     UnknownSystemVariable,
 )
+from protocol.events.charsets import charset_of, decode_text
 from protocol.sql_errors import UnknownColumn
 from storage.errors import StorageError
 
@@ -72,7 +77,8 @@ class SqlSession:
     server: ServerView
     connection_id: int
     account: str
-    user_variables: dict[str, Value] = field(default_factory=dict)
+    current_user: str = ""  # name and host of the account that this is by login; empty: `account`
+    user_variables: dict[str, HeldValue] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     variable_bytes: int = 0
     grants: frozenset[str] = frozenset()
@@ -176,7 +182,7 @@ class SqlSession:
             case Literal(value):
                 return value
             case UserVariable(name):
-                return self.user_variables.get(name)
+                return self._user_value(name)
             case SystemVariable(scope, name):
                 return _as_number(self._system_value(scope, name), name)
             case Function(name, arguments):
@@ -185,6 +191,17 @@ class SqlSession:
                 raise UnknownColumn(name, "SELECT")
             case Default():
                 raise SqlSyntaxError("DEFAULT")
+
+    def _user_value(self, name: str) -> Value:
+        """A string comes in the client's character set, where that is UTF-8; else in the one that it has."""
+        value, collation = self.user_variables.get(name, _UNSET)
+        if not isinstance(value, str) or value.isascii():
+            return value
+        client = self.variables.get("character_set_client", "utf8mb4")
+        if charset_of(collation) in (client, "binary") or not client.startswith("utf8"):
+            return value
+        text = decode_text(value.encode("utf-8", "surrogateescape"), collation)
+        return text if isinstance(text, str) else value
 
     def global_value(self, name: str) -> str:
         """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
@@ -227,6 +244,7 @@ def _mapped(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
         raise events.failed(error) from error
 
 
+_UNSET = HeldValue(None)
 _DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
 
 
@@ -246,6 +264,10 @@ def _as_number(value: str, name: str) -> Value:
     """As SELECT @@name gives it: numbers and booleans are integers."""
     if name in BOOLEANS:
         return int(value == "ON")
+    if name in DOUBLES:
+        return Decimal(value)
+    if name in TEXTS:
+        return value
     if name == "character_set_results" and not value:
         return None  # as SET character_set_results = NULL has left it
     return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
+from typing import NamedTuple
 
 from binlog_server.admin.replication_statements import ReplicationStatement
 from binlog_server.admin.row_filter import EVERYTHING, Test
@@ -20,6 +21,13 @@ class Scope(Enum):
 
 
 Value = str | int | Decimal | None
+
+
+class HeldValue(NamedTuple):
+    """Of a user variable: what a string's bytes mean is settled when it is SET, whatever the session says later."""
+
+    value: Value
+    collation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

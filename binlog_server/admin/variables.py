@@ -195,6 +195,9 @@ RANGES: Mapping[str, tuple[int, int]] = {
 # Numbers with decimals.
 DOUBLES = frozenset({"expire_logs_days", "max_statement_time", "timestamp"})
 
+# Never a number, whatever they hold.
+TEXTS = frozenset({"default_master_connection", "hostname", "optimizer_switch", "report_host"})
+
 # Shown as 1 and 0 by SELECT and as ON and OFF by SHOW.
 BOOLEANS = frozenset(
     {

@@ -86,6 +86,7 @@ class Conversation:
             server,
             connection.id,
             f"{request.user}@{address}",
+            account.name,
             grants=account.grants,
             login=login_variables(request.charset),
             status=tls_status(channel.transport.get_extra_info("ssl_object")),

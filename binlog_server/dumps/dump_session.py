@@ -78,7 +78,7 @@ class DumpSession:
             sql.require_for(command)
             request = DumpRequest.of(
                 command,
-                sql.user_variables,
+                {name: held.value for name, held in sql.user_variables.items()},
                 skip_marked=skip_marked,
                 classic=sql.coordinates.classic,
                 registered=connection.registered is not None,

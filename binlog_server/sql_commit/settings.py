@@ -20,29 +20,38 @@ from protocol.events.status_variables import SessionFlags, StatusVariables
 from protocol.statement_group import Origin
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
+BINARY: Final = "binary"
 _U64_MASK: Final = 2**64 - 1
 
-# Bit of each mode in the order of the bits; None for those of old databases that are not taken here.
+# Bit of each mode in the order of the bits.
 _MODES: Final = (
     *("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"),
     *("IGNORE_BAD_TABLE_OPTIONS", "ONLY_FULL_GROUP_BY", "NO_UNSIGNED_SUBTRACTION"),
-    *("NO_DIR_IN_CREATE", None, "ORACLE", None, None, None, "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
-    *("NO_FIELD_OPTIONS", None, None, "ANSI", "NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES"),
+    *("NO_DIR_IN_CREATE", "POSTGRESQL", "ORACLE", "MSSQL", "DB2", "MAXDB", "NO_KEY_OPTIONS"),
+    *("NO_TABLE_OPTIONS", "NO_FIELD_OPTIONS", "MYSQL323", "MYSQL40", "ANSI"),
+    *("NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES"),
     *("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE"),
     *("ALLOW_INVALID_DATES", "ERROR_FOR_DIVISION_BY_ZERO", "TRADITIONAL", "NO_AUTO_CREATE_USER"),
     *("HIGH_NOT_PRECEDENCE", "NO_ENGINE_SUBSTITUTION", "PAD_CHAR_TO_FULL_LENGTH"),
     *("EMPTY_STRING_IS_NULL", "SIMULTANEOUS_ASSIGNMENT", "TIME_ROUND_FRACTIONAL"),
 )
-_MODE_BITS: Final = {name: 1 << bit for bit, name in enumerate(_MODES) if name is not None}
+_MODE_BITS: Final = {name: 1 << bit for bit, name in enumerate(_MODES)}
 assert _MODE_BITS["TIME_ROUND_FRACTIONAL"] == 1 << 34
 assert _MODE_BITS["NO_BACKSLASH_ESCAPES"] == 1 << 20
 # Modes that stand for others, too.
+_OTHER_DATABASE: Final = (
+    *("PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
+    "NO_FIELD_OPTIONS",
+)
 _COMBINED: Final = {
     "ANSI": ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"),
-    "ORACLE": (
-        *("PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
-        *("NO_FIELD_OPTIONS", "NO_AUTO_CREATE_USER", "SIMULTANEOUS_ASSIGNMENT"),
-    ),
+    "POSTGRESQL": _OTHER_DATABASE,
+    "ORACLE": (*_OTHER_DATABASE, "NO_AUTO_CREATE_USER", "SIMULTANEOUS_ASSIGNMENT"),
+    "MSSQL": _OTHER_DATABASE,
+    "DB2": _OTHER_DATABASE,
+    "MAXDB": (*_OTHER_DATABASE, "NO_AUTO_CREATE_USER"),
+    "MYSQL323": ("HIGH_NOT_PRECEDENCE",),
+    "MYSQL40": ("HIGH_NOT_PRECEDENCE",),
     "TRADITIONAL": (
         *("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE"),
         *("ERROR_FOR_DIVISION_BY_ZERO", "NO_AUTO_CREATE_USER", "NO_ENGINE_SUBSTITUTION"),
@@ -71,7 +80,6 @@ class Settings:
     domain_id: int
     seq_no: int
     timestamp: int | None
-    collation: int  # of the connection
     charset: str  # of the client
     backslash_escapes: bool
     ansi_quotes: bool
@@ -120,7 +128,6 @@ def settings_of(
         int(variables.get("gtid_domain_id", domain_id)),
         int(variables.get("gtid_seq_no", 0)),
         seconds or None,
-        connection,
         charset,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
         bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
@@ -141,20 +148,47 @@ def login_variables(collation: int) -> dict[str, str]:
     }
 
 
-def sql_mode_bits(text: str) -> int:
+def literal_collation(text: str, variables: Mapping[str, str]) -> int:
+    """That of a string in a statement: the connection's, if its bytes mean the same there.
+
+    Where the character sets differ MariaDB converts. Here the bytes stay, and are called what they are.
+    """
+    charset = variables.get("character_set_client", "utf8mb4")
+    client = default_collation(charset)
+    connection = collation_numbered(variables.get("collation_connection", "")) or client
+    wanted = charset_of(connection)
+    means_the_same = (
+        wanted in (charset, BINARY)
+        or charset == BINARY
+        or (text.isascii() and wanted is not None and is_client_charset(wanted))
+    )
+    return connection if means_the_same else client
+
+
+def sql_mode_bits(value: str | int) -> int:
     """The number that is logged, from names or a number. Raises `WrongVariableValue` (1231)."""
-    if text.isascii() and text.isdecimal() and len(text) < 12:
-        return int(text)
+    if isinstance(value, int):
+        if not 0 <= value < 1 << len(_MODES):
+            raise WrongVariableValue("sql_mode", str(value))
+        names = [name for name, bit in _MODE_BITS.items() if value & bit]
+    else:
+        names = []
+        for part in value.split(","):
+            name = part.rstrip(" ").upper()
+            if name not in _MODE_BITS and part:
+                raise WrongVariableValue("sql_mode", part[:80])
+            names += [name] if part else []
     bits = 0
-    for part in text.split(","):
-        name = part.strip().upper()
-        if name:
-            if name not in _MODE_BITS:
-                raise WrongVariableValue("sql_mode", part.strip()[:80])
-            bits |= _MODE_BITS[name]
-            for other in _COMBINED.get(name, ()):
-                bits |= _MODE_BITS[other]
+    for name in names:
+        bits |= _MODE_BITS[name]
+        for other in _COMBINED.get(name, ()):
+            bits |= _MODE_BITS[other]
     return bits
+
+
+def sql_mode_names(bits: int) -> str:
+    """As SELECT @@sql_mode shows it."""
+    return ",".join(name for name, bit in _MODE_BITS.items() if bits & bit)
 
 
 def timestamp_of(text: str) -> tuple[int, int]:

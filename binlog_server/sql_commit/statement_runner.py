@@ -231,7 +231,7 @@ class StatementRunner:
             near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
             raise SqlSyntaxError(near.strip())
         names = {unquoted_name(name) for name in found.variables} if variables else ()
-        return [self._user_variable(name, settings) for name in sorted(names)]
+        return [self._user_variable(name) for name in sorted(names)]
 
     def _in_turns(self, steps: Generator[None, None, T]) -> Generator[None, None, T]:
         """Of steps that need nothing but time: as many at once as a turn allows."""
@@ -244,13 +244,12 @@ class StatementRunner:
             if self._turn.is_over:
                 yield
 
-    def _user_variable(self, name: bytes, settings: Settings) -> UserVarEvent:
+    def _user_variable(self, name: bytes) -> UserVarEvent:
         key = name.decode("utf-8", "surrogateescape").lower()
-        value = self._state.sql.user_variables.get(key)
+        value, collation = self._state.sql.user_variables.get(key, (None, 0))
         if isinstance(value, str):
-            raw = value.encode("utf-8", "surrogateescape")
-            return UserVarEvent(name, raw, settings.collation)
-        return UserVarEvent(name, value, settings.collation)
+            return UserVarEvent(name, value.encode("utf-8", "surrogateescape"), collation)
+        return UserVarEvent(name, value, collation)
 
     def _write(
         self, transaction: Transaction, text: bytes, variables: list[UserVarEvent]

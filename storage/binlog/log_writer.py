@@ -417,10 +417,7 @@ class LogWriter:
         self._enter_page(1)
 
     def _full_state(self) -> bytes:
-        entries = self.state.entries()
-        if self._file_no == 0 and len(entries) == 1 and entries[0].seq_no == 1:
-            entries = []  # so that a replica may start from that very first GTID
-        return gtid_state.encode(entries, self._references.lowest(Reason.PREPARED_XA))
+        return gtid_state.encode(self.state.entries(), self._references.lowest(Reason.PREPARED_XA))
 
     @staticmethod
     def _pages_of(body: bytes) -> int:

@@ -303,8 +303,8 @@ ADMIN: dict[str, Statement] = {
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY": sets(
         system("tx_isolation", "READ-COMMITTED", SESSION),
         system("transaction_isolation", "READ-COMMITTED", SESSION),
-        system("tx_read_only", "True", SESSION),
-        system("transaction_read_only", "True", SESSION),
+        system("tx_read_only", 1, SESSION),
+        system("transaction_read_only", 1, SESSION),
     ),
     "/*!999999 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
     "/*!50701 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,

@@ -378,6 +378,40 @@ async def test_user_variables(server: Lab) -> None:
     assert [event[4] for event in groups(server)[-1]] == [162, 14, 2]
 
 
+async def test_a_string_keeps_the_character_set_in_which_it_was_set(server: Lab) -> None:
+    """What 11.8 and 10.11 log; where the client's is another than the connection's they convert."""
+    client = await connect(server)
+
+    async def logged(name: str) -> tuple[object, int]:
+        await ok(client, f"INSERT INTO t VALUES (@{name})")
+        (event,) = [e for e in groups(server)[-1] if e[4] == EventType.USER_VAR]
+        found = UserVarEvent.parse(event)
+        return found.value, found.collation
+
+    await ok(client, "SET NAMES latin1")
+    client.command(Query(b"SET @v='\xe9', @d=_".replace(b"_", b"@v")).build())
+    assert (await client.answer())[:1] == b"\0"
+    await ok(client, "SET NAMES utf8mb4 COLLATE utf8mb4_bin")
+    await ok(client, "SET @w='é', @c=@v, NAMES cp1251, @s=@@version_comment")
+    assert await logged("v") == (b"\xe9", 8)
+    assert await logged("c") == (b"\xe9", 8)
+    assert await logged("w") == ("é".encode(), 46)
+    assert await logged("s") == (b"binlog-server", 33)
+    await ok(client, "SET NAMES utf8mb4")
+    assert await client.query("SELECT @v, @w") == [["é", "é"]]
+    await ok(client, "SET collation_connection=latin1_bin, @before='x'")
+    await ok(client, "SET @a='ascii', @e='é'")
+    assert await logged("before") == (b"x", 45)
+    assert await logged("a") == (b"ascii", 47)
+    assert await logged("e") == ("é".encode(), 45)  # and not as the two characters of latin1
+    await ok(client, "SET collation_connection=utf16_bin")
+    await ok(client, "SET @u='a'")
+    assert await logged("u") == (b"a", 45)
+    await ok(client, "SET character_set_connection=binary")
+    await ok(client, "SET @b='é'")
+    assert await logged("b") == ("é".encode(), 63)
+
+
 async def test_two_statements_in_one_text(server: Lab) -> None:
     client = await connect(server)
     number, text = await refused(client, "INSERT INTO t VALUES (1); DROP TABLE t")

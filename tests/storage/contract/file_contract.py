@@ -16,6 +16,7 @@ from storage.errors import (
     BinlogInUseByTransaction,
     DiskError,
     DomainInUse,
+    PositionPurged,
     StorageError,
     StoreFailed,
     UnknownBinlog,
@@ -197,6 +198,21 @@ class FileContract:
         engine.close()
 
     # --- RESET MASTER ---
+
+    @pytest.mark.parametrize(
+        "past", [[Gtid(0, 1, 1)], [Gtid(0, 1, 2)], [Gtid(0, 1, 1), Gtid(3, 2, 1)]], ids=str
+    )
+    def test_reset_keeps_the_state_that_it_was_given(self, bench: Bench, past: list[Gtid]) -> None:
+        engine = filled(bench, simple(5))
+        engine.reset(BinlogState(past))
+        for _ in range(2):
+            assert engine.binlog_state() == BinlogState(past)
+            assert engine.first_start().state == BinlogState(past)
+            with pytest.raises(PositionPurged):
+                engine.find_start(SlavePosition())
+            engine.close()
+            engine = bench.open()
+        engine.close()
 
     @pytest.mark.parametrize("reopen", [False, True], ids=["at once", "after a restart"])
     def test_reset(self, bench: Bench, reopen: bool) -> None:
