@@ -123,11 +123,7 @@ class ServerFacts:
     def _look_at_begin(self) -> None:
         """It moves when files are purged. Reads the store."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
-            start = self.engine.first_start()
-            # An empty binlog begins where it ends: no page says it yet.
-            is_empty = self.engine.written_end <= start.position
-            state = self.engine.binlog_state() if is_empty else start.state
-            self._gtid_begin = str(state.position())
+            self._gtid_begin = str(self.engine.first_start().state.position())
 
     # --- variables ---
 

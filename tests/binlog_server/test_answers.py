@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from binlog_server.admin import time_zones
 from binlog_server.admin.maintenance import server_error
 from binlog_server.admin.row_filter import like_matches
 from binlog_server.admin.selects import ROW_CHARS_MAX
@@ -393,7 +393,7 @@ def test_sql_mode_is_shown_as_it_is_meant(sql: SqlSession) -> None:
 
 
 def test_time_zones(sql: SqlSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_zones.zoneinfo, "TZPATH", (str(tmp_path / "none"), str(tmp_path)))
+    monkeypatch.setattr(zoneinfo, "TZPATH", (str(tmp_path / "none"), str(tmp_path)))
     (tmp_path / "Middle/Of").mkdir(parents=True)
     (tmp_path / "Middle/Of/No_Where").write_bytes(b"TZif2")
     (tmp_path / "Middle/readme").write_bytes(b"A text")

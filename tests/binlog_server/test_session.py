@@ -46,7 +46,10 @@ async def test_login(lab: Lab, user: str, password: str, switched: bool) -> None
         salt = request[len(b"\xfemysql_native_password\0") : -1]
         answer = await switch(client, salt, password)
     assert answer[:1] == b"\0"
-    assert await client.query("SELECT USER()") == [[f"{user}@127.0.0.1"]]
+    # The client, and the account that it was taken for.
+    assert await client.query("SELECT USER(), CURRENT_USER(), CURRENT_USER") == [
+        [f"{user}@127.0.0.1", f"{user}@%", f"{user}@%"]
+    ]
 
 
 async def switch(client: Client, salt: bytes, password: str) -> bytes:
