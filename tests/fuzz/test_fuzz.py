@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 import struct
 import time
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_server.admin.runner import Runner
 from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.statements import Statement
 from binlog_server.admin.view import Result
@@ -133,13 +136,43 @@ PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+def _quote_what_is_no_text(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tests.fuzz.readers.event_info", lambda event: event.decode("ascii"))
+
+
+def _lose_a_session(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tests.fuzz.targets.sessions._SETTLE_S", 0.1)
+
+    async def careless(self: Runner, *told: object) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1)
+        await asyncio.sleep(1)
+
+    patch.setattr(Runner, "answer", careless)
+
+
+def _forget_what_came_last(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "tests.fuzz.targets.stores._append", lambda engine, payload, gtid, way: engine.sync()
+    )
+
+
+MORE_PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("upstream", _quote_what_is_no_text),
+    ("sql", _lose_a_session),
+    ("stores", _forget_what_came_last),
+]
+
+
 def test_there_is_a_plant_for_each() -> None:
     assert list(PLANTS) == list(TARGETS)
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    PLANTS[name](monkeypatch)
+@pytest.mark.parametrize(("name", "plant"), [*PLANTS.items(), *MORE_PLANTS])
+def test_a_mistake_is_found(
+    name: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
     tally = Run(TARGETS[name](), random.Random(1)).go_on(lambda t: t.inputs < 2000 and not t.found)
     assert tally.found
 

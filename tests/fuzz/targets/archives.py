@@ -34,10 +34,13 @@ class Archives:
     per_life = 1000
 
     def open(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="binlog-fuzz-archive-"))
-        self._sound = self._folder / "sound"
-        self._groups = _archive(self._folder / "store", self._sound)
-        self._files = sorted(path.name for path in self._sound.iterdir())
+        memory = Path("/dev/shm")
+        parent = memory if memory.is_dir() else None
+        self._folder = Path(tempfile.mkdtemp(prefix="binlog-fuzz-archive-", dir=parent))
+        self._archive = self._folder / "archive"
+        self._groups = _archive(self._folder / "store", self._archive)
+        self._sound = {path.name: path.read_bytes() for path in self._archive.iterdir()}
+        self._files = sorted(self._sound)
 
     def close(self) -> None:
         shutil.rmtree(self._folder)
@@ -46,8 +49,7 @@ class Archives:
         # Parts have a checksum over all of their bytes: the manifest is where more can go wrong.
         names = [name for name in self._files if name.endswith(".json")] * 6 + self._files
         name = rng.choice(names)
-        data = (self._sound / name).read_bytes()
-        changed = b"" if rng.random() < 0.02 else mutated(data, rng, _WORDS)
+        changed = b"" if rng.random() < 0.02 else mutated(self._sound[name], rng, _WORDS)
         return frames.joined([name.encode(), changed, bytes([rng.random() < 0.6])])
 
     def run(self, data: bytes) -> None:
@@ -55,22 +57,22 @@ class Archives:
         shown = name.decode("utf-8", "replace")
         if shown not in self._files:
             return
-        folder = self._folder / "damaged"
-        shutil.copytree(self._sound, folder)
+        path = self._archive / shown
         try:
-            path = folder / shown
             path.write_bytes(_summed(changed) if right == b"\1" else changed)
             if not changed:
                 path.unlink()
-            self._read(folder)
+            self._read()
         finally:
-            shutil.rmtree(folder)
+            path.write_bytes(self._sound[shown])
+        if {path.name for path in self._archive.iterdir()} != set(self._sound):
+            raise Wrong("reading has made or removed files")
 
-    def _read(self, folder: Path) -> None:
+    def _read(self) -> None:
         with contextlib.suppress(StorageError):
             found = []
-            for placed in Archive.open(folder).parts():
-                reader = PartReader(folder, placed.part)
+            for placed in Archive.open(self._archive).parts():
+                reader = PartReader(self._archive, placed.part)
                 reader.check()
                 found += [payload for rows in reader.rows() for payload in rows.payloads()]
             if not all(payload in self._groups for payload in found):

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import re
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,9 @@ from unittest import mock
 import uvloop
 
 from binlog_server.accounts.users import Account
+from binlog_server.admin.runner import THREADS
 from binlog_server.relay.byte_stream import ByteStream
+from binlog_server.relay.follower import Follower
 from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import Query
 from protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
@@ -135,8 +138,12 @@ class Sessions:
         finally:
             held.transport.protocol.connection_lost(None)
         await self._settle()
-        if not has_rights and self._facts() != before:
-            raise Wrong("an input without rights has changed something")
+        if has_rights:
+            await self._statements_end()
+        else:
+            for had, has in zip(before, self._facts(), strict=True):
+                if had != has:
+                    raise Wrong(f"an input without rights has changed {had!r} to {has!r}")
         self._check_log()
 
     def _feed(self, held: Held, data: bytes) -> bool:
@@ -146,9 +153,12 @@ class Sessions:
     def _facts(self) -> tuple[object, ...]:
         server = self._lab.server
         engine = self._lab.engine
+        written, _ = engine.status()
         return (
             str(engine.binlog_state()),
-            [f.name for f in engine.files()],
+            [
+                f.name for f in engine.files() if f.name <= written
+            ],  # others are made ahead, any time
             server.config,
             server.global_variables(),
             [account.name for account in server.users.all()],
@@ -159,10 +169,22 @@ class Sessions:
         """Until what was begun for the session has ended."""
         await asyncio.sleep(0)
         tasks = {t for t in asyncio.all_tasks() - self._settled if t is not asyncio.current_task()}
-        own = {t for t in tasks if not t.get_name().startswith("relay")}
+        own = {t for t in tasks if not _follows(t)}
         if own:
-            await asyncio.wait(own, timeout=_SETTLE_S)
-        self._settled |= {t for t in tasks if not t.done()}
+            _, pending = await asyncio.wait(own, timeout=_SETTLE_S)
+            if pending:
+                raise Wrong(f"a session has gone, and does not end: {pending}")
+        self._settled = {t for t in self._settled | tasks if not t.done()}
+
+    async def _statements_end(self) -> None:
+        """Those in threads, which go on when their session has gone: what they change must not pass for another's."""
+        runner = self._lab.server._runner
+        if runner is not None:
+            barrier = threading.Barrier(THREADS)
+            ends = (
+                self._loop.run_in_executor(runner._threads, barrier.wait) for _ in range(THREADS)
+            )
+            await asyncio.gather(*ends)
 
     def _check_log(self) -> None:
         if self._bugs:
@@ -187,6 +209,11 @@ class Sessions:
         if len(answer) < 2 or answer[-2] != b"\x011":
             raise Wrong(f"a good client is answered {answer!r}")
         held.end()
+
+
+def _follows(task: asyncio.Task[Any]) -> bool:
+    """Whether it is a following, which a session has begun and which goes on behind it."""
+    return getattr(task.get_coro(), "__qualname__", "") == Follower.run.__qualname__
 
 
 class Refused(Exception):

@@ -12,16 +12,21 @@ import contextlib
 import random
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Final
+from unittest import mock
 
 import google_crc32c
 
-from protocol.gtid import Gtid
+from protocol.event_group import split_events
+from protocol.gtid import Gtid, SlavePosition
 from storage.binlog.file_names import file_name, file_number
 from storage.binlog.publication import PUBLICATION_NAME
 from storage.binlog.store import IbbEngine
 from storage.errors import StorageError
 from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, is_sound, seal
+from storage.ibb.xa import Xid
+from storage.inspection import pages
 from storage.inspection.groups import OfflineBinlog
 from storage.inspection.verify import Verifier
 from storage.memory_disk import MemoryDisk
@@ -38,12 +43,14 @@ from storage.state import STATE_NAME, StateStore
 from tests.binlog_server.lab import transaction
 from tests.fuzz import frames
 from tests.fuzz.target import Wrong
-from tests.storage.groups import read_all
+from tests.storage.groups import read_all, read_from
 from tests.storage.sizes import small
 
 OPTIONS: Final = small(4)
 _DAMAGE: Final = struct.Struct("<BBIIH")  # what, which file, where, a value, another one
 _MTR_HEAD: Final = struct.Struct("<4sIQI")
+_NEXT: Final = Gtid(0, 1, 1000)
+_PLACES: Final = (Gtid(0, 1, 2), Gtid(1, 1, 21), Gtid(0, 1, 38), _NEXT)  # of replicas
 Contents = dict[str, bytearray]
 
 
@@ -57,6 +64,8 @@ class Base:
         self.groups: Final = list(groups)
         self.whole: Final = whole
         """All groups are in the files: it was closed, not killed."""
+        self.next: Final = transaction(_NEXT)
+        """That may be written then."""
         self._logged: Final = _mini_transactions(contents[REDO_NAME])
 
     def may_end_early(self, redo: bytes) -> bool:
@@ -83,8 +92,11 @@ def _claim(mini_transaction: bytes) -> int:
 
 
 def bases() -> list[Base]:
-    """Closed and killed, each with files that are full, one that is being written, and one made ahead."""
-    return [_written(seed, closed=closed) for seed in (1, 2) for closed in (True, False)]
+    """Closed and killed, each with files that are full, one that is being written, and one made ahead.
+
+    The last two have all that there is, the others groups of one record alone.
+    """
+    return [_written(seed, closed=closed) for seed in (1, 2, 3) for closed in (True, False)]
 
 
 def _written(seed: int, *, closed: bool) -> Base:
@@ -98,9 +110,7 @@ def _written(seed: int, *, closed: bool) -> Base:
         gtid = Gtid(number % 2, 1, number)
         text = "INSERT INTO t VALUES ('" + "x" * rng.choice((10, 300, 3000, 15000)) + f"{number}')"
         payload = transaction(gtid, text)
-        while not engine.has_room:
-            engine.step()
-        engine.append(payload, gtid)
+        _append(engine, payload, gtid, rng.choice(_WAYS) if seed == 3 else "append")
         engine.sync()
         if rng.random() < 0.5:
             engine.step()
@@ -112,6 +122,42 @@ def _written(seed: int, *, closed: bool) -> Base:
         contents = disk.contents()
         engine.close()
     return Base(contents, made, whole=closed)
+
+
+_WAYS: Final = ("append", "append", "spill", "behind one that is lost", "prepare", "behind a flush")
+
+
+def _append(engine: IbbEngine, payload: bytes, gtid: Gtid, way: str) -> None:
+    """In one record, or in pieces, by XA, behind something that is no group."""
+    while not engine.has_room_to_spill:
+        engine.step()
+    head = next(split_events(payload))
+    rest = payload[len(head) :]
+    xid = Xid(1, b"%d" % gtid.seq_no)
+    if way == "spill":
+        writer = engine.begin()
+        for at in range(0, len(rest), len(rest) // 3 + 1):
+            writer.spill(rest[at : at + len(rest) // 3 + 1])
+        writer.commit(head, gtid)
+        return
+    if way == "prepare":
+        writer = engine.begin()
+        writer.spill(rest)
+        writer.prepare(xid)
+        engine.commit_prepared(xid, head, gtid)
+        other = engine.begin()
+        other.spill(rest)
+        other.prepare(xid)  # for ever, or until there is another
+        for waiting in engine.prepared()[:-1]:
+            engine.rollback_prepared(waiting)
+        return
+    if way == "behind one that is lost":
+        writer = engine.begin()
+        writer.spill(rest[:3000])
+        writer.rollback()
+    if way == "behind a flush":
+        engine.flush()
+    engine.append(payload, gtid)
 
 
 # --- damage ---
@@ -252,11 +298,20 @@ class Stores:
     files: tuple[str, ...] = ()
     """Of which alone; empty for all."""
 
+    def __init__(self) -> None:
+        self._bases: list[Base] = []
+        self._patches = contextlib.ExitStack()
+
     def open(self) -> None:
-        self._bases = bases()
+        if not self._bases:
+            self._bases = bases()
+        # Nobody writes meanwhile: what is read again is the same, sooner or later.
+        self._patches.enter_context(
+            mock.patch.object(pages, "time", SimpleNamespace(sleep=lambda seconds: None))
+        )
 
     def close(self) -> None:
-        pass
+        self._patches.close()
 
     def make(self, rng: random.Random) -> bytes:
         how = bytes([rng.randrange(256), rng.random() < 0.3])
@@ -323,8 +378,11 @@ def check(base: Base, contents: Mapping[str, bytes], *, made_right: bool) -> Non
     try:
         may_end_early = base.may_end_early(contents.get(REDO_NAME, b""))
         _check_served(base, engine, made_right=made_right, may_end_early=may_end_early)
+        groups = _written_on(base, engine)
     finally:
         engine.close()
+    if groups is not None and not made_right:
+        _require_there(groups, disk)
 
 
 def _changed(disk: MemoryDisk, contents: Mapping[str, bytes]) -> list[str]:
@@ -337,11 +395,43 @@ def _check_served(base: Base, engine: IbbEngine, *, made_right: bool, may_end_ea
         found = read_all(engine)
     except StorageError:
         return
+    for place in _PLACES:
+        with contextlib.suppress(StorageError):
+            start = engine.find_start(SlavePosition([place]))
+            behind = read_from(engine, start.position)
+            if not made_right:
+                _require_part(base, behind, f"served behind {place}")
+    with contextlib.suppress(StorageError):
+        engine.state_at(engine.durable_end)
     if not made_right:
         begin = _require_part(base, found, "served")
         if begin + len(found) < len(base.groups) and not may_end_early:
             missing = len(base.groups) - begin - len(found)
             raise Wrong(f"{missing} groups at the end, durable, are left out without a word")
+
+
+def _written_on(base: Base, engine: IbbEngine) -> list[bytes] | None:
+    """All groups there are, one more at the end; None if damage was noticed."""
+    try:
+        before = read_all(engine)
+        _append(engine, base.next, _NEXT, "append")
+        engine.sync()
+    except StorageError:
+        return None
+    return [*before, base.next]
+
+
+def _require_there(groups: list[bytes], disk: MemoryDisk) -> None:
+    """What is written behind damage that nobody has noticed must be there after the next start."""
+    engine = IbbEngine(disk, OPTIONS, facts=StateStore(disk))
+    try:
+        found = read_all(engine)
+    finally:
+        engine.close()
+    if found != groups:
+        raise Wrong(
+            f"of {len(groups)} groups, a new one behind them, {len(found)} are there after a start"
+        )
 
 
 def _check_offline(base: Base, contents: Mapping[str, bytes], *, made_right: bool) -> None:

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
 from typing import Final, cast
+from unittest import mock
 
 import uvloop
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
+from binlog_server.relay import ingest
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Domains, Gate, GroupFilter, GroupRefused
 from binlog_server.relay.ingest import Ingest
+from binlog_server.relay.large_group import PIECE_BYTES
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.upstream_history import UpstreamHistory
 from protocol.connection.client import ClientConnection
 from protocol.connection.commands import BinlogDump
 from protocol.connection.server import LoginReceived, ServerConnection
 from protocol.errors import ProtocolError, RemoteError, ServerError
 from protocol.event_group import split_events
-from protocol.events import append_checksum
+from protocol.events import EventType, XidEvent, append_checksum
+from protocol.events.header import TYPE_OFFSET
 from protocol.wire.packets import frame_packet
 from storage.binlog.store import IbbEngine
 from storage.errors import StorageError
@@ -33,15 +39,20 @@ from storage.inspection.verify import Finding, Severity, Verifier
 from storage.memory_disk import MemoryDisk
 from tests.binlog_server.upstream import OPENING, groups
 from tests.fuzz import frames
+from tests.fuzz.events import changed_event
 from tests.fuzz.mutation import mutated_parts
+from tests.fuzz.readers import read_by_all
 from tests.fuzz.target import Wrong
 from tests.protocol.conversation import all_streams, binlog_events, binlog_names, checksum_algorithm
+from tests.protocol.rows import samples
+from tests.protocol.sample_events import SAMPLES
 from tests.storage.sizes import small
 
 _SALT: Final = b"s" * 20
 _HEADER: Final = 19
 _CHECKSUM: Final = 4
 _CRC32: Final = 1
+_PIECE_BYTES: Final = 200
 
 
 class _Link:
@@ -61,7 +72,11 @@ class _Link:
 
 
 class Upstream:
-    """The first part: whether lengths and checksums are made right again, the size of pieces; the others: events."""
+    """The first part: what is configured, the size of pieces; the others: events.
+
+    Of the first byte: whether lengths and checksums are made right again, the history of the upstream is looked at,
+    a server's groups are left out, and large groups begin early.
+    """
 
     name = "upstream"
     time_s = 1.0
@@ -84,7 +99,15 @@ class Upstream:
         begin = rng.randrange(len(stream))
         some = stream[: rng.randrange(2, 5)] + stream[begin : begin + rng.randrange(1, 30)]
         how = bytes([rng.randrange(256), rng.randrange(4)])
-        return frames.joined([how, *mutated_parts(some, rng, self._events)])
+        if rng.random() < 0.5:
+            return frames.joined([how, *mutated_parts(some, rng, self._events)])
+        # All in its order, from some group on, and one or two events of it are others.
+        begins = [at for at, event in enumerate(stream) if event[TYPE_OFFSET] == EventType.GTID]
+        some = stream[:2] + stream[rng.choice(begins or [2]) :]
+        for _ in range(rng.randrange(1, 3)):
+            at = rng.randrange(len(some))
+            some[at] = changed_event(some[at], rng, self._events)
+        return frames.joined([how, *some])
 
     def run(self, data: bytes) -> None:
         self._loop.run_until_complete(self._one(data))
@@ -102,7 +125,10 @@ class Upstream:
         disk = MemoryDisk()
         engine = IbbEngine(disk, small(8))
         try:
-            await self._follow(engine, _dumping(), chunks)
+            with mock.patch.object(
+                ingest, "PIECE_BYTES", _PIECE_BYTES if how[0] & 8 else PIECE_BYTES
+            ):
+                await self._follow(engine, _dumping(), chunks, how[0])
             engine.sync()
             engine.checkpoint()
         finally:
@@ -110,19 +136,21 @@ class Upstream:
         _check(disk, events)
 
     async def _follow(
-        self, engine: IbbEngine, machine: ClientConnection, chunks: list[bytes]
+        self, engine: IbbEngine, machine: ClientConnection, chunks: list[bytes], how: int
     ) -> None:
         publisher = Publisher(
             engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
         )
-        gate = Gate("upstream", Domains(engine, publisher), GroupFilter())
+        wanted = GroupFilter(ignore_server_ids=frozenset({2})) if how & 4 else GroupFilter()
+        gate = Gate("upstream", Domains(engine, publisher), wanted)
         syncer = Syncer(engine)
-        ingest = Ingest(
+        taking = Ingest(
             "upstream", engine, syncer, Room(engine), gate, _CRC32,
             status=UpstreamStatus("upstream"), group_bytes_max=1 << 20,
+            history=UpstreamHistory(engine, gate) if how & 2 else None,
         )  # fmt: skip
         try:
-            await ingest.run(cast(ClientLink, _Link(machine, chunks)))
+            await taking.run(cast(ClientLink, _Link(machine, chunks)))
         except (
             ProtocolError,
             RemoteError,
@@ -168,7 +196,22 @@ def _streams() -> list[list[bytes]]:
         if checksum_algorithm(events) == _CRC32:
             found.append([OPENING[0], *events])
     found.append(OPENING + groups("0-1-1", "0-1-2", "1-2-1", "0-1-3"))
+    for name in samples.NAMES:
+        payloads = [group.payload for group in samples.groups(name)]
+        found.append([*OPENING, *(append_checksum(e) for p in payloads for e in split_events(p))])
+    found.append([*OPENING, *map(append_checksum, _of_each_type())])
     return found
+
+
+def _of_each_type() -> Iterator[bytes]:
+    """Groups with an event of each type that may be in one, every form of it."""
+    inner = [e for type_, forms in SAMPLES.items() if type_ != EventType.GTID for e in forms]
+    heads = SAMPLES[EventType.GTID]
+    for number, event in enumerate(inner):
+        head = heads[number % len(heads)]
+        seq_no = (100 + number).to_bytes(8, "little")
+        head = head[:_HEADER] + seq_no + head[_HEADER + 8 :]
+        yield from (head, event, XidEvent(number, 1).build())
 
 
 def _check(disk: MemoryDisk, sent: list[bytes]) -> None:
@@ -179,6 +222,7 @@ def _check(disk: MemoryDisk, sent: list[bytes]) -> None:
             if group.gtid is not None:  # a start marker is made anew from what it tells
                 stored = b"".join(group.pieces())
                 at = _find(sent, list(split_events(stored)), at, str(group.gtid))
+                read_by_all(stored)
     finally:
         binlog.close()
     found: list[Finding] = []

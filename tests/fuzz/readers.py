@@ -1,0 +1,61 @@
+"""All that looks into a group of a store: replicas of any age, SHOW BINLOG EVENTS, scripts, objects, Spark's rows.
+
+A door has let the group in, so that every replica must be able to get it; what is inside its events may be anything,
+about which the others may say so, in an error of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from typing import Final
+
+from binlog_server.dumps.frame_style import FrameStyle
+from protocol.errors import ProtocolError
+from protocol.event_group import split_events
+from protocol.event_text import Choice, JsonForm, SqlForm
+from protocol.event_text.info import event_info, event_type_name
+from protocol.group_content import GroupContent
+from protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
+from protocol.weaker_clients import Capability
+from storage.engine import PlacedBatch, PlacedGroup, Position
+
+_BEGIN: Final = Position(0, 1 << 20)
+_END: Final = Position(0, 1 << 21)
+_STYLES: Final = [
+    FrameStyle(annotate, skip, classic=classic, checksum=checksum, capability=capability)
+    for annotate, skip, classic, checksum in itertools.product((True, False), repeat=4)
+    for capability in (Capability if classic else (Capability.GTID,))
+]
+
+
+def read_by_all(group: bytes) -> None:
+    """A whole group in normal form, behind its GTID event."""
+    for style in _STYLES:
+        if style.classic:
+            style.placed_frames(PlacedBatch(_BEGIN, _END, [PlacedGroup(group, _END)]))
+        else:
+            style.frames([group])
+    events = list(split_events(group))
+    content = GroupContent()
+    for event in events:
+        event_type_name(event)
+        with contextlib.suppress(ProtocolError):
+            event_info(event)
+        content.add(event)
+    content.finish()
+    everything = Choice()
+    for verbose in (0, 2):
+        with contextlib.suppress(ProtocolError):
+            script = SqlForm(
+                everything, verbose=verbose, save_file=lambda number, data, first: b"/file"
+            )
+            b"".join([script.head(), *script.group(events, "here"), script.tail()])
+    with contextlib.suppress(ProtocolError):
+        for found in JsonForm(everything).group(events):
+            json.dumps(found, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    for decoder in (RowDecoder(), RowCounter()):
+        with contextlib.suppress(ProtocolError, UnrepresentableValue):
+            decoder.add([group])
+            decoder.take()
