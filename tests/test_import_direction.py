@@ -1,6 +1,8 @@
 """Who may import whom. Read from the source, so that nothing has to be installed or imported.
 
 binlog_server -> storage -> protocol        pipeline -> storage, protocol
+
+And no module needs itself, by whatever way round.
 """
 
 from __future__ import annotations
@@ -118,3 +120,68 @@ def test_planted_breaches_are_found(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert breaches(tmp_path) == EXPECTED
+
+
+def needed(root: Path) -> dict[str, set[str]]:
+    """The modules that each of ours imports when it runs, inside functions too: not those for types alone."""
+    paths = {}
+    for folder in RULES:
+        for path in (root / folder).rglob("*.py"):
+            name = ".".join(path.relative_to(root).with_suffix("").parts)
+            paths[name.removesuffix(".__init__")] = path
+    found = {}
+    for name, path in paths.items():
+        tree = WithoutTypes().visit(ast.parse(path.read_text(encoding="utf-8")))
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    names.add(inner if inner in paths else str(node.module))
+        found[name] = names & paths.keys() - {name}
+    return found
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Without what stands under `if TYPE_CHECKING`."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        if ast.unparse(node.test) == "TYPE_CHECKING":
+            return ast.Pass()
+        return self.generic_visit(node)
+
+
+def in_cycles(graph: dict[str, set[str]]) -> set[str]:
+    """Those that need themselves."""
+    found = set()
+    for name in graph:
+        seen: set[str] = set()
+        ahead = [*graph[name]]
+        while ahead:
+            one = ahead.pop()
+            if one not in seen:
+                seen.add(one)
+                ahead += graph[one]
+        if name in seen:
+            found.add(name)
+    return found
+
+
+def test_no_module_needs_itself() -> None:
+    assert not in_cycles(needed(ROOT))
+
+
+def test_a_planted_cycle_is_found(tmp_path: Path) -> None:
+    texts = {
+        "protocol/a.py": "from protocol import b\n",
+        "protocol/b.py": "def f():\n    from protocol.c import g\n",
+        "protocol/c.py": "import protocol.a\n",
+        "protocol/d.py": "if TYPE_CHECKING:\n    import protocol.e\n",
+        "protocol/e.py": "import protocol.d, protocol.a\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert in_cycles(needed(tmp_path)) == {"protocol.a", "protocol.b", "protocol.c"}

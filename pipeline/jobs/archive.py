@@ -16,7 +16,8 @@ from typing import Final
 from pipeline.errors import DataLost
 from pipeline.jobs.archive_part import ArchiveItem, WritePart, WrittenPart
 from pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
-from pipeline.jobs.workers import Engine, Workers, open_workers
+from pipeline.jobs.tasks import Workers
+from pipeline.jobs.workers import Engine, open_workers
 from pipeline.sources.source import Source
 from protocol.gtid import BinlogState
 from storage.archive.manifest import Manifest, Part

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pipeline.jobs.cutting import cut
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.stats import Statistics, slice_statistics
-from pipeline.jobs.workers import Engine, Failure, attempt, open_workers
+from pipeline.jobs.tasks import Failure, attempt
+from pipeline.jobs.workers import Engine, open_workers
 from pipeline.options import SourceOptions
 from pipeline.sources.opening import open_source
 from pipeline.sources.source import Slice

@@ -4,9 +4,7 @@
         for number, result in workers.map(Count("shop"), slices):
             ...
 
-A task is a function of one item that is named in a module, or an object of a class with `__call__`; it is pickled, as
-are items and results. A task may run twice for an item, at the same time too, if a machine of a cluster is lost: what
-it writes has a name of its own, and counts only once it is published by whoever called `map`.
+What a task is stands in `tasks.py`.
 """
 
 from __future__ import annotations
@@ -23,36 +21,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
-from pipeline.errors import PipelineError
-from protocol.errors import ProtocolError
-from storage.errors import StorageError
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from pipeline.jobs.tasks import Item, Result, Workers, WorkFailed, attempt, outcome
 
 SPARK_FROM_BYTES: Final = 2 << 30
 """Below that the start of Spark is most of the time."""
-
-_FAILURES: Final = (PipelineError, StorageError, ProtocolError, OSError)
-
-
-class WorkFailed(PipelineError):
-    """A part of a job failed. The text names the part and what the matter is."""
-
-
-class Workers(Protocol):
-    """Who does the work."""
-
-    @property
-    def count(self) -> int:
-        """How many items are done at a time; a guess for a cluster."""
-
-    def map(
-        self, task: Callable[[Item], Result], items: Sequence[Item]
-    ) -> Iterator[tuple[int, Result]]:
-        """Results as they come, each with the number of its item. Raises `WorkFailed`, after which no more is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,28 +97,6 @@ class LocalWorkers:
                 ) from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error on its way from a worker; its text alone, as not every exception can be pickled."""
-
-    text: str
-
-
-def attempt(task: Callable[[Item], Result], item: Item) -> Result | Failure:
-    """In a worker. What is nobody's mistake in this program comes back as a `Failure`."""
-    try:
-        return task(item)
-    except _FAILURES as error:
-        return Failure(f"{item}: {error}")
-
-
-def outcome(result: Result | Failure) -> Result:
-    """What `attempt` gave. Raises `WorkFailed`."""
-    if isinstance(result, Failure):
-        raise WorkFailed(result.text)
-    return result
 
 
 def _begin_worker() -> None:

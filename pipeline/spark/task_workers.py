@@ -1,4 +1,4 @@
-"""Spark as the workers of a job: one task an item, results by way of a DataFrame. See `pipeline/jobs/workers.py`.
+"""Spark as the workers of a job: one task an item, results by way of a DataFrame. See `pipeline/jobs/tasks.py`.
 
 Only DataFrames are used, so a session of Spark Connect does as well. What a task calls must be installed where it runs.
 """
@@ -9,19 +9,16 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.workers import Workers, attempt, outcome
+from pipeline.jobs.tasks import Item, Result, Workers, attempt, outcome
 from pipeline.spark.batch_reader import freeze
 from pipeline.spark.session import session
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 _CONNECT: Final = "sc://"
 _RESULTS: Final = "item long, result binary"

@@ -55,7 +55,8 @@ class ParquetState:
         self._schema = manifest.arrow_schema
         self._step = 0
         self._is_changed = False
-        self._facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._published_facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._facts = self._published_facts
         self._is_whole = manifest.complete or self._facts.is_whole
         self._unknown = ""
 
@@ -135,7 +136,7 @@ class ParquetState:
         Raises as `fold`, `NonRowChange` behind a statement that makes the rows unknown.
         """
         if self._unknown:
-            raise refusal(self._manifest.table, self._unknown, self.position)
+            raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
         if not self._is_changed and position == self.position and self._manifest.number:
             return
         sync_folder(self._target / _DATA)
@@ -143,6 +144,7 @@ class ParquetState:
         self._manifest.complete = self.is_complete
         self._manifest.facts = replace(self._facts, is_whole=self._is_whole).content()
         self._manifest.publish(self._target)
+        self._published_facts = self._facts
         self._is_changed = False
         self._step = 0
         self._clean()

@@ -88,7 +88,7 @@ class DeltaState:
         there = [] if self._table is None else _columns(self._table)
         found = effects(changes, self.keys, self._facts, there)
         if found.unknown:
-            raise refusal(json.loads(self._name)[0], found.unknown, self.position)
+            raise refusal(json.loads(self._name)[0], found.unknown, self.position, self._facts)
         self._facts = found.facts
         self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
         _require_delta_types(found.rows.schema)

@@ -100,6 +100,7 @@ def effects(
     if present is not None:
         was_there = () if empties or is_empty else there
         facts = _checked(changes, ops, present, facts, was_there)
+        facts = _with_replaced(changes, before, rows, present, is_update, facts)
         _require_primary(changes, keys)
         rows = _filled(changes, rows, before, present, is_update)
         rows = _with_keys(rows, before, present, keys, names, is_update)
@@ -209,6 +210,37 @@ def _checked(
     doubt = (
         f"{_gtid(changes, int(partly.argmax()))} has not logged all columns (binlog_row_image), and the table's CREATE "
         "TABLE is not in the log: columns that the server computes, and defaults, may be wrong"
+    )
+    return replace(facts, doubt=doubt)
+
+
+def _with_replaced(
+    changes: pa.Table,
+    before: pa.Table,
+    rows: pa.Table,
+    present: NDArray[np.bool_],
+    is_update: Booleans,
+    facts: Facts,
+) -> Facts:
+    """With a doubt, if an UPDATE may be what a REPLACE did.
+
+    Servers log that without the columns that it has set to their defaults (10.11, 11.8: not with FULL, FULL_NODUP). It
+    is known by a key that is logged though it stays, which an UPDATE seldom does, unless all but BLOBs are logged.
+    """
+    partly = is_update & ~present.all(axis=1)
+    if facts.doubt or not partly.any():
+        return facts
+    has_kept = np.zeros(len(partly), np.bool_)
+    for number, (was, column) in enumerate(zip(before.columns, rows.columns, strict=True)):
+        if not pa.types.is_nested(column.type):
+            is_same = pc.fill_null(pc.equal(was, column), False).to_numpy()
+            has_kept |= present[:, number] & is_same
+    maybe = partly & has_kept
+    if not maybe.any():
+        return facts
+    doubt = (
+        f"{_gtid(changes, int(maybe.argmax()))} has not logged all columns (binlog_row_image): if it was a REPLACE, "
+        "the others have their defaults now, if it was an UPDATE they stay, and the log does not say which"
     )
     return replace(facts, doubt=doubt)
 

@@ -84,11 +84,20 @@ class Facts:
         return replace(self, doubt=self.doubt or doubt, prepared=rest)
 
 
-def refusal(table: str, unknown: str, position: object) -> NonRowChange:
-    """The error where a table would be kept behind a statement that makes its rows unknown."""
+def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowChange:
+    """The error where a table would be kept behind a statement that makes its rows unknown.
+
+    Args:
+        position, facts: of what was published.
+    """
+    doubt = facts.doubt or facts.waits_for
+    published = (
+        f"The target stays at '{position}', which may be wrong already: {doubt}"
+        if doubt
+        else f"Nothing that may be wrong was published: the target is at '{position}'"
+    )
     return NonRowChange(
-        f"the rows of {table} are not known behind {unknown}. Nothing that may be wrong was published: the target is "
-        f"at '{position}'. Take a copy of the table at that GTID or later, and begin a new target with it "
-        "(--start-gtid, --copy); or keep the table as it was before (--at-gtid). nonRow=skip goes on, with rows "
-        "that may be wrong"
+        f"the rows of {table} are not known behind {unknown}. {published}. Take a copy of the table at that GTID or "
+        "later, and begin a new target with it (--start-gtid, --copy); or keep the table as it was before (--at-gtid). "
+        "nonRow=skip goes on, with rows that may be wrong"
     )

@@ -20,6 +20,10 @@ from pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is
 from protocol.gtid import Gtid
 
 _ON: Final = "nonRow=skip goes on without"
+_AS_TEXT: Final = (
+    "it is logged as text, not as rows, and may write to the table, if not itself, then by a trigger, a view or a "
+    "routine; set binlog_format=ROW on the server"
+)
 
 
 def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
@@ -111,13 +115,21 @@ def told_statements(
 ) -> Iterator[Rows]:
     """A row for each statement that says something of the rows of a table: see `schemas/row_effects.py`.
 
+    One that writes rows and is logged as text leaves a doubt, whatever it names; of several on end the first is told.
+
     Args:
         skips: what is not known is gone on without: its row is `a`, with the doubt.
     """
+    is_doubted = False
     for placed in some.statements:
-        effect = row_effect(placed.statement, name, columns, by_name=by_name)
+        said = placed.statement
+        effect = row_effect(said, name, columns, by_name=by_name)
+        if said.meaning.writes_rows and not (effect is None and is_doubted):
+            effect = effect or RowEffect("a", shown(said.sql))
+            effect = replace(effect, doubt=effect.doubt or _AS_TEXT)
         if effect is None:
             continue
+        is_doubted = bool(effect.doubt)
         if skips and effect.op == "x":
             effect = replace(effect, op="a")
         places = _places(some, placed)
@@ -129,10 +141,16 @@ def row_statements(
 ) -> Iterator[tuple[Gtid, TableName, RowEffect]]:
     """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
 
-    Of one of which it is not known which tables it is about `*` of the database in use.
+    Of one of which it is not known which tables it is about `*` of the database in use. So it is of the first that
+    writes rows and is logged as text.
     """
+    is_doubted = False
     for placed in some.statements:
         said = placed.statement
+        if said.meaning.writes_rows and not is_doubted:
+            gtid = some.heads.gtid(placed.group - some.heads.first)
+            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, _AS_TEXT)
+            is_doubted = True
         if not subscription.may_concern(said.meaning):
             continue
         gtid = some.heads.gtid(placed.group - some.heads.first)

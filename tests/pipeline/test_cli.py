@@ -16,7 +16,8 @@ from pipeline.cli import COMMANDS, main
 from pipeline.cli.text_table import size_text, text_table
 from pipeline.errors import SourceError
 from pipeline.jobs.progress import Progress
-from pipeline.jobs.workers import Engine, LocalWorkers, WorkFailed
+from pipeline.jobs.tasks import WorkFailed
+from pipeline.jobs.workers import Engine, LocalWorkers
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.exports import folded, rows_of
 from tests.pipeline.stores import make_store, store_of_upstream

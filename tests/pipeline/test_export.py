@@ -22,7 +22,8 @@ from pipeline.jobs import typed_files
 from pipeline.jobs.cutting import cut
 from pipeline.jobs.export import Exported, export
 from pipeline.jobs.manifest import Manifest
-from pipeline.jobs.workers import Engine, WorkFailed
+from pipeline.jobs.tasks import WorkFailed
+from pipeline.jobs.workers import Engine
 from pipeline.options import SourceOptions
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
@@ -411,6 +412,22 @@ def test_changes_that_are_not_logged_as_rows(tmp_path: Path, make_upstream: Make
     with pytest.raises(WorkFailed, match=rf"0-{upstream.server_id}-3.*binlog_format=ROW"):
         run(store, tmp_path / "out")
     assert run(store, tmp_path / "out", nonRow="skip").rows == 1
+
+
+def test_text_of_another_database_is_told(tmp_path: Path, make_upstream: MakeMariaDB) -> None:
+    """Its trigger writes to a table that is exported."""
+    upstream = make_upstream(*FULL, server_id=1)
+    upstream.script(
+        "CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "INSERT INTO d.t VALUES (1)", "CREATE DATABASE e", "USE e",
+        "CREATE TABLE s (id INT)", "CREATE TRIGGER g AFTER INSERT ON s FOR EACH ROW INSERT INTO d.t VALUES (NEW.id)",
+        "SET binlog_format=STATEMENT", "INSERT INTO s VALUES (2)", "INSERT INTO s VALUES (3)",
+    )  # fmt: skip
+    done = run(store_of_upstream(tmp_path / "store", upstream), tmp_path / "out", tables="d.t")
+    assert done.rows == 1
+    (told,) = done.unknown
+    assert (told.gtid, told.database, told.table) == ("0-1-7", "e", "*")
+    assert told.sql == "INSERT INTO s VALUES (2)"
+    assert "by a trigger" in told.why
 
 
 def test_names_that_readers_pass_over(tmp_path: Path, make_upstream: MakeMariaDB) -> None:

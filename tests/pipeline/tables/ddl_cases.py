@@ -571,6 +571,59 @@ text: refused
     SET binlog_format=ROW
     INSERT INTO t VALUES (3,3)
 
+trigger_elsewhere: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    CREATE OR REPLACE DATABASE other
+    CREATE TABLE other.s (id INT)
+    CREATE TRIGGER other.g AFTER INSERT ON other.s FOR EACH ROW INSERT INTO {db}.t VALUES (NEW.id, 9)
+    USE other
+    SET binlog_format=STATEMENT
+    INSERT INTO s VALUES (2)
+
+view_elsewhere: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    CREATE OR REPLACE DATABASE other
+    CREATE VIEW other.v AS SELECT * FROM t
+    USE other
+    SET binlog_format=STATEMENT
+    INSERT INTO v VALUES (2, 2)
+
+function_elsewhere: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    CREATE OR REPLACE DATABASE other
+    CREATE FUNCTION other.f() RETURNS INT DETERMINISTIC BEGIN UPDATE {db}.t SET a = 9; RETURN 1; END
+    USE other
+    SET binlog_format=STATEMENT
+    DO f()
+
+text_elsewhere_healed: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    CREATE OR REPLACE DATABASE other
+    CREATE TABLE other.s (id INT)
+    CREATE TRIGGER other.g AFTER INSERT ON other.s FOR EACH ROW INSERT INTO {db}.t VALUES (NEW.id, 9)
+    USE other
+    SET binlog_format=STATEMENT
+    INSERT INTO s VALUES (2)
+    SET binlog_format=ROW
+    CREATE OR REPLACE TABLE {db}.t (id INT PRIMARY KEY, a INT)
+    INSERT INTO s VALUES (3)
+
+rows_elsewhere: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    CREATE OR REPLACE DATABASE other
+    CREATE TABLE other.s (id INT)
+    CREATE TRIGGER other.g AFTER INSERT ON other.s FOR EACH ROW INSERT INTO {db}.t VALUES (NEW.id, 9)
+    USE other
+    SET binlog_format=MIXED
+    CREATE TEMPORARY TABLE x (id INT)
+    SET binlog_format=ROW
+    INSERT INTO s VALUES (2)
+
 cascade: doubt
     CREATE TABLE p (id INT PRIMARY KEY)
     INSERT INTO p VALUES (1),(2)
@@ -710,6 +763,43 @@ nodup_key: same
     UPDATE t SET id=12 WHERE id=2
     UPDATE t SET id=13, b=7 WHERE id=12
     UPDATE t SET a=NULL WHERE id=1
+
+minimal_replace: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=MINIMAL
+    REPLACE INTO t (id) VALUES (1)
+
+minimal_replace_value: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT) ENGINE=Aria
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=MINIMAL
+    REPLACE INTO t (id,a) VALUES (2,7)
+
+minimal_on_duplicate: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t (id) VALUES (1) ON DUPLICATE KEY UPDATE a=5
+
+noblob_replace: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b TEXT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=NOBLOB
+    REPLACE INTO t (id) VALUES (1)
+
+nodup_replace: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b TEXT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    SET binlog_row_image=FULL_NODUP
+    REPLACE INTO t (id) VALUES (1)
+    INSERT INTO t (id) VALUES (2) ON DUPLICATE KEY UPDATE a=5
+
+full_replace: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b TEXT)
+    INSERT INTO t VALUES (1,1,1),(2,2,2)
+    REPLACE INTO t (id) VALUES (1)
+    INSERT INTO t (id) VALUES (2) ON DUPLICATE KEY UPDATE a=5
 
 minimal_key: refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)

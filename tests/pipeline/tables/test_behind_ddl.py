@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pymysql
 import pytest
+from pymysql.constants import FIELD_TYPE
 
 from pipeline.cli import main
 from pipeline.errors import BadOption, IncompatibleSchema, NonRowChange, PipelineError, SourceError
@@ -43,6 +44,16 @@ def is_known(upstream: MariaDB, one: Case) -> bool:
         "WHERE VARIABLE_NAME='BINLOG_ROW_IMAGE'"
     )
     return "FULL_NODUP" in images or "FULL_NODUP" not in str(one.statements)
+
+
+def logs_of(upstream: MariaDB) -> list[dict[str, Case]]:
+    """Cases that may share a log: a statement that is logged as text leaves a doubt in all tables."""
+    known = {name: one for name, one in CASES.items() if is_known(upstream, one)}
+    text = {name: one for name, one in known.items() if "STATEMENT" in str(one.statements)}
+    return [
+        {name: one for name, one in known.items() if name not in text},
+        *({name: one} for name, one in text.items()),
+    ]
 
 
 def run_all(upstream: MariaDB, cases: dict[str, Case]) -> None:
@@ -74,6 +85,18 @@ def kept(store: Path, target: Path, table: str, sink: str = "parquet", **more: s
         return keep_state(options_of(store, table, **more), target, sink=sink)
     except (NonRowChange, SourceError, IncompatibleSchema) as error:
         return str(error)
+
+
+def rows_there(upstream: MariaDB, sql: str) -> list[dict[str, Any]]:
+    """With BIT as the number that it is."""
+    conversions = {**pymysql.converters.conversions, FIELD_TYPE.BIT: _number}
+    with upstream.connect(conv=conversions) as connection, connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def _number(bits: bytes) -> int:
+    return int.from_bytes(bits, "big")
 
 
 def comparable(rows: Sequence[dict[str, Any]]) -> Counter[str]:
@@ -114,15 +137,16 @@ def test_a_state_is_what_the_server_has_or_says_that_it_cannot_be(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:
     upstream = make_upstream(FULL)
-    cases = {name: one for name, one in CASES.items() if is_known(upstream, one)}
-    run_all(upstream, cases)
-    store = store_of_upstream(tmp_path / "store", upstream)
-    for sink in ("parquet", "delta"):
-        found = {name: outcome(upstream, store, tmp_path, name, sink) for name in cases}
-        wrong = {name: told for name, told in found.items() if told != CASES[name].want}
-        assert not wrong, "\n".join(
-            f"{sink} {n}: {t}, not {CASES[n].want}" for n, t in wrong.items()
-        )
+    for number, cases in enumerate(logs_of(upstream)):
+        upstream.script("RESET MASTER")
+        run_all(upstream, cases)
+        store = store_of_upstream(tmp_path / str(number), upstream)
+        for sink in ("parquet", "delta"):
+            found = {name: outcome(upstream, store, tmp_path, name, sink) for name in cases}
+            wrong = {name: told for name, told in found.items() if told != CASES[name].want}
+            assert not wrong, "\n".join(
+                f"{sink} {n}: {t}, not {CASES[n].want}" for n, t in wrong.items()
+            )
 
 
 def test_the_command_says_it(
@@ -218,6 +242,8 @@ def test_an_xa_transaction_that_ends_in_another_run(
     if end == "ROLLBACK":
         assert isinstance(last, str)
         assert "XA ROLLBACK X'67',X'',1" in last
+        assert f"The target stays at '{first.position}', which may be wrong already" in last
+        assert "only prepared: its rows may be taken back" in last
         return
     assert isinstance(last, Kept)
     assert last.is_complete
@@ -351,7 +377,7 @@ def state_of_any(
     except PipelineError:
         return REFUSED
     rows = read_state(target)[0]
-    want = upstream.q(f"SELECT * FROM {table_text(name)}{versions(upstream, name)}")
+    want = rows_there(upstream, f"SELECT * FROM {table_text(name)}{versions(upstream, name)}")
     new = [column for column in columns if column not in rows.column_names]  # since the last row
     both = [column for column in columns if column not in new]
     is_same = sketch(rows.to_pylist(), both) == sketch(want, both) and all(
