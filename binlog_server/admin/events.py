@@ -58,6 +58,8 @@ def _batches(rows: Generator[Row, None, None], statement: ShowBinlogEvents) -> I
         for row in rows:
             if skip:
                 skip -= 1
+                if skip % _BATCH_ROWS == 0:
+                    yield []  # so that whoever reads may stop
                 continue
             if left is not None:
                 if not left:

@@ -97,6 +97,8 @@ class Runner:
         begun = False
         try:
             while (batch := await self._in_thread(rows.next)) is not None:
+                if not batch:
+                    continue
                 if not begun:  # an error before the first row is the whole answer
                     client.write(machine.begin_result_set(stream.columns))
                     begun = True

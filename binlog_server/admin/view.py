@@ -45,7 +45,10 @@ class ResultSet:
 
 @dataclass(slots=True)
 class RowStream:
-    """A result set too large for memory: each step of `batches` reads a disk, so it is done in a thread."""
+    """A result set too large for memory: each step of `batches` reads a disk, so it is done in a thread.
+
+    An empty batch says that a step took long enough, and that there is more.
+    """
 
     columns: list[Column]
     batches: Iterator[list[Row]]

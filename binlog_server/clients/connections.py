@@ -60,12 +60,20 @@ class Connection:
     limits: Limits | None = None  # of the dump that runs
     info: str | None = None  # the statement that runs, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database
+    # The statement that runs where nobody has said it by `now`: its state and its text.
+    running: Callable[[], tuple[str, str] | None] = lambda: None
     lag_state: str = ""  # what becomes of it because it lags; empty: nothing
 
     @property
     def shown_state(self) -> str:
         """As SHOW PROCESSLIST and SHOW BINLOG REPLICAS tell it."""
         return f"{self.state}; {self.lag_state}" if self.lag_state else self.state
+
+    @property
+    def shown_now(self) -> tuple[str, str, str | None]:
+        """Command, state and statement, as SHOW PROCESSLIST tells them."""
+        running = self.running() if self.command == "Sleep" else None
+        return ("Query", *running) if running else (self.command, self.shown_state, self.info)
 
     def now(self, command: str, state: str, info: str | None = None) -> None:
         """What it does from now on."""
@@ -178,21 +186,14 @@ class Connections:
     def processlist(self, user: str | None = None) -> list[Sequence[Value]]:
         """Rows of SHOW PROCESSLIST, of one user or of all."""
         now = time.monotonic()
-        return [
-            (
-                c.id,
-                c.user,
-                c.address,
-                c.database(),
-                c.command,
-                int(now - c.since),
-                c.shown_state,
-                c.info,
-                "0.000",
-            )
-            for c in self
-            if user in (None, c.user)
-        ]
+        rows: list[Sequence[Value]] = []
+        for c in self:
+            if user in (None, c.user):
+                command, state, info = c.shown_now
+                seconds = int(now - c.since)
+                row = (c.id, c.user, c.address, c.database(), command, seconds, state, info)
+                rows.append((*row, "0.000"))
+        return rows
 
     def slave_hosts(self, master_id: int) -> list[Sequence[Value]]:
         """Rows of SHOW SLAVE HOSTS."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from binlog_server.accounts.account import UserAccount
@@ -57,6 +58,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
+_SAID_END: Final = 5 + SHOWN_CHARS + 1  # of a packet: behind its head and the command
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 
 
@@ -94,12 +97,13 @@ class Conversation:
         )
         self.committer = server.new_committer(self, self._machine, self.sql)
         connection.database = self._database
+        connection.running = self._running
         if request.database:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
         self._reads = False  # it changes nothing
-        self._said = ""  # the beginning of the last statement
+        self._said = b""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
         self._idle.start()
@@ -110,7 +114,11 @@ class Conversation:
         """Take what came, if it is one simple statement; False: then nothing has happened."""
         self._heard = True
         try:
-            return data[5:12] in QUICK_WORDS and self.committer.quick(data)
+            if data[5:12] not in QUICK_WORDS or not self.committer.quick(data):
+                return False
+            self._said = data[5:_SAID_END]
+            self._connection.since = monotonic()
+            return True
         except Exception as error:  # noqa: BLE001 - logged there
             self._send_error(internal_error(error, self._channel.peer))
             return True
@@ -175,11 +183,16 @@ class Conversation:
         self._channel.close()
 
     def interrupt(self) -> None:
-        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end."""
+        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end.
+
+        A commit that is done waits for no replicas any more.
+        """
         if self._dump is not None:
             self._dump.shut_down("KILL QUERY")
             self._channel.close()
-        elif self._reads and self._work is not None and not self._work.done():
+        elif self._work is None or self._work.done():
+            self.committer.interrupt()
+        elif self._reads:
 
             def done(work: asyncio.Future[Any]) -> None:
                 if work.cancelled():
@@ -199,6 +212,7 @@ class Conversation:
     def committed_quickly(self) -> None:
         """See `sql_commit.committer.Client`."""
         if not self._channel.mute:
+            self._connection.since = monotonic()
             self.write(self._machine.send_quick(_QUICK_OK))
             if self._machine.buffered:
                 self._channel.go_on()
@@ -206,6 +220,7 @@ class Conversation:
     def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
         """See `sql_commit.committer.Client`."""
         if not self._channel.mute:
+            self._connection.since = monotonic()
             self._machine.warnings = self.sql.warning_count
             self.write(self._machine.send_ok(affected_rows=affected_rows))
             if leaves:
@@ -219,7 +234,7 @@ class Conversation:
             self._channel.go_on()
 
     def _send_error(self, error: ServerError) -> None:
-        shown = shown_error(error, self._said)
+        shown = shown_error(error, self._said.decode("utf-8", "surrogateescape"))
         self.sql.failed(shown)
         self._channel.send_error(shown)
 
@@ -292,7 +307,8 @@ class Conversation:
         self.sql.begin()
         # A statement may be as long as a packet: nothing here looks at more than its head.
         text = query.text
-        self._said = text[: SHOWN_CHARS + 1].decode("utf-8", "surrogateescape")
+        self._said = text[: SHOWN_CHARS + 1]
+        self._connection.since = monotonic()
         head = text[:HEAD_BYTES_MAX]
         if not head.strip(b" \t\r\n;\0") and len(head) == len(text):
             raise EmptyQuery
@@ -377,6 +393,14 @@ class Conversation:
             self._work = self._server.answer_later(
                 result, self, machine, lambda: self.sql.warning_count
             )
+
+    def _running(self) -> tuple[str, str] | None:
+        """State and text of a statement that is committed here, while it runs."""
+        if self._machine.state is not ServerState.ANSWERING:
+            return None
+        waits = self.committer.waits_for_replicas
+        text = shown_text(self._said.decode("utf-8", "replace"))
+        return _WAITS_FOR_REPLICAS if waits else "starting", text
 
     def _database(self) -> str | None:
         return self.sql.database.decode("utf-8", "replace") or None

@@ -28,7 +28,7 @@ class Commits:
         def done(error: StorageError | None) -> None:
             if error is None:
                 try:
-                    semi_sync.when_acknowledged(end, lambda: committed(None))
+                    semi_sync.when_acknowledged(end, lambda: committed(None), committed)
                 except Exception as defect:  # noqa: BLE001 - logged there
                     # It is durable here, and nobody would answer it any more: as if no replica had in time.
                     internal_error(defect, "semi-sync of a commit")
@@ -37,3 +37,11 @@ class Commits:
                 committed(error)
 
         self._syncer.on_commit(done)
+
+    def waits_for_replicas(self, committed: Committed) -> bool:
+        """Whether it is durable here, and only replicas are waited for."""
+        return self._semi_sync.is_waiting(committed)
+
+    def give_up(self, committed: Committed, *, has_gone: bool = False) -> None:
+        """Wait for no replicas; `has_gone`: there is nobody to call back."""
+        self._semi_sync.give_up(committed, has_gone=has_gone)

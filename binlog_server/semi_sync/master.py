@@ -43,6 +43,7 @@ class _Waiter(NamedTuple):
     began: float
     deadline: float
     done: Callable[[], None]
+    who: object
 
 
 class SemiSyncMaster:
@@ -123,8 +124,13 @@ class SemiSyncMaster:
 
     # --- those who wait ---
 
-    def when_acknowledged(self, end: Position, done: Callable[[], None]) -> None:
-        """Call `done` when the commit that ends there may be answered: at once if it need not wait."""
+    def when_acknowledged(
+        self, end: Position, done: Callable[[], None], who: object = None
+    ) -> None:
+        """Call `done` when the commit that ends there may be answered: at once if it need not wait.
+
+        `who` waits, for `is_waiting` and `give_up`.
+        """
         options = self._options()
         if not options.rpl_semi_sync_master_enabled:
             done()
@@ -143,9 +149,23 @@ class SemiSyncMaster:
         else:
             now = self._clock()
             self._waiting.append(
-                _Waiter(end, now, now + options.rpl_semi_sync_master_timeout / 1000, done)
+                _Waiter(end, now, now + options.rpl_semi_sync_master_timeout / 1000, done, who)
             )
             self._watch()
+
+    def is_waiting(self, who: object) -> bool:
+        """Whether a commit of theirs waits for replicas."""
+        return any(waiter.who == who for waiter in self._waiting)
+
+    def give_up(self, who: object, *, has_gone: bool = False) -> None:
+        """Their commit waits no longer: it is answered as one that no replica has acknowledged. Others go on waiting.
+
+        `has_gone`: there is nobody to answer.
+        """
+        for waiter in [waiter for waiter in self._waiting if waiter.who == who]:
+            self._waiting.remove(waiter)
+            self.commits_unacknowledged += 1
+            self._release(waiter._replace(done=lambda: None) if has_gone else waiter)
 
     def changed(self) -> None:
         """Options have: nobody waits when it was switched off."""

@@ -21,6 +21,7 @@ from binlog_server.admin.sql_session import SqlSession
 from binlog_server.admin.tokens import in_default_mode
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Committed
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
@@ -64,6 +65,11 @@ class Committer:
         )
         self._end = TransactionEnd(client, self._state, publisher, commits, room.engine)
         self._runner = StatementRunner(client, self._state, self._end, publisher, room)
+
+    @property
+    def _waiting(self) -> tuple[Committed, Committed]:
+        """Who is called back when a commit is done."""
+        return self._quickly_done, self._end.done
 
     def quick(self, data: bytes) -> bool:
         """Commit `data`, if it is one whole packet with one DML statement that is a transaction by itself.
@@ -138,8 +144,20 @@ class Committer:
         """The default database; `name` in the client's character set. Raises `WrongDatabaseName` (1102)."""
         self._runner.use(name)
 
+    @property
+    def waits_for_replicas(self) -> bool:
+        """Whether the client's commit is durable, and waits for semi-sync alone."""
+        return any(map(self._commits.waits_for_replicas, self._waiting))
+
+    def interrupt(self) -> None:
+        """KILL QUERY: a commit that waits for replicas alone is answered OK, as by MariaDB: it is committed."""
+        for committed in self._waiting:
+            self._commits.give_up(committed)
+
     def close(self) -> None:
         """The client has gone: what is open is rolled back."""
+        for committed in self._waiting:
+            self._commits.give_up(committed, has_gone=True)
         self._runner.cancel()
         self._state.rollback()
 

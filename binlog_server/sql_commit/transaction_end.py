@@ -119,9 +119,10 @@ class TransactionEnd:
         """OK once all that was appended is as safe as `innodb_flush_log_at_trx_commit` says."""
         self._affected = affected_rows
         self._leaves = leaves
-        self._commits.on_commit(self._done)
+        self._commits.on_commit(self.done)
 
-    def _done(self, error: StorageError | None) -> None:
+    def done(self, error: StorageError | None) -> None:
+        """All that was appended is committed, or it cannot be."""
         if error is None:
             self._client.committed(self._affected, leaves=self._leaves)
         else:
