@@ -157,11 +157,17 @@ def _purge(
     if seconds is None:
         diagnostics.append(not_a_time(statement.before))  # and nothing is deleted, as in MariaDB
     else:
-        _told(view.engine.purge_before(seconds), diagnostics, coordinates, who)
+        plan = view.engine.purge_before(seconds)
+        _told(plan, diagnostics, coordinates, who, error=not plan.reached_the_active_file)
 
 
 def _told(
-    plan: PurgePlan, diagnostics: list[Diagnostic], coordinates: Coordinates, who: str
+    plan: PurgePlan,
+    diagnostics: list[Diagnostic],
+    coordinates: Coordinates,
+    who: str,
+    *,
+    error: bool = True,
 ) -> None:
     if plan.delete:
         log.info("%d binlog files were purged for %s", len(plan.delete), who)
@@ -169,7 +175,8 @@ def _told(
         name = coordinates.name(file_name(plan.kept))
         text = f"Binary log '{name}' is not purged because {plan.why}"
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, text))
-        raise BinlogFileInUse
+        if error:
+            raise BinlogFileInUse
 
 
 def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic]) -> None:

@@ -35,6 +35,11 @@ class PurgePlan:
     kept: int | None = None
     why: str = ""
 
+    @property
+    def reached_the_active_file(self) -> bool:
+        """Whether all went that can ever go: the file that is written had to stay, and nothing held one before it."""
+        return self.why == _ACTIVE
+
 
 class FileFate(NamedTuple):
     """What a purge would do with one file: whether it is `wanted`, whether it `goes`, and all that holds it back."""
