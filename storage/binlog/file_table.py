@@ -146,14 +146,18 @@ class FileTable:
     # --- making files ---
 
     def make_ahead(self, file_no: int, size: int) -> None:
-        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then.
+        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then:
+        `NoRoom`, which is said already.
 
         If it is there, it is left as it is: the writer may have come first.
         """
         with self._making:
             if self._size(file_no) is not None:
                 return
-            self._allocate(file_no, size)
+            try:
+                self._allocate(file_no, size)
+            except DiskFull as error:
+                raise self._full.say(error) from error
             self._made_ahead[file_no] = size
 
     def make(self, file_no: int, size: int) -> None:

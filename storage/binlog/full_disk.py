@@ -16,6 +16,7 @@ from storage.errors import DiskFull, NoRoom
 log = logging.getLogger(__name__)
 
 ROOM_RETRY_S = 60.0
+_SAID_AGAIN_S = ROOM_RETRY_S - 1  # another try may find the same
 _LOOK_AGAIN_S = 0.1  # whether who waits has given up
 
 
@@ -33,6 +34,7 @@ class FullDisk:
         self.since = 0.0
         """When there was no room first, by the monotonic clock; of no meaning without `error`."""
         self._retry_at = 0.0
+        self._said = ("", 0.0)  # what, and when
         self._tries = 0  # that are worth it: each time there may be room
         self.is_closing = False
 
@@ -60,11 +62,16 @@ class FullDisk:
             self.since = time.monotonic()
         self._error = NoRoom(str(error))
         self._retry_at = time.monotonic() + ROOM_RETRY_S
-        if not self.is_closing:
-            log.error(
-                "InnoDB: %s. Waiting %.0f seconds before trying again...", error, ROOM_RETRY_S
-            )
-        return NoRoom(str(error))
+        return self.say(error)
+
+    def say(self, error: DiskFull) -> NoRoom:
+        """Say that there is no room, once for all who meet the same. Returns the error to raise."""
+        text, now = str(error), time.monotonic()
+        said, at = self._said
+        if not self.is_closing and (text != said or now - at >= _SAID_AGAIN_S):
+            self._said = text, now
+            log.error("InnoDB: %s. Waiting %.0f seconds before trying again...", text, ROOM_RETRY_S)
+        return NoRoom(text)
 
     def passed(self) -> None:
         """There was room."""
@@ -93,6 +100,7 @@ class FullDisk:
         if self._instead is not None:
             self._instead(ROOM_RETRY_S)
             self._retry_at = 0.0
+            self._said = ("", 0.0)
             return
         with self._changed:
             tries = self._tries

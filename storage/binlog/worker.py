@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from storage.errors import DiskFull, StorageError
+from storage.errors import DiskFull, NoRoom, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ class Worker:
             self.failing_since = time.monotonic()
         try:
             wait = self._work()
+        except NoRoom as error:  # `FullDisk` has said it
+            self.failure = str(error)
         except DiskFull as error:
             log.error(
                 "InnoDB: %s. Waiting %.0f seconds before trying again...", error, self._retry_s

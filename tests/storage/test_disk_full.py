@@ -316,7 +316,30 @@ def test_another_error_is_none_to_wait_for() -> None:
 # --- files made ahead ---
 
 
-def test_the_caretaker_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_said_once_by_all_who_meet_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The file that the caretaker could not make ahead is the one that the writer needs next."""
+    disk = MemoryDisk()
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        disk.file_bytes_max = FILE
+
+    engine = IbbEngine(disk, SMALL, wait_for_room=wait)
+    disk.file_bytes_max = FILE - 1
+    with caplog.at_level(logging.ERROR):
+        assert engine.keeper.caretaker.step() == ROOM_RETRY_S
+        append_all(engine, GROUPS)
+        engine.sync()
+    assert waited == [ROOM_RETRY_S]
+    assert [r.message for r in caplog.records] == [WORDS.format(1)]
+    assert read_all(engine) == payloads(GROUPS)
+    engine.close()
+
+
+def test_the_caretaker_tries_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = MemoryDisk()
     engine = IbbEngine(disk, SMALL)
     disk.file_bytes_max = FILE - 1
@@ -324,6 +347,11 @@ def test_the_caretaker_tries_again(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         assert step() == ROOM_RETRY_S == 60.0
         assert step() == ROOM_RETRY_S
+        assert [r.message for r in caplog.records] == [WORDS.format(1)]
+        now = time.monotonic()
+        with monkeypatch.context() as later:
+            later.setattr(time, "monotonic", lambda: now + ROOM_RETRY_S)
+            assert step() == ROOM_RETRY_S
     assert [r.message for r in caplog.records] == [WORDS.format(1)] * 2
     assert ibb_names(disk) == ["binlog-000000.ibb"]
     disk.file_bytes_max = FILE
