@@ -55,16 +55,31 @@ _OTHER_NAMES = {
     "REPLICA MONITOR": "SLAVE MONITOR",
 }
 
+# MariaDB's others, of tables, programs and files that there are not here.
+OF_WHAT_IS_NOT_HERE = frozenset(
+    {
+        *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"),
+        *("LOCK TABLES", "CREATE TEMPORARY TABLES", "CREATE VIEW", "SHOW VIEW", "TRIGGER", "EVENT"),
+        *("DELETE HISTORY", "DELETE VERSIONING ROWS", "CREATE ROUTINE", "ALTER ROUTINE", "EXECUTE"),
+        *("SHOW CREATE ROUTINE", "SHOW DATABASES", "CREATE TABLESPACE", "FILE", "SHUTDOWN"),
+        *("FEDERATED ADMIN", "SET USER"),
+    }
+)
+
 # What a replica needs, and all that any of the recorded ones asked for. Accounts of the configuration file and of the
 # command line to which nothing, or only BINLOG REPLAY, was granted are replicas' accounts.
 OF_A_REPLICA = frozenset({REPLICATION_SLAVE})
 _NOT_BY_REPLAY = frozenset({CREATE_USER, REPLICATION_SLAVE})
 
 
+def in_one_way(name: str) -> str:
+    """A name as it is written here: case and white space do not matter."""
+    return " ".join(name.upper().split())
+
+
 def privileges(names: Iterable[str]) -> frozenset[str]:
     """Privileges by name, in any case. ValueError for one that there is not."""
-    found = {" ".join(name.upper().split()) for name in names}
-    found = {_OTHER_NAMES.get(name, name) for name in found}
+    found = {_OTHER_NAMES.get(name, name) for name in map(in_one_way, names)}
     unknown = sorted(found - PRIVILEGES)
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no privilege here: {', '.join(sorted(PRIVILEGES))}")

@@ -11,9 +11,11 @@ from binlog_server.accounts.privileges import (
     ALL_PRIVILEGES,
     BINLOG_REPLAY,
     CREATE_USER,
+    OF_WHAT_IS_NOT_HERE,
     SINGLE,
     USAGE,
     as_shown,
+    in_one_way,
     privileges,
     suffices,
 )
@@ -157,6 +159,7 @@ class AccountSql:
         """All accounts of the statement, or none."""
         changed = []
         refused = []
+        named = _privileges(statement, told)
         identified = statement.identified or (None,) * len(statement.who)
         for who, proof in zip(statement.who, identified, strict=True):
             account = self._users.named(who.name)
@@ -181,7 +184,7 @@ class AccountSql:
                 else:
                     refused.append(who)
                     continue
-            changed.append(self._changed(account, statement, proof))
+            changed.append(self._changed(account, statement, proof, named))
         if refused:
             error = _cannot(statement, refused)
             if not statement.tolerant:
@@ -198,7 +201,11 @@ class AccountSql:
             raise CannotUser("CREATE USER", _quoted(who)) from None
 
     def _changed(
-        self, account: UserAccount, statement: AccountStatement, proof: Identified | None
+        self,
+        account: UserAccount,
+        statement: AccountStatement,
+        proof: Identified | None,
+        named: frozenset[str],
     ) -> UserAccount:
         if proof is not None:
             account = replace(account, credential=_credential(proof, account.credential.plugin))
@@ -210,7 +217,6 @@ class AccountSql:
             account = replace(account, replica=_policy(account.replica, statement.replica))
         if statement.kind is Kind.REVOKE_ALL:
             return replace(account, granted=frozenset())
-        named = _privileges(statement)
         if statement.kind is Kind.GRANT:
             return replace(account, granted=(account.granted | named) - {USAGE})
         if statement.kind is Kind.REVOKE:
@@ -230,9 +236,14 @@ class AccountSql:
         return ResultSet([Column.text(f"{head} {account.name}")], [(text(account),)])
 
 
-def _privileges(statement: AccountStatement) -> frozenset[str]:
+def _privileges(statement: AccountStatement, told: list[Diagnostic]) -> frozenset[str]:
+    """Those that there are here; `told` gets a warning for each of MariaDB's others."""
+    names = list(map(in_one_way, statement.privileges))
+    for name in dict.fromkeys(n for n in names if n in OF_WHAT_IS_NOT_HERE):
+        error = NotSupportedYet(f"{name}: there is nothing here that it is for, so it is not kept")
+        told.append(Diagnostic(Level.WARNING, error.errno, error.message))
     try:
-        named = privileges(statement.privileges)
+        named = privileges(name for name in names if name not in OF_WHAT_IS_NOT_HERE)
     except ValueError:
         raise SqlSyntaxError(", ".join(statement.privileges)) from None
     return named | {CREATE_USER} if statement.grant_option else named

@@ -143,7 +143,8 @@ async def test_a_life(lab: Lab) -> None:
         ("RENAME USER x", 1064),
         ("REVOKE RELOAD ON *.* FROM nobody", 1141),
         ("SHOW GRANTS FOR nobody", 1141),
-        ("GRANT SELECT ON *.* TO plain2 IDENTIFIED BY 'x'", 1064),
+        ("GRANT SELECT, NONSENSE ON *.* TO plain2 IDENTIFIED BY 'x'", 1064),
+        ("GRANT SELECT ON *.* TO nobody", 1133),
         ("GRANT RELOAD ON db.* TO plain2", 1064),
         ("CREATE USER x IDENTIFIED VIA unix_socket", 1524),
         ("CREATE USER x IDENTIFIED BY PASSWORD 'short'", 1372),
@@ -227,6 +228,24 @@ async def test_rename(lab: Lab) -> None:
     assert "GRANT USAGE ON" in await shown(client, "SHOW GRANTS FOR a")
     await logged_in(lab, "c", "one")
     assert await errno(client, "SHOW GRANTS FOR b@localhost") == 1141
+
+
+async def test_privileges_of_what_is_not_here(lab: Lab) -> None:
+    """What scripts of monitors say for any MariaDB: the rest is granted, and warnings name what means nothing."""
+    client = await root(lab)
+    await client.query("CREATE USER w IDENTIFIED BY 'x'")
+    await client.query("GRANT process, select, REPLICATION CLIENT, show  view ON *.* TO w")
+    told = await client.query("SHOW WARNINGS")
+    assert [row[:2] for row in told] == [["Warning", "1235"]] * 2
+    assert "SELECT:" in str(told[0][2])
+    assert "SHOW VIEW:" in str(told[1][2])
+    assert "GRANT PROCESS, BINLOG MONITOR ON *.* TO `w`@`%`" in await shown(
+        client, "SHOW GRANTS FOR w"
+    )
+    await client.query("REVOKE SELECT, PROCESS ON *.* FROM w")
+    assert len(await client.query("SHOW WARNINGS")) == 1
+    await client.query("GRANT SELECT ON *.* TO w")
+    assert "GRANT BINLOG MONITOR ON" in await shown(client, "SHOW GRANTS FOR w")
 
 
 async def test_revoke_all_with_the_grant_option(lab: Lab) -> None:
