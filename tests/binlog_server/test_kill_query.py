@@ -53,8 +53,9 @@ WAITING = "Waiting for semi-sync ACK from slave"
 @pytest.mark.parametrize("quick", [True, False], ids=["quick", "in a transaction"])
 async def test_of_a_commit_that_waits_for_replicas(quick: bool) -> None:
     """As MariaDB: it is committed, so it is OK, without a warning; semi-sync stays ON, and others go on waiting."""
-    options = {"rpl_semi_sync_master_enabled": True, "rpl_semi_sync_master_timeout": 3_600_000}
-    async with Lab(users=USERS, **options) as lab:
+    async with Lab(
+        users=USERS, rpl_semi_sync_master_enabled=True, rpl_semi_sync_master_timeout=3_600_000
+    ) as lab:
         dba, killed, other = [await logged_in(lab) for _ in range(3)]
         numbers = [connection.id for connection in lab.server.connections]
         if not quick:
@@ -71,10 +72,9 @@ async def test_of_a_commit_that_waits_for_replicas(quick: bool) -> None:
         await dba.query(f"KILL QUERY {numbers[1]}")
         assert (await killed.answer())[:1] == b"\0"
         assert await killed.query("SHOW WARNINGS") == []
-        status = dict(await dba.query("SHOW STATUS LIKE 'Rpl_semi_sync_master%'"))
-        assert [status[f"{PREFIX}{name}"] for name in ("no_tx", "status", "wait_sessions")] == [
-            *("1", "ON", "1")
-        ]
+        status = {row[0]: row[1] for row in await dba.query("SHOW STATUS LIKE 'Rpl_semi%'")}
+        names = ("no_tx", "status", "wait_sessions")
+        assert [status[f"{PREFIX}{name}"] for name in names] == ["1", "ON", "1"]
         shown = {row[0]: row for row in await dba.query("SHOW PROCESSLIST")}
         assert shown[str(numbers[1])][4:6] == ["Sleep", "0"]
         assert shown[str(numbers[2])][6] == WAITING
