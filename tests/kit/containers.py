@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from tests.kit import rundir
@@ -142,3 +145,10 @@ class DockerMariaDB(MariaDB):
     def _discard(self) -> None:
         if self._container is not None:
             self._container.remove(force=True, v=True)
+
+    def _content(self, path: str) -> bytes:
+        chunks, _ = self._container.get_archive(path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            file = archive.extractfile(PurePosixPath(path).name)
+            assert file is not None, path
+            return file.read()

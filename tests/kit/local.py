@@ -91,3 +91,6 @@ class LocalMariaDB(MariaDB):
         if self._tmpdir is not None:
             shutil.rmtree(self._tmpdir, ignore_errors=True)
             self._tmpdir = None
+
+    def _content(self, path: str) -> bytes:
+        return Path(path).read_bytes()

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pymysql
@@ -137,6 +138,12 @@ class MariaDB(ABC):
         """What a program of this version says (mariadb-backup, mariadb-binlog, ...), run where the
         server runs. Raises CalledProcessError if it fails."""
 
+    def copy_of(self, name: str) -> Path:
+        """A copy of a file of its data directory, made now, where the test can read it."""
+        copy = rundir.new_dir("copy") / name
+        copy.write_bytes(self._content(f"{self.value('SELECT @@datadir').rstrip('/')}/{name}"))
+        return copy
+
     def discard(self) -> None:
         """Ends it and throws its data away."""
         self._discard()
@@ -148,6 +155,10 @@ class MariaDB(ABC):
 
     @abstractmethod
     def _discard(self) -> None: ...
+
+    @abstractmethod
+    def _content(self, path: str) -> bytes:
+        """Of a file, by its path where the server runs."""
 
     def _arguments(self) -> list[str]:
         return [

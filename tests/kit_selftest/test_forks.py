@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -115,6 +116,26 @@ def test_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         server.kill()
         server.wait()
         ports.release(port)
+
+
+def test_the_soft_limit_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen while it waits for its standard input: `serve` raises it as far as the hard one lets it."""
+    said = tmp_path / "said"
+    os.mkfifo(said)
+    monkeypatch.setattr(os, "devnull", str(said))
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 10, hard))
+    try:
+        version = started(tmp_path / "log", "--version")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    expected = f"Max open files            {soft - 10:<21}{hard}"
+    deadline = time.monotonic() + 20
+    while expected not in (limits := Path(f"/proc/{version.pid}/limits").read_text()):
+        assert time.monotonic() < deadline, limits
+        threading.Event().wait(POLL)
+    os.close(os.open(said, os.O_WRONLY))  # returns when the other end is open, too
+    assert version.wait(20) == 0
 
 
 def test_not_from_a_thread(tmp_path: Path) -> None:
