@@ -30,7 +30,6 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
-from binlog_server.logs import Defects
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
@@ -42,6 +41,7 @@ from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 from protocol.connection.server import ServerConnection
+from storage.defects import Defects
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 from storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version

@@ -12,13 +12,13 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from binlog_server.logs import Defects
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from protocol.stored_group import group_gtid
 from storage.archive.archive import Archive
 from storage.archive.coverage import first_missing, is_within
 from storage.archive.manifest import Manifest
 from storage.binlog.file_names import file_name, file_number
+from storage.defects import Defects
 from storage.engine import BinlogEngine, GroupBatch, Hold, Position
 from storage.errors import PositionPurged, StorageError
 from storage.ibb.page import PAGE_SIZE

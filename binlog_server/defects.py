@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from binlog_server.logs import Defects
 from protocol.account_errors import InternalError
+from storage.defects import Defects
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,22 +41,6 @@ class Peer:
         """For JSON."""
         fields = {"connection": self.connection, "address": self.address}
         return {**fields, "user": self.user} if self.user else fields
-
-
-class Defects:
-    """What goes wrong in a loop that is to go on, and that nobody has thought of: its traceback is logged once."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, int]] = set()  # file and line; a program has so many
-
-    def trace(self, error: Exception) -> Exception | None:
-        """For `exc_info`: the error, or None if one from the same place was seen before."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
-        if place in self._seen:
-            return None
-        self._seen.add(place)
-        return error
 
 
 def set_up_logging(level: str, log_format: str = TEXT) -> None:

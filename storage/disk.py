@@ -26,6 +26,8 @@ from storage.durable_files import sync_folder
 from storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
 from storage.local_path import local_path
 
+OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
+
 
 class File(Protocol):
     """An open file. `pread` and `pwrite` may be called from several threads; the rest by one owner."""

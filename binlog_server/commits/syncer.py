@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from binlog_server.logs import Defects
+from storage.defects import Defects
 from storage.engine import BinlogEngine
 from storage.errors import StorageError
 

@@ -19,7 +19,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from binlog_server.logs import Defects
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
 from binlog_server.relay.gate import Gate, GroupRefused
@@ -34,6 +33,7 @@ from binlog_server.relay.stream import UpstreamStream
 from protocol.connection.replica import UpstreamRefused
 from protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from protocol.gtid import SlavePosition
+from storage.defects import Defects
 from storage.errors import StorageError, StoreFailed
 
 log = logging.getLogger(__name__)

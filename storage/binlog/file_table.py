@@ -17,10 +17,8 @@ from typing import TypeVar
 
 from storage.binlog.file_names import file_name, file_numbers
 from storage.binlog.full_disk import FullDisk
-from storage.disk import Disk, File
+from storage.disk import OPEN_FILES_MAX, Disk, File
 from storage.errors import DiskError, DiskFull, FileMissing, PositionPurged, TooManyOpenFiles
-
-OPEN_FILES_MAX = 64
 
 T = TypeVar("T")
 

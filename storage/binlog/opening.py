@@ -97,7 +97,11 @@ def open_log(
     if facts is not None:
         facts.set(REDO_KEY, made.hex())
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
-    redo.begin(stand)
+    try:
+        redo.begin(stand)
+    except BaseException:
+        redo.close()
+        raise
     return Opened(redo, found)
 
 
@@ -147,7 +151,7 @@ def _claim(facts: StateStore | None) -> None:
 
 def _require_published(told: Published | None, redo: RedoLog, end: Position | None) -> None:
     """What other processes were told is durable must be there."""
-    if told is None or (told.uuid, told.epoch) != (redo.uuid, redo.checkpoint.epoch):
+    if told is None or not told.is_of(redo.uuid, redo.checkpoint.epoch):
         return
     if end is None or told.end > _normal(end):
         found = "nothing" if end is None else f"{file_name(end.file_no)}:{end.offset}"

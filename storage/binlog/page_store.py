@@ -136,14 +136,17 @@ class PageStore:
         """
         with self._lock:
             page = self._unflushed.get((file_no, 0))
+            tail = self._tail_key
         if page is not None:  # perhaps there is no file yet
             return FileHeader.parse(page, file_no)
+        # The file may be made meanwhile, and the writer come to it: only what was so before is held against the page.
+        before = self.files.size(file_no)
         page = self.page(file_no, 0, ahead=False)
         size = self.files.size(file_no)
-        if page is None and size:
+        if page is None and before and size:
             raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
         header = None if page is None else FileHeader.parse(page, file_no)
-        if header is None and 0 <= file_no <= self._tail_key[0]:
+        if header is None and 0 <= file_no <= min(tail, self._tail_key)[0]:
             raise no_data(file_no, missing=size is None)
         if header is not None and size is not None and size < 2 * PAGE_SIZE:
             raise CorruptBinlog(file_no, size, "the file ends behind its header page")

@@ -55,6 +55,10 @@ class Published(NamedTuple):
         body = head + text
         return body + _CRC.pack(google_crc32c.value(body))
 
+    def is_of(self, uuid: bytes, epoch: int) -> bool:
+        """Whether it was published in that epoch of that store. In another one positions may have begun anew."""
+        return (self.uuid, self.epoch) == (uuid, epoch)
+
     @classmethod
     def parse(cls, slot: bytes) -> Published | None:
         """None unless it is whole and sound."""

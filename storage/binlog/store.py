@@ -15,6 +15,7 @@ Readers take none.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -42,6 +43,7 @@ from storage.binlog.page_store import PageStore
 from storage.binlog.prepared import PreparedTransactions
 from storage.binlog.publication import Publication
 from storage.binlog.purge import PurgeHeld
+from storage.binlog.recovery import Recovered
 from storage.binlog.references import Hold, Reason, References
 from storage.binlog.room import Room
 from storage.binlog.search import FileShape
@@ -117,17 +119,41 @@ class IbbEngine:
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
-        self._pages = PageStore(disk, cache_pages, self._full)
-        prepared = PreparedTransactions(self.references)
         self._shapes: dict[int, FileShape] = {}
         self._whole_from: tuple[int, Position] | None = None  # of the first file
-        try:
+        with contextlib.ExitStack() as opened:  # what is open is closed behind any error
+            self._pages = PageStore(disk, cache_pages, self._full)
+            opened.callback(self._pages.close)
+            self._prepared = PreparedTransactions(self.references)
             self._redo, found = open_log(
-                disk, self._pages, prepared, facts, self._options, self._append_lock
+                disk, self._pages, self._prepared, facts, self._options, self._append_lock
             )
-        except BaseException:
-            self._pages.close()
-            raise
+            opened.callback(self._redo.close)
+            self._assemble(facts, clock, None if found is None else found.last_marker)
+            opened.callback(self._flusher.close)
+            if found is None:
+                self._begin_new(BinlogState())
+                self._has_begun()
+                log.info("Starting a new binlog from file number 0.")
+            else:
+                self._go_on(found)
+            if self._patient is not None:
+                self._patient.opened()
+            opened.pop_all()
+        if self._patient is not None and self._patient.full is not None:
+            self._room.pause()
+            log.error(
+                "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
+                "PURGE BINARY LOGS makes some",
+                self._patient.full,
+            )
+        if background:
+            self.start()
+
+    def _assemble(
+        self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
+    ) -> None:
+        """The parts, over the pages and the redo log. Opens nothing."""
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
         mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
         self._durability = Durability(self._redo, mark, lambda: self._writer.end)
@@ -148,13 +174,13 @@ class IbbEngine:
             self._writer,
             self._room,
             self._durability,
-            prepared,
+            self._prepared,
             self.references,
             self._breaks,
             self._options.piece_bytes,
             lambda: self._flusher.filled(),
             lambda end, given_up: self._flusher.settle(end, given_up),
-            None if found is None else found.last_marker,
+            last_marker,
         )
         self.keeper = FileKeeper(
             self._pages.files,
@@ -174,11 +200,14 @@ class IbbEngine:
             self._pages,
             self._writer,
             self._room,
-            Publication(disk, self._redo.uuid),
+            Publication(self._disk, self._redo.uuid),
             self._full,
             self.keeper.caretaker.poke,
         )
-        # What only hands over to its part:
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Of the interface, what one of the parts does without more."""
         self.append = self._appender.append
         self.append_run = self._appender.append_run
         self.begin = self._appender.begin
@@ -193,34 +222,21 @@ class IbbEngine:
         self.purge_to = self.keeper.purge_to
         self.purge_before = self.keeper.purge_before
         self.explain_purge = self.keeper.fates
-        if found is None:
-            self._begin_new(BinlogState())
-            self._has_begun()
-            log.info("Starting a new binlog from file number 0.")
-        else:
-            self._pages.files.note_purged()
-            self._first_file.opened(self._pages.files.numbers())
-            self._writer.resume(found)
-            end = mark.end = self._writer.end
-            self._flusher.began(self._writer.stand)
-            log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
-            if waiting := prepared.xids():
-                log.warning(
-                    "Found %d prepared XA transaction(s), which hold their files until XA COMMIT or XA ROLLBACK: %s",
-                    len(waiting),
-                    "; ".join(xid.sql() for xid in waiting[:_XIDS_LOGGED]),
-                )
-        if self._patient is not None:
-            self._patient.opened()
-            if self._patient.full is not None:
-                self._room.pause()
-                log.error(
-                    "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
-                    "PURGE BINARY LOGS makes some",
-                    self._patient.full,
-                )
-        if background:
-            self.start()
+
+    def _go_on(self, found: Recovered) -> None:
+        """Where the store that was found ends."""
+        self._pages.files.note_purged()
+        self._first_file.opened(self._pages.files.numbers())
+        self._writer.resume(found)
+        end = self._durability.mark.end = self._writer.end
+        self._flusher.began(self._writer.stand)
+        log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
+        if waiting := self._prepared.xids():
+            log.warning(
+                "Found %d prepared XA transaction(s), which hold their files until XA COMMIT or XA ROLLBACK: %s",
+                len(waiting),
+                "; ".join(xid.sql() for xid in waiting[:_XIDS_LOGGED]),
+            )
 
     def tell_damage(self) -> None:
         """Warn of the newest files whose first or last pages are damaged. Readers meet the rest.

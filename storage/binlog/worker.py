@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from storage.defects import Defects
 from storage.errors import DiskFull, NoRoom, StorageError
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Worker:
         self._poked = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._defects = Defects()
         self.failure = ""
         """What the last round ended with; empty if all went well."""
         self.failing_since = 0.0
@@ -81,13 +83,12 @@ class Worker:
             log.error("%s: %s. Trying again in %.0f seconds", self.name, error, self._retry_s)
             self.failure = str(error)
         except Exception as error:
-            known = self.failure == repr(error)  # its traceback is in the log already
             log.error(
                 "%s: internal error %r. Trying again in %.0f seconds",
                 self.name,
                 error,
                 self._retry_s,
-                exc_info=not known,
+                exc_info=self._defects.trace(error),
             )
             self.failure = repr(error)
         else:

@@ -28,7 +28,7 @@ def published_end(disk: ReadableDisk) -> Position | None:
             file.close()
     except (DiskError, CorruptRedo):
         return None
-    return told.end if (told.uuid, told.epoch) == (redo.uuid, redo.checkpoint.epoch) else None
+    return told.end if told.is_of(redo.uuid, redo.checkpoint.epoch) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from storage.binlog.file_names import file_name
-from storage.disk import OsFile, mapped, open_regular
+from storage.disk import OPEN_FILES_MAX, OsFile, mapped, open_regular
 from storage.errors import DiskError
 from storage.local_path import local_path
-
-OPEN_FILES_MAX: Final = 64
 
 
 class ReadableFile(Protocol):

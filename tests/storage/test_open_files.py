@@ -7,6 +7,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from storage.binlog.full_disk import FullDisk
 from storage.binlog.options import StoreOptions
 from storage.binlog.store import IbbEngine
 from storage.binlog.worker import RETRY_S
-from storage.disk import OsDisk
-from storage.errors import TooManyOpenFiles
+from storage.disk import OPEN_FILES_MAX, OsDisk
+from storage.errors import DiskError, TooManyOpenFiles
 from storage.ibb.page import PAGE_SIZE
 from storage.inspection.groups import OfflineBinlog
 from storage.inspection.read_only_disk import ReadOnlyDisk
@@ -85,22 +86,22 @@ def engine(tmp_path: Path) -> Iterator[IbbEngine]:
 def test_a_store_with_many_files(engine: IbbEngine, tmp_path: Path) -> None:
     """Everything that goes over all files: writing, reading, listing, purging, inspecting, and reading for Spark."""
     before = open_now()
-    with descriptors(file_table.OPEN_FILES_MAX + 10):
+    with descriptors(OPEN_FILES_MAX + 10):
         groups = fill(engine, FILES)
         assert len(engine.files()) >= FILES
         assert read_all(engine) == groups
         engine.find_start(SlavePosition())
         assert len(engine.explain_purge()) >= FILES - 1
-        assert open_now() - before <= file_table.OPEN_FILES_MAX
+        assert open_now() - before <= OPEN_FILES_MAX
         engine.checkpoint()
         engine.step()
-    with descriptors(file_table.OPEN_FILES_MAX + 10):
+    with descriptors(OPEN_FILES_MAX + 10):
         offline = OfflineBinlog(ReadOnlyDisk(tmp_path))
         assert [b"".join(found.pieces()) for found in offline.groups()] == groups
         offline.close()
         with LogPages(ReadOnlyDisk(tmp_path), engine.durable_end) as pages:
             assert all(pages.page(n, 1) for n in range(engine.durable_end.file_no))
-    assert open_now() - before <= file_table.OPEN_FILES_MAX
+    assert open_now() - before <= OPEN_FILES_MAX
 
 
 def test_listing_opens_nothing(engine: IbbEngine) -> None:
@@ -334,3 +335,70 @@ def test_a_file_with_unsynced_data_stays_open(
         with table.use(n):
             pass
     assert 0 not in table._handles
+
+
+class Counted(Scarce):
+    """Knows which files are open; from the n-th call on, whatever it is, it fails."""
+
+    def __init__(self, contents: dict[str, bytes]) -> None:
+        super().__init__()
+        MemoryDisk.__init__(self, contents)
+        self.opened: list[MemoryFile] = []
+        self.calls = 0
+        self.fails_from = 1 << 30
+        self.fault = lambda kind, name: self._take(kind)
+
+    def _take(self, what: str) -> None:
+        self.calls += 1
+        if self.calls >= self.fails_from:
+            raise DiskError(f"cannot {what}: Input/output error (injected)")
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        file = super().open(name, create=create)
+        self.opened.append(file)
+        return file
+
+    @property
+    def open_now(self) -> int:
+        return sum(file._epoch == self.epoch for file in self.opened)
+
+
+def _left_by_a_crash() -> dict[str, bytes]:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, OPTIONS, facts=StateStore(disk))
+    append_all(engine, simple(6, size=15_000))
+    engine.checkpoint()
+    append_all(engine, simple(3, first=7, size=15_000))
+    engine.sync()
+    disk.crash()
+    return disk.contents()
+
+
+OPENINGS: dict[str, tuple[dict[str, bytes], StoreOptions]] = {
+    "new": ({}, OPTIONS),
+    "behind a crash": (_left_by_a_crash(), OPTIONS),
+    "resized": (_left_by_a_crash(), replace(OPTIONS, innodb_log_file_size=1 << 20)),
+    "without its redo": (_left_by_a_crash(), replace(OPTIONS, innodb_force_recovery=6)),
+}
+
+
+@pytest.mark.parametrize("what", OPENINGS)
+def test_an_opening_that_fails_leaves_nothing_open(what: str) -> None:
+    contents, options = OPENINGS[what]
+    failed = 0
+    for number in range(1, 1000):
+        disk = Counted(contents)
+        facts = StateStore(disk)
+        disk.calls, disk.fails_from = 0, number
+        try:
+            engine = IbbEngine(disk, options, facts=facts)
+        except DiskError:
+            assert not disk.open_now, f"call {number}"
+            failed += 1
+            continue
+        disk.fails_from = 1 << 30
+        engine.close()
+        assert not disk.open_now
+        if disk.calls < number:
+            break
+    assert failed > 20

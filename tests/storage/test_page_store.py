@@ -201,3 +201,25 @@ def test_no_more_than_a_bound_is_unsynced_when_all_is_written(unsynced: Unsynced
     assert not engine._pages.waiting
     assert UNSYNCED_PAGES_MAX // 2 < unsynced.most <= UNSYNCED_PAGES_MAX
     engine.close()
+
+
+@pytest.mark.parametrize("meanwhile", ["is made ahead", "is written to"])
+def test_a_header_that_comes_while_it_is_looked_for(
+    meanwhile: str, store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was not there, or had no data: that is no damage because both have come since."""
+    look = store.page
+    if meanwhile == "is written to":
+        store.files.make_ahead(1, FILE_PAGES * PAGE_SIZE)
+
+    def and_then(file_no: int, page_no: int, *, ahead: bool = True) -> bytes | None:
+        found = look(file_no, page_no, ahead=ahead)
+        if meanwhile == "is made ahead":
+            store.files.make_ahead(1, FILE_PAGES * PAGE_SIZE)
+        else:
+            store.add(1, 0, page(0), 1)
+            store.begin_tail(1, 1, bytearray(PAGE_SIZE))
+        return found
+
+    monkeypatch.setattr(store, "page", and_then)
+    assert store.header(1) is None
