@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from storage.binlog import purge
@@ -120,11 +122,16 @@ class FileKeeper:
             wanted = purge.any_of([one for one, _ in self._limits()])
         return self._ask(purge.fates, wanted)
 
-    def _ask(self, question: Callable[..., T], wanted: Wanted) -> T:
+    def _ask(
+        self, question: Callable[..., T], wanted: Wanted, files: list[FileFacts] | None = None
+    ) -> T:
+        """`files`: is filled with the facts that the answer is about."""
         first_open = self._first_open()
+        files = [] if files is None else files
+        files += [self._facts(n) for n in self._files.numbers() if n <= first_open]
         needed = self.options.slave_connections_needed_for_purge
         return question(
-            [self._facts(n) for n in self._files.numbers() if n <= first_open],
+            files,
             wanted,
             first_open=first_open,
             holds=self._references.holds(),
@@ -140,21 +147,31 @@ class FileKeeper:
 
         asked: who wants it, for the log.
         """
+        deleted: list[int] = []
         with self.working:
-            plan = self.explain(wanted)
+            files: list[FileFacts] = []
+            plan = self._ask(purge.plan, wanted, files)
             if plan.delete:
                 self._first_file.moves_to(plan.delete[-1] + 1)
+            refers_to = {facts.file_no: facts.refers_to for facts in files}
             try:
-                for file_no in plan.delete:
-                    size = self._size_of(file_no)
+                for facts in files[: len(plan.delete)]:
+                    file_no = facts.file_no
+                    going = functools.partial(self._files.going, file_no)
+                    if not self._references.let_go(file_no, refers_to, going):
+                        plan = self.explain(wanted)  # who came meanwhile is the reason
+                        self._first_file.moves_to(file_no)
+                        break
                     self._files.remove(file_no)
-                    self.bytes_purged += size
+                    deleted.append(file_no)
+                    self.bytes_purged += facts.size
                     self.files_purged += 1
                     self._pages.forget(file_no)
             finally:  # some of them, behind an error
-                if plan.delete:
+                if deleted:
                     self._freed()
-        if plan.delete:
+        plan = replace(plan, delete=deleted)
+        if deleted:
             last = file_name(plan.delete[-1])
             log.info("purged %d binlog files, up to %s: %s", len(plan.delete), last, asked)
         return plan

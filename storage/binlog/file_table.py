@@ -196,10 +196,14 @@ class FileTable:
 
     # --- ending files ---
 
-    def remove(self, file_no: int) -> None:
-        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable."""
+    def going(self, file_no: int) -> None:
+        """The lowest file is about to be deleted: for readers it has gone already."""
         with self._lock:
             self._purged_below = file_no + 1
+
+    def remove(self, file_no: int) -> None:
+        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable."""
+        self.going(file_no)
         self.forget(file_no)
         try:
             self._disk.unlink(file_name(file_no))

@@ -7,6 +7,7 @@ begins behind the last of these. Headers tell which files may hold some.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from storage.binlog.batch_reader import skip_plain_commits
@@ -30,7 +31,7 @@ def refers_back(pages: PageSource, file_no: int, first: int) -> bool:
 
 
 def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> Position:
-    """The place behind the last half group, or the beginning of the first file: all groups behind it are whole.
+    """The place behind the last half group, or the first record of the first file: all groups behind it are whole.
 
     Reads those of the first files whose headers refer to what has gone. Raises `PositionPurged`, `DiskError`.
 
@@ -40,6 +41,8 @@ def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> P
     """
     first = files[0]
     place = Position(first, PAGE_SIZE)
+    with contextlib.suppress(CorruptBinlog):
+        place = first_record(pages, place, limit)  # the file may begin with the rest of a record
     for file_no in files:
         if not refers_back(pages, file_no, first):
             break

@@ -7,6 +7,7 @@ The lowest file that an open or prepared transaction may refer to goes into the 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +76,21 @@ class References:
         """The lowest file held for one of these reasons, None if none is."""
         with self._lock:
             return min((h.file_no for h in self._holds if h.reason in reasons), default=None)
+
+    def let_go(self, file_no: int, refers_to: Mapping[int, int], going: Callable[[], None]) -> bool:
+        """If nobody holds the file call `going`, behind which nobody finds it; False if somebody does.
+
+        Both at once: a hold that comes while files are deleted, which may take long, keeps those that its owner finds.
+
+        Args:
+            refers_to: by the number of a file, the lowest one that it needs.
+        """
+        with self._lock:
+            for hold in self._holds:
+                if min(hold.file_no, refers_to.get(hold.file_no, hold.file_no)) <= file_no:
+                    return False
+            going()
+            return True
 
     def count(self, reason: Reason) -> int:
         """How many holds there are for a reason."""

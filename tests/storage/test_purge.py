@@ -23,6 +23,7 @@ from storage.errors import PositionPurged, UnknownBinlog
 from storage.ibb.page import PAGE_SIZE
 from storage.ibb.records import RecordReader
 from storage.memory_disk import MemoryDisk
+from storage.state import StateStore
 from tests.storage.groups import (
     append_all,
     events,
@@ -531,3 +532,45 @@ def _first_group(engine: IbbEngine, start: Position) -> Position | None:
     reader.next()
     record = reader.next()
     return None if record is None else record.start
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by a name", "all files"])
+def test_who_comes_while_files_are_deleted(named: bool) -> None:
+    """That may take long. What he finds stays, and PURGE tells of him."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options(), facts=StateStore(disk))
+    append_all(engine, simple(60, size=5000))
+    engine.checkpoint()
+    files = [file.name for file in engine.files()]
+    assert len(files) > 4
+    found: list[str] = []
+
+    def comes(kind: str, name: str) -> None:
+        if kind == "sync directory" and not found and files[0] not in disk.names():
+            hold = engine.hold("the lease 'etl'", Position(2, PAGE_SIZE) if named else None)
+            found.append(file_name(hold.file_no))
+
+    disk.fault = comes
+    plan = engine.purge_to(files[-1])
+    assert found == [files[2 if named else 1]]
+    assert [file.name for file in engine.files()] == files[files.index(found[0]) :]
+    assert plan.delete == list(range(files.index(found[0])))
+    assert (file_name(plan.kept or 0), plan.why) == (found[0], "it is held by the lease 'etl'")
+    engine.close()
+
+
+def test_the_first_place_is_the_first_whole_record() -> None:
+    """Files begin anywhere in a group; behind a purge the rest of one is there, and nobody can read it."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options(), facts=StateStore(disk))
+    groups = simple(30, size=5000)
+    append_all(engine, groups)
+    engine.checkpoint()
+    for file in engine.files()[1:-1]:
+        engine.purge_to(file.name)
+        start = engine.first_start()
+        left = read_from(engine, start.position)
+        assert left == payloads(groups)[-len(left) :]
+        (last,) = start.state.entries()
+        assert last.seq_no == len(groups) - len(left)
+    engine.close()
