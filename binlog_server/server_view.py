@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from binlog_server.admin.runner import Runner
+from binlog_server.admin.state_texts import StateTexts
 from binlog_server.admin.variables import CONSTANTS
-from binlog_server.admin.view import Client, Later, Row
+from binlog_server.admin.view import Client, Later, Row, Shown, text_of
 from binlog_server.archive_hold import ArchiveHold
 from binlog_server.clients.connections import Connections
 from binlog_server.clients.login import FailedLogins
@@ -33,7 +34,6 @@ from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
-from protocol.gtid import BinlogState
 from protocol.sql_errors import KillDenied
 from protocol.wire.results import Value
 from storage.engine import BinlogEngine
@@ -102,26 +102,27 @@ class ServerFacts:
 
     def _init_view(self) -> None:
         """Before the server starts."""
+        self._texts: StateTexts | None = None
         self.leases = Leases(self.engine, self.state)
         archive = self.config.binlog_archive_directory
         self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
         self._gtid_begin = ""
-        self._look_at_begin()
+        self.look_at_begin()
         self._runner = None
         self.wait_timeout = int(CONSTANTS["wait_timeout"])
         self._sync_binlog = 0
         self._first_values = None
-        self._first_values = dict(self.global_variables())
+        self._first_values = {name: text_of(v) for name, v in self.global_variables().items()}
 
     def refresh_holds(self) -> None:
         """See `admin.view.ServerView`."""
         self.leases.expire()
         if self._archive_hold is not None:
             self._archive_hold.refresh()
-        self._look_at_begin()
+        self.look_at_begin()
 
-    def _look_at_begin(self) -> None:
-        """It moves when files are purged. Reads the store."""
+    def look_at_begin(self) -> None:
+        """See `admin.view.ServerView`."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
             self._gtid_begin = str(self.engine.first_start().state.position())
 
@@ -132,11 +133,21 @@ class ServerFacts:
         """See `admin.view.ServerView`."""
         return self.config.binlog_checksum
 
-    def global_variables(self) -> Mapping[str, str]:
+    def state_texts(self) -> StateTexts:
         """See `admin.view.ServerView`."""
+        end = self.engine.written_end
+        texts = self._texts
+        if texts is None or texts.end != end:
+            texts = self._texts = StateTexts(end, self.engine.binlog_state())
+        return texts
+
+    def global_variables(self, texts: StateTexts | None = None) -> Mapping[str, Shown]:
+        """See `admin.view.ServerView`."""
+
+        def position() -> str:
+            return (texts or self.state_texts()).position
+
         config = self.config
-        state = self.engine.binlog_state()
-        position = str(state.position())
         expire_s = config.binlog_expire_logs_seconds or round(config.expire_logs_days * _DAY_S)
         return {
             **CONSTANTS,
@@ -144,17 +155,17 @@ class ServerFacts:
             "binlog_cache_size": str(config.binlog_cache_size),
             "binlog_directory": str(config.binlog_directory),
             "binlog_expire_logs_seconds": str(expire_s),
-            "binlog_format": self._binlog_format(state),
+            "binlog_format": lambda: self._binlog_format(texts or self.state_texts()),
             "binlog_stmt_cache_size": str(config.binlog_stmt_cache_size),
             "connect_timeout": str(config.connect_timeout),
             "datadir": str(config.binlog_directory),
             "expire_logs_days": f"{expire_s / _DAY_S:.6f}",
             "gtid_binlog_pos": position,
-            "gtid_binlog_state": str(state),
+            "gtid_binlog_state": lambda: (texts or self.state_texts()).state,
             "gtid_current_pos": position,
             "gtid_domain_id": str(config.gtid_domain_id),
             "gtid_ignore_duplicates": _on(self.relay.domains.ignore_duplicates),
-            "gtid_slave_pos": self._slave_position(state),
+            "gtid_slave_pos": lambda: self._slave_position(texts or self.state_texts()),
             "gtid_strict_mode": _on(config.gtid_strict_mode),
             "have_ssl": "YES" if config.ssl else "DISABLED",
             "hostname": config.report_host,
@@ -257,31 +268,30 @@ class ServerFacts:
         """Of those that run, or ought to."""
         return self.relay.statuses
 
-    def slave_rows(self) -> Mapping[str, Mapping[str, Value]]:
+    def slave_rows(self, texts: StateTexts) -> Mapping[str, Mapping[str, Value]]:
         """See `admin.view.ServerView`."""
-        position = str(self.engine.binlog_state().position())
         timeout = self.config.slave_net_timeout
         return {
-            c.name: slave_row(c, position, timeout) for c in self.relay.connections if c.info.host
+            c.name: slave_row(c, texts.position, timeout)
+            for c in self.relay.connections
+            if c.info.host
         }
 
-    def _slave_position(self, state: BinlogState) -> str:
+    def _slave_position(self, texts: StateTexts) -> str:
         """That of the binlog, where it comes from others, or was set and nothing came since; empty where all of it was
         made here."""
-        position = str(state.position())
-        found = self._comes_from_others(state) or position == self._gtid_begin
-        return position if found else ""
+        found = self._comes_from_others(texts) or texts.position == self._gtid_begin
+        return texts.position if found else ""
 
-    def _binlog_format(self, state: BinlogState) -> str:
+    def _binlog_format(self, texts: StateTexts) -> str:
         """What is committed here are statements. Of others' groups it is not known: programs that ask need rows, and
         are told of rows where there is nothing else."""
         if self.publisher.read_only:
             return "ROW"
-        return "MIXED" if self._comes_from_others(state) else "STATEMENT"
+        return "MIXED" if self._comes_from_others(texts) else "STATEMENT"
 
-    def _comes_from_others(self, state: BinlogState) -> bool:
-        foreign = any(gtid.server_id != self.config.server_id for gtid in state.entries())
-        return foreign or bool(self.relay.connections)
+    def _comes_from_others(self, texts: StateTexts) -> bool:
+        return texts.has_others_than(self.config.server_id) or bool(self.relay.connections)
 
     @property
     def max_session_mem_used(self) -> int:
@@ -357,7 +367,7 @@ class ServerFacts:
     def history_changed(self) -> None:
         """See `admin.view.ServerView`."""
         # Positions mean something else now; nobody dumps, or it could not have been done.
-        self._look_at_begin()
+        self._texts = None
         self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
         self.publisher.history_changed()
         self.semi_sync.forget()

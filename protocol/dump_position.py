@@ -165,9 +165,9 @@ class DumpFilter:
 
     def _check_first_of_domain(self, requested: Gtid) -> None:
         """The domain was empty when the replica connected; what has come must fit its position."""
-        state = self._state.copy()
+        state = self._state.of_domain(requested.domain_id)
         if self._binlog_state is not None:
-            state.overlay(self._binlog_state.entries())
+            state.overlay(self._binlog_state.of_domain(requested.domain_id).entries())
         _check_known_domain(state, requested, ignore_duplicates=self._ignore_duplicates)
 
     def _until_verdict(self, gtid: Gtid) -> Verdict:

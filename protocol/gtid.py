@@ -127,14 +127,17 @@ class SlavePosition:
 class BinlogState:
     """The last sequence number per (domain, server), and the last GTID logged per domain.
 
-    Mutable and not locked: one writer owns it, others take a `copy()`.
+    Mutable and not locked: one writer owns it, others take a `copy()`. That is cheap, and `of_domain()` costs the same
+    whatever the number of domains: what a domain has is shared until one of the two states logs in it.
     """
 
-    __slots__ = ("_last", "_seq_nos")
+    __slots__ = ("_last", "_owned", "_seq_nos", "_server_ids")
 
     def __init__(self, gtids: Iterable[Gtid] = ()) -> None:
         self._seq_nos: dict[int, dict[int, int]] = {}
         self._last: dict[int, Gtid] = {}
+        self._owned: set[int] = set()  # domains whose numbers no other state shares
+        self._server_ids: set[int] = set()  # of all domains
         self.overlay(gtids)
 
     @classmethod
@@ -145,14 +148,16 @@ class BinlogState:
     def update(self, gtid: Gtid) -> None:
         """`gtid` was logged just now. Called once per group: the hot path of the store."""
         domain_id, server_id, seq_no = gtid
-        try:
+        if domain_id in self._owned:
             seq_nos = self._seq_nos[domain_id]
-        except KeyError:
-            self._seq_nos[domain_id] = {server_id: seq_no}
         else:
-            if server_id != self._last[domain_id].server_id:
-                seq_nos.pop(server_id, None)  # to the end: the order is that of logging
-            seq_nos[server_id] = seq_no
+            seq_nos = self._seq_nos[domain_id] = dict(self._seq_nos.get(domain_id, ()))
+            self._owned.add(domain_id)
+        if server_id not in seq_nos:
+            self._server_ids.add(server_id)
+        elif server_id != self._last[domain_id].server_id:
+            del seq_nos[server_id]  # to the end: the order is that of logging
+        seq_nos[server_id] = seq_no
         self._last[domain_id] = gtid
 
     def overlay(self, gtids: Iterable[Gtid]) -> None:
@@ -201,13 +206,32 @@ class BinlogState:
 
     def copy(self) -> BinlogState:
         twin = BinlogState()
-        twin._seq_nos = {domain_id: dict(seq_nos) for domain_id, seq_nos in self._seq_nos.items()}
-        twin._last = dict(self._last)
+        twin._seq_nos = self._seq_nos.copy()
+        twin._last = self._last.copy()
+        twin._server_ids = self._server_ids.copy()
+        self._owned.clear()
         return twin
+
+    def of_domain(self, domain_id: int) -> BinlogState:
+        """A copy of what that domain has."""
+        twin = BinlogState()
+        seq_nos = self._seq_nos.get(domain_id)
+        if seq_nos is not None:
+            twin._seq_nos[domain_id] = seq_nos
+            twin._last[domain_id] = self._last[domain_id]
+            twin._server_ids.update(seq_nos)
+            self._owned.discard(domain_id)
+        return twin
+
+    def has_others_than(self, server_id: int) -> bool:
+        """Whether another server has logged anything."""
+        return len(self._server_ids) > (server_id in self._server_ids)
 
     def clear(self) -> None:
         self._seq_nos.clear()
         self._last.clear()
+        self._owned.clear()
+        self._server_ids.clear()
 
     def __len__(self) -> int:
         """The number of (domain, server) pairs."""

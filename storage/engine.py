@@ -280,8 +280,10 @@ class BinlogEngine(Protocol):
     def last_marker(self) -> bytes | None:
         """The start marker, if that is the last thing appended."""
 
-    def binlog_state(self) -> BinlogState:
-        """A copy of the state after everything appended."""
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
+        """A copy of the state after everything appended; of that domain alone, at a cost that does not depend on how
+        many there are.
+        """
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""

@@ -291,12 +291,12 @@ class MemoryEngine:
             payload, gtid = next(groups, (None, None))
             return payload if gtid is None else None
 
-    def binlog_state(self) -> BinlogState:
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
         """See `BinlogEngine`."""
         with self._lock:
             state = self._first_state.copy()
             state.overlay(gtid for _, gtid in self._groups if gtid is not None)
-            return state
+            return state if domain_id is None else state.of_domain(domain_id)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See `BinlogEngine`."""

@@ -26,14 +26,17 @@ from binlog_server.admin.replication_statements import (
     StopAllSlaves,
     StopSlave,
 )
-from binlog_server.admin.row_filter import cost
+from binlog_server.admin.row_filter import is_about, is_long, may_hold
 from binlog_server.admin.selects import printable, select
+from binlog_server.admin.shows import VARIABLE_COLUMNS
+from binlog_server.admin.state_texts import STATE_VARIABLES
 from binlog_server.admin.statements import (
     AlterLease,
     CreateLease,
     DropLease,
     ExplainGtid,
     ExplainPurge,
+    Expression,
     FlushLogs,
     FlushNothing,
     FlushTables,
@@ -56,10 +59,11 @@ from binlog_server.admin.statements import (
     ShowTables,
     ShowVariables,
     Statement,
+    SystemVariable,
     XaRecover,
 )
 from binlog_server.admin.statements import Scope as VariableScope
-from binlog_server.admin.view import Result, ResultSet, Work
+from binlog_server.admin.view import Result, ResultSet, Shown, Work
 from binlog_server.dumps.frame_style import FrameStyle
 from protocol.errors import EngineBinlogUnavailable
 from protocol.sql_errors import UnknownQueryId
@@ -69,7 +73,6 @@ if TYPE_CHECKING:
     from binlog_server.admin.sql_session import SqlSession
 
 _GTIDS_CHARS = 65535
-_AT_ONCE_COST = 16  # of a filter: more takes milliseconds with all variables, and is for a thread
 
 
 def answer(session: SqlSession, statement: Statement) -> Result:
@@ -124,6 +127,34 @@ def answer(session: SqlSession, statement: Statement) -> Result:
     return _maintain(session, statement)
 
 
+def shows_state(statement: Statement) -> bool:
+    """Whether something of `StateTexts` is needed to answer it."""
+    match statement:
+        case Select(items):
+            return any(_names_state(item.expression) for item in items)
+        case SetVariables(assignments):
+            return any(_names_state(assignment.value) for assignment in assignments)
+        case SetStatement(assignments, inner):
+            return any(_names_state(a.value) for a in assignments) or shows_state(inner)
+        case ShowVariables(status, test):
+            return not status and (
+                is_long(test)
+                or any(may_hold(test, VARIABLE_COLUMNS, (name,)) for name in STATE_VARIABLES)
+            )
+        case ShowSlaveStatus() | Show.ALL_SLAVES_STATUS | Show.MASTER_STATUS:
+            return True
+    return False
+
+
+def _names_state(expression: Expression) -> bool:
+    match expression:
+        case SystemVariable(_, name):
+            return name in STATE_VARIABLES
+        case Function(_, arguments):
+            return any(map(_names_state, arguments))
+    return False
+
+
 def _maintain(session: SqlSession, statement: Statement) -> Result:
     """In a thread: these wait for a disk."""
     server, told = session.server, session.diagnostics
@@ -174,19 +205,21 @@ def _show(
             return events.show(session.server.engine, statement, _classic_style(session))
         case ShowSlaveStatus(connection):
             name = connection or session.master_connection
-            return slave_status.one(name, session.server.slave_rows())
+            return slave_status.one(name, session.server.slave_rows(session.state_texts))
         case Show.ALL_SLAVES_STATUS:
-            return slave_status.every(session.server.slave_rows())
+            return slave_status.every(session.server.slave_rows(session.state_texts))
     everybody = session.may(*PRIVILEGES[Show.PROCESSLIST])
     return shows.show(
         session.server,
         statement,
         user=None if everybody else session.user,
         coordinates=session.coordinates,
+        texts=session.state_texts if statement is Show.MASTER_STATUS else None,
     )
 
 
 def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
+    shown: dict[str, Shown]
     if statement.status:
         shown = {
             **session.server.status_variables(),
@@ -194,12 +227,14 @@ def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
             **places.snapshot(session.server, session.coordinates),
         }
     else:
-        shown = dict(session.global_variables())
+        shown = session.global_variables()
         if statement.scope is not VariableScope.GLOBAL:
             shown |= session.variables
-    if cost(statement.filter) > _AT_ONCE_COST:
-        return Work(lambda: shows.variables(shown, statement.filter))
-    return shows.variables(shown, statement.filter)
+    test = statement.filter
+    # A filter that takes milliseconds with all variables, or any that looks into a long text, is for a thread.
+    if is_long(test) or (session.shows_long_state and not is_about(test, VARIABLE_COLUMNS[:1])):
+        return Work(lambda: shows.variables(shown, test))
+    return shows.variables(shown, test)
 
 
 def _classic_style(session: SqlSession) -> FrameStyle | None:

@@ -207,7 +207,10 @@ def _domain_in(text: str, domains: list[int]) -> int:
 
 def reset(view: ServerView, state: BinlogState | None = None) -> None:
     """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244)."""
-    view.engine.reset(state)
+    try:
+        view.engine.reset(state)
+    finally:
+        view.look_at_begin()
 
 
 def set_binlog_state(view: ServerView, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -115,8 +115,9 @@ class Runner:
         return await shielded(self._loop.run_in_executor(self._threads, call))
 
     async def _reached(self, wait: Wait) -> bool:
+        left = list(wait.position)
         if wait.timeout_s == 0:
-            return self._has(wait.position)
+            return self._have_come(left)
         moved = asyncio.Event()
 
         def wake() -> None:
@@ -126,7 +127,7 @@ class Runner:
         stop = self._engine.subscribe(wake)
         try:
             async with asyncio.timeout(wait.timeout_s):
-                while not self._has(wait.position):
+                while not self._have_come(left):
                     await moved.wait()
                     moved.clear()
                 await self._in_thread(
@@ -138,13 +139,15 @@ class Runner:
         finally:
             stop()
 
-    def _has(self, position: Sequence[Gtid]) -> bool:
-        state = self._engine.binlog_state()
-        return all(_passed(state.last(gtid.domain_id), gtid) for gtid in position)
-
-
-def _passed(last: Gtid | None, wanted: Gtid) -> bool:
-    return last is not None and last.seq_no >= wanted.seq_no
+    def _have_come(self, left: list[Gtid]) -> bool:
+        """Whether the store has all of them. Takes away those that it has, up to the first that it has not."""
+        while left:
+            wanted = left[-1]
+            last = self._engine.binlog_state(wanted.domain_id).last(wanted.domain_id)
+            if last is None or last.seq_no < wanted.seq_no:
+                return False
+            left.pop()
+        return True
 
 
 class _Steps:

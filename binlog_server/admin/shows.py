@@ -7,9 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from binlog_server.admin import places, privilege_list
-from binlog_server.admin.row_filter import Test, filtered
+from binlog_server.admin.row_filter import Test, filtered, may_hold
+from binlog_server.admin.state_texts import StateTexts
 from binlog_server.admin.statements import Show, ShowDatabases, ShowDiagnostics, XaRecover
-from binlog_server.admin.view import Diagnostic, Level, Result, ResultSet, Row, ServerView, Work
+from binlog_server.admin.view import (
+    Diagnostic,
+    Level,
+    Result,
+    ResultSet,
+    Row,
+    ServerView,
+    Shown,
+    Work,
+    text_of,
+)
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.sql_errors import UnknownXaFormat
 from protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
@@ -23,9 +34,17 @@ _INFO_CHARS: Final = 100  # of a statement, without FULL
 
 
 def show(
-    view: ServerView, what: Show, *, user: str | None, coordinates: Coordinates = AS_STORED
+    view: ServerView,
+    what: Show,
+    *,
+    user: str | None,
+    coordinates: Coordinates = AS_STORED,
+    texts: StateTexts | None = None,
 ) -> Result:
-    """One of the statements without arguments. `user`: whose connections to show; None is everybody's."""
+    """One of the statements without arguments. `user`: whose connections to show; None is everybody's. `texts`: of the
+    state that is shown; None is the present one."""
+    if what is Show.MASTER_STATUS:
+        return _master_status(view, coordinates, texts or view.state_texts())
     if what in _OF_PLACES:
         return _OF_PLACES[what](view, coordinates)
     if what in (Show.PROCESSLIST, Show.FULL_PROCESSLIST):
@@ -54,9 +73,10 @@ def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> Resul
     return ResultSet(columns, rows)
 
 
-def variables(shown: Mapping[str, str], test: Test) -> ResultSet:
-    """SHOW VARIABLES and SHOW STATUS."""
-    rows = filtered(sorted(shown.items()), VARIABLE_COLUMNS, test)
+def variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
+    """SHOW VARIABLES and SHOW STATUS. Of what may not be among the rows the value is not made."""
+    names = (name for name in sorted(shown) if may_hold(test, VARIABLE_COLUMNS, (name,)))
+    rows = filtered([(name, text_of(shown[name])) for name in names], VARIABLE_COLUMNS, test)
     return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
 
 
@@ -83,7 +103,7 @@ def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
     return ResultSet(columns, rows)
 
 
-def _master_status(view: ServerView, coordinates: Coordinates) -> ResultSet:
+def _master_status(view: ServerView, coordinates: Coordinates, texts: StateTexts) -> ResultSet:
     file, position = places.next_write(view, coordinates)
     columns = [
         Column.text("File", 2048),
@@ -92,8 +112,7 @@ def _master_status(view: ServerView, coordinates: Coordinates) -> ResultSet:
         Column.text("Binlog_Ignore_DB"),
         Column.text("Gtid_Binlog_Pos"),
     ]
-    gtid_binlog_pos = str(view.engine.binlog_state().position())
-    return ResultSet(columns, [(file, position, "", "", gtid_binlog_pos)])
+    return ResultSet(columns, [(file, position, "", "", texts.position)])
 
 
 def _binary_logs(view: ServerView, coordinates: Coordinates) -> ResultSet:
@@ -195,7 +214,6 @@ def utc(seconds: float) -> str:
 
 
 _OF_PLACES: Mapping[Show, Callable[[ServerView, Coordinates], Result]] = {
-    Show.MASTER_STATUS: _master_status,
     Show.BINARY_LOGS: _binary_logs,
     Show.BINLOG_LEASES: _binlog_leases,
 }
@@ -208,6 +226,7 @@ _SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
 assert {
     *_SHOWS,
     *_OF_PLACES,
+    Show.MASTER_STATUS,
     Show.PROCESSLIST,
     Show.FULL_PROCESSLIST,
     Show.ALL_SLAVES_STATUS,

@@ -12,11 +12,12 @@ from decimal import Decimal
 
 from binlog_server.accounts.privileges import suffices
 from binlog_server.admin import events, maintenance
-from binlog_server.admin.answers import answer
+from binlog_server.admin.answers import answer, shows_state
 from binlog_server.admin.functions import call
 from binlog_server.admin.global_variables import SKIP_COUNTER
 from binlog_server.admin.needed_privileges import OF_ONES_OWN, PRIVILEGES, subject
 from binlog_server.admin.parser import parse
+from binlog_server.admin.state_texts import StateTexts
 from binlog_server.admin.statements import (
     ColumnName,
     Default,
@@ -47,6 +48,8 @@ from binlog_server.admin.view import (
     Row,
     RowStream,
     ServerView,
+    Shown,
+    text_of,
 )
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from protocol.connection.commands import Command
@@ -92,6 +95,7 @@ class SqlSession:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED
     _is_about_diagnostics: bool = False
+    _texts: StateTexts | None = None  # that the statement shows
     _told: list[Diagnostic] = field(default_factory=list)  # of the statement before
 
     def __post_init__(self) -> None:
@@ -102,6 +106,7 @@ class SqlSession:
         self.user_variables.clear()
         self.next_read_only = None
         self.variable_bytes = 0
+        self._texts = None
 
     def reset(self) -> None:
         """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
@@ -129,6 +134,7 @@ class SqlSession:
         """A statement, whoever runs it: diagnostics are its own from now on."""
         self._told, self.diagnostics = self.diagnostics, []
         self._is_about_diagnostics = False
+        self._texts = None
 
     def failed(self, error: ServerError) -> None:
         """The statement has ended so, whoever ran it: SHOW WARNINGS tells it."""
@@ -146,9 +152,29 @@ class SqlSession:
             result = answer(self, statement)
         except StorageError as error:
             raise maintenance.server_error(error) from error
+        finally:
+            self._texts = None
         if isinstance(result, RowStream):
             return RowStream(result.columns, _mapped(result.batches))
         return result
+
+    def long_texts(self, statement: Statement) -> StateTexts | None:
+        """What is to be made in a thread before `run` of that statement, which shows it. Raises `PrivilegeRequired`."""
+        if not shows_state(statement):
+            return None
+        self.require_for(statement)
+        texts = self._texts = self.server.state_texts()
+        return None if texts.is_short or texts.is_made else texts
+
+    @property
+    def state_texts(self) -> StateTexts:
+        """Of the state that the statement shows."""
+        return self._texts or self.server.state_texts()
+
+    @property
+    def shows_long_state(self) -> bool:
+        """Whether what the statement shows has texts that take time to look into."""
+        return self._texts is not None and not self._texts.is_short
 
     def require_for(self, statement: Statement | Command) -> None:
         """Raises `PrivilegeRequired` (1227). What is allowed of one's own is left to the statement."""
@@ -207,10 +233,11 @@ class SqlSession:
         """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
         return self._system_value(VariableScope.GLOBAL, name)
 
-    def global_variables(self) -> Mapping[str, str]:
+    def global_variables(self) -> dict[str, Shown]:
         """As the session sees them: where positions are classic, so is what replicas ask of the binlog."""
         skip_counter = str(self.server.relay.skip_counter(self.master_connection))
-        variables = {**self.server.global_variables(), SKIP_COUNTER: skip_counter}
+        shown = self.server.global_variables(self._texts)
+        variables: dict[str, Shown] = {**shown, SKIP_COUNTER: skip_counter}
         if not self.coordinates.classic:
             return variables
         variables["binlog_checksum"] = self.server.binlog_checksum
@@ -225,7 +252,7 @@ class SqlSession:
                 only = _DIAGNOSTIC_COUNTS[name]
                 return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
         try:
-            value = self.global_variables()[name]
+            value = text_of(self.global_variables()[name])
         except KeyError:
             raise UnknownSystemVariable(name) from None
         if scope is VariableScope.GLOBAL and name in SESSION_ONLY:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
+from binlog_server.admin.state_texts import StateTexts
 from binlog_server.leases import Leases
 from binlog_server.relay.manager import Relay
 from protocol.connection.server import ServerConnection
@@ -16,7 +17,13 @@ from protocol.wire.results import Column, Value
 from storage.engine import BinlogEngine
 
 Row = Sequence[Value]
+Shown = str | Callable[[], str]  # a value, or what makes one that is not always needed
 T = TypeVar("T")
+
+
+def text_of(shown: Shown) -> str:
+    """The value."""
+    return shown if isinstance(shown, str) else shown()
 
 
 class Level:
@@ -125,7 +132,10 @@ class ServerView(Protocol):
     def relay(self) -> Relay:
         """The upstreams."""
 
-    def slave_rows(self) -> Mapping[str, Mapping[str, Value]]:
+    def state_texts(self) -> StateTexts:
+        """Of the present state."""
+
+    def slave_rows(self, texts: StateTexts) -> Mapping[str, Mapping[str, Value]]:
         """By connection, then by column: what SHOW SLAVE STATUS tells."""
 
     @property
@@ -136,8 +146,8 @@ class ServerView(Protocol):
     def max_session_mem_used(self) -> int:
         """Bytes that the variables of one session may have."""
 
-    def global_variables(self) -> Mapping[str, str]:
-        """By name in lower case."""
+    def global_variables(self, texts: StateTexts | None = None) -> Mapping[str, Shown]:
+        """By name in lower case. `texts`: of the state that is shown; None is the present one."""
 
     def default_of(self, name: str) -> str:
         """What a global variable was when the server started."""
@@ -166,8 +176,11 @@ class ServerView(Protocol):
     def set_global(self, name: str, value: str) -> None:
         """One of `GLOBALS`, the value as SHOW VARIABLES prints it."""
 
+    def look_at_begin(self) -> None:
+        """Where the binlog begins may have moved. Reads the store: to be called in a thread."""
+
     def history_changed(self) -> None:
-        """The store was reset: what was remembered of it is wrong."""
+        """The store was reset: what was remembered of it is wrong. On the loop, behind `look_at_begin`."""
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Call what only computes in a thread: see `admin.runner`."""

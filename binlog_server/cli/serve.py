@@ -115,6 +115,7 @@ async def _serve(
         if archive is not None:
             signals.doing = "taking the archive into the store"
             await asyncio.to_thread(take_archive, directory, archive, start, stop.is_set)
+            server.look_at_begin()
             server.history_changed()
         if not stop.is_set():
             await server.start()

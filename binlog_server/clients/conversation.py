@@ -102,6 +102,7 @@ class Conversation:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
+        self._computed: asyncio.Future[Any] | None = None  # what a statement begins with
         self._reads = False  # it changes nothing
         self._said = b""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
@@ -336,26 +337,31 @@ class Conversation:
         """Answer what was parsed: at once, or when a thread has done it. `answer` gets what gives it or raises."""
         if len(sql) <= LOOP_CHARS_MAX:
             answer(parse)
-            return
+        else:
+            self._in_thread(parse, answer)
+
+    def _in_thread(self, call: Callable[[], T], go_on: Callable[[Callable[[], T]], None]) -> None:
+        """What only computes, and the rest of the statement. `go_on` gets what gives the result or raises."""
         self.hold(held=True)
         self._reads = False
-        self._work = parsed = self._server.in_thread(parse)
+        self._work = self._computed = called = self._server.in_thread(call)
 
         def done(_: asyncio.Future[T]) -> None:
             # An exception that nobody asks for is a traceback in the log.
-            if parsed.cancelled() or (parsed.exception(), self._channel.mute)[1]:
+            if called.cancelled() or (called.exception(), self._channel.mute)[1]:
                 return
             try:
-                answer(parsed.result)
+                go_on(called.result)
             except ServerError as error:
                 self.refused(error)
             except Exception as error:  # noqa: BLE001 - logged there
                 self.refused(internal_error(error, self._channel.peer))
             finally:
                 self._rest_afterwards()
-                self.hold(held=False)
+                if self._computed is called:  # and nothing else is
+                    self.hold(held=False)
 
-        parsed.add_done_callback(done)
+        called.add_done_callback(done)
 
     def _rest_afterwards(self) -> None:
         if self._work is None or self._work.done():
@@ -376,7 +382,19 @@ class Conversation:
             self.write(self._machine.send_result_set(result.columns, result.rows))
 
     def _answer_query(self, parsed: Callable[[], Statement]) -> None:
-        result = self.sql.run(parsed)
+        statement = parsed()
+        texts = self.sql.long_texts(statement)
+        if texts is None:
+            self._answer_statement(statement)
+        else:
+            self._in_thread(texts.make, lambda made: self._answer_shown(made, statement))
+
+    def _answer_shown(self, made: Callable[[], object], statement: Statement) -> None:
+        made()
+        self._answer_statement(statement)
+
+    def _answer_statement(self, statement: Statement) -> None:
+        result = self.sql.run(lambda: statement)
         if self._channel.mute:  # it was KILL of this connection
             return
         self._idle.start()  # it may have set wait_timeout

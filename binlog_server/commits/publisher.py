@@ -15,7 +15,7 @@ from protocol.errors import (
 )
 from protocol.event_group import StartMarker
 from protocol.events.format_description import FormatDescription
-from protocol.gtid import U64_MAX, Gtid
+from protocol.gtid import U64_MAX, BinlogState, Gtid
 from protocol.sql_errors import (
     GtidOutOfOrder,
     OptionPreventsStatement,
@@ -28,14 +28,15 @@ from storage.engine import BinlogEngine, Xid
 class Domain:
     """The numbers of one replication domain. `seq_no` is the highest so far."""
 
-    __slots__ = ("foreign", "id", "last", "own", "seq_no")
+    __slots__ = ("foreign", "history", "id", "last", "own", "seq_no")
 
-    def __init__(self, domain_id: int, seq_no: int, last: Gtid | None, *, foreign: bool) -> None:
+    def __init__(self, domain_id: int) -> None:
         self.id = domain_id
-        self.seq_no = seq_no
-        self.last = last  # in the order of logging
-        self.foreign = foreign  # its numbers are given by the upstream
+        self.seq_no = 0
+        self.last: Gtid | None = None  # in the order of logging
+        self.foreign = False  # its numbers are given by the upstream
         self.own = False  # and they are given here
+        self.history = -1  # of which these numbers are
 
     def next_seq_no(self) -> int:
         """Raises `UnknownServerError` (1105) behind the highest; MariaDB goes on with 0, which nobody could order."""
@@ -83,6 +84,7 @@ class Publisher:
         self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
+        self._history = 0  # another one when the numbers may have changed behind our back
         self._read_only = read_only
         self._stopping = False
         self.accepts = not read_only  # the sum of both
@@ -109,9 +111,8 @@ class Publisher:
         self._follows = value
         if not value:  # its domains may go on here, from where it has left them
             for domain in self._domains.values():
-                if domain.foreign:
-                    domain.foreign = False
-                    self._reload(domain)
+                domain.foreign = False
+            self._history += 1
 
     def stop(self) -> None:
         """Nothing more is committed."""
@@ -140,14 +141,11 @@ class Publisher:
         """As the store has it, and kept up to date from then on."""
         domain = self._domains.get(domain_id)
         if domain is None:
-            state = self._engine.binlog_state()
-            known = [gtid for gtid in state.entries() if gtid.domain_id == domain_id]
-            domain = self._domains[domain_id] = Domain(
-                domain_id,
-                max((gtid.seq_no for gtid in known), default=0),
-                state.last(domain_id),
-                foreign=self._follows and any(g.server_id != self._server_id for g in known),
-            )
+            domain = self._domains[domain_id] = Domain(domain_id)
+            state = self._reload(domain)
+            domain.foreign = self._follows and state.has_others_than(self._server_id)
+        elif domain.history != self._history:
+            self._reload(domain)
         return domain
 
     def follows_in(self, domain_id: int) -> bool:
@@ -159,14 +157,14 @@ class Publisher:
     def history_changed(self) -> None:
         """The store was reset: numbers begin anew, and the next group is the first."""
         self._announced = False
-        for domain in self._domains.values():
-            self._reload(domain)
+        self._history += 1
 
-    def _reload(self, domain: Domain) -> None:
-        state = self._engine.binlog_state()
-        known = [gtid for gtid in state.entries() if gtid.domain_id == domain.id]
-        domain.seq_no = max((gtid.seq_no for gtid in known), default=0)
+    def _reload(self, domain: Domain) -> BinlogState:
+        state = self._engine.binlog_state(domain.id)
+        domain.seq_no = max((gtid.seq_no for gtid in state.entries()), default=0)
         domain.last = state.last(domain.id)
+        domain.history = self._history
+        return state
 
     # --- commits ---
 
@@ -225,6 +223,8 @@ class Publisher:
         return gtid
 
     def _next_of(self, domain: Domain, origin: Origin, seq_no: int) -> Gtid:
+        if domain.history != self._history:
+            self._reload(domain)
         gtid = Gtid(domain.id, origin.server_id, seq_no or domain.next_seq_no())
         if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
             raise GtidOutOfOrder(gtid, domain.last)
@@ -239,6 +239,8 @@ class Publisher:
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
         """A transaction of one statement: the hot path. After `announce`. Raises as `commit`."""
+        if domain.history != self._history:
+            self._reload(domain)
         seq_no = domain.next_seq_no()
         gtid = Gtid(domain.id, server_id, seq_no)
         self._engine.append(group.build(seq_no, int(self._clock()), text), gtid)

@@ -210,9 +210,9 @@ class Follower:
     def _has_reached_until(self) -> bool:
         if self._until is None:
             return False
-        state = self._into.engine.binlog_state()
+        engine = self._into.engine
         for wanted in self._until:
-            last = state.last(wanted.domain_id)
+            last = engine.binlog_state(wanted.domain_id).last(wanted.domain_id)
             if last is None or last.seq_no < wanted.seq_no:
                 return False
         return True

@@ -88,17 +88,15 @@ class Domains:
 
     def last_seq_no(self, domain_id: int, server_id: int) -> int:
         """Of the groups that are stored; -1 if there is none."""
-        last = self._engine.binlog_state().get(domain_id, server_id)
+        last = self._engine.binlog_state(domain_id).get(domain_id, server_id)
         return -1 if last is None else last
 
     def is_new(self, group: EventGroup) -> bool:
         """Whether no group of its domain with this number or a higher one was taken in; this one is from now on."""
         domain_id, _, seq_no = group.gtid
         if domain_id not in self._seq_nos:
-            known = self._engine.binlog_state().entries()
-            self._seq_nos[domain_id] = max(
-                (last.seq_no for last in known if last.domain_id == domain_id), default=0
-            )
+            known = self._engine.binlog_state(domain_id).entries()
+            self._seq_nos[domain_id] = max((last.seq_no for last in known), default=0)
         if seq_no <= self._seq_nos[domain_id]:
             return False
         self._seq_nos[domain_id] = seq_no

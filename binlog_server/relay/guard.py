@@ -224,7 +224,8 @@ class Guard:
 
     def _known(self, gtid: Gtid) -> Gtid | None:
         """The last group of the same server in that domain."""
-        seq_no = self._engine.binlog_state().get(gtid.domain_id, gtid.server_id)
+        state = self._engine.binlog_state(gtid.domain_id)
+        seq_no = state.get(gtid.domain_id, gtid.server_id)
         return None if seq_no is None else gtid._replace(seq_no=seq_no)
 
     async def _forked(

@@ -382,22 +382,27 @@ class LogWriter:
         self._pages.add(self._file_no, self._page_no, seal(self._page), self._redo.lsn)
         self._sealed_bytes += self._at
 
-    def _enter_page(self, page_no: int, *, nested: bool = False) -> None:
+    def _enter_page(
+        self, page_no: int, *, nested: bool = False, full_state: bytes | None = None
+    ) -> None:
         self._page_no = page_no
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
         self._log_whole_page = False
         self._pages.begin_tail(self._file_no, page_no, self._page)
         if page_no == 1:
-            self._write_full_state()
+            self._since_page_one = BinlogState()
+            body = self._full_state() if full_state is None else full_state
+            self._chunks(RecordType.GTID_STATE, body, nested=True)
         elif self._interval and page_no % self._interval == 0 and not nested:
             self._write_difference()
 
     def _enter_file(self, file_no: int) -> None:
         options = self.options
         self._file_no = file_no
+        full_state = self._full_state()
         # A state that fills the file would lead to the next file, and its state, without end.
-        self._file_pages = max(options.file_pages, 4 * self._pages_of(self._full_state()))
+        self._file_pages = max(options.file_pages, 4 * self._pages_of(full_state))
         self._interval = options.state_interval_pages
         self._pages.add_file(file_no, self._file_pages * PAGE_SIZE)
         oob_ref = self._references.lowest(Reason.ACTIVE_TRANSACTION, Reason.PREPARED_XA)
@@ -413,8 +418,8 @@ class LogWriter:
         self._pages.add(file_no, 0, page, self._redo.lsn)
         self._mtr.append(WRITE_HEAD.pack(KIND_WRITE | file_no & 1, 0, 0, FIELDS_BYTES))
         self._mtr.append(page[:FIELDS_BYTES])
-        self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
-        self._enter_page(1)
+        self._state_bytes = len(full_state) + _GTID_BYTES_MAX
+        self._enter_page(1, full_state=full_state)
 
     def _full_state(self) -> bytes:
         return gtid_state.encode(self.state.entries(), self._references.lowest(Reason.PREPARED_XA))
@@ -422,10 +427,6 @@ class LogWriter:
     @staticmethod
     def _pages_of(body: bytes) -> int:
         return -(-len(body) // CHUNK_DATA_MAX)
-
-    def _write_full_state(self) -> None:
-        self._since_page_one = BinlogState()
-        self._chunks(RecordType.GTID_STATE, self._full_state(), nested=True)
 
     def _write_difference(self) -> None:
         xa_ref = self._references.lowest(Reason.PREPARED_XA)

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from protocol.gtid import BinlogState, Gtid, SlavePosition
+from protocol.gtid import BinlogState, SlavePosition
 from storage.binlog import search
 from storage.binlog.appender import Appender, largest_step
 from storage.binlog.batch_reader import read_batch, read_placed_batch
@@ -323,24 +323,26 @@ class IbbEngine:
         while not begun:
             self.checkpoint()  # in the current file, so that the next may be entered
             with self._append_lock:
-                for domain in sorted(domains):
-                    self._require_unused(domain)
+                self._require_unused(domains)
                 begun = self._appender.next_file(domains)
         self.checkpoint()
 
-    def _require_unused(self, domain: int) -> None:
-        """Nothing of the domain may be in an existing file: its state is the same as where the first one begins.
+    def _require_unused(self, domains: set[int]) -> None:
+        """Nothing of them may be in an existing file: their state is the same as where the first one begins.
 
         What is deleted already may be there, until those files are purged.
         """
-        if not _of_domain(self._writer.state, domain):
+        state = self._writer.state
+        known = [domain for domain in sorted(domains) if state.last(domain) is not None]
+        if not known:
             return
         first = self._pages.first_number()
         then = BinlogState(search.read_state(self._pages, first, 1) or [])
-        if _of_domain(then, domain) != _of_domain(self._writer.state, domain):
-            raise DomainInUse(
-                f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
-            )
+        for domain in known:
+            if then.of_domain(domain) != state.of_domain(domain):
+                raise DomainInUse(
+                    f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
+                )
 
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""
@@ -480,10 +482,11 @@ class IbbEngine:
         """See `BinlogEngine`."""
         return self._appender.last_marker
 
-    def binlog_state(self) -> BinlogState:
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
         """See `BinlogEngine`."""
         with self._append_lock:
-            return self._writer.state.copy()
+            state = self._writer.state
+            return state.copy() if domain_id is None else state.of_domain(domain_id)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
@@ -696,7 +699,3 @@ def _require_all_read(start: Position, end: Position, limit: Position) -> None:
             *start,
             f"the data end here, but up to {file_name(limit.file_no)}:{limit.offset} they were durable",
         )
-
-
-def _of_domain(state: BinlogState, domain: int) -> list[Gtid]:
-    return [gtid for gtid in state.entries() if gtid.domain_id == domain]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from binlog_server.admin.maintenance import server_error
 from binlog_server.admin.row_filter import like_matches
@@ -371,7 +374,7 @@ def test_sql_mode_is_shown_as_it_is_meant(sql: SqlSession) -> None:
     """As 10.11 and 11.8 show them: in their own order, with all that they stand for."""
     ansi = "REAL_AS_FLOAT,PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ANSI"
     other = "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,{},NO_KEY_OPTIONS,NO_TABLE_OPTIONS,NO_FIELD_OPTIONS"
-    for given, shown in {
+    for said, shown in {
         "'ansi'": ansi,
         "262144": ansi,
         "'ansi ,,strict_all_tables'": f"{ansi},STRICT_ALL_TABLES",
@@ -385,7 +388,7 @@ def test_sql_mode_is_shown_as_it_is_meant(sql: SqlSession) -> None:
         "0": "",
         "17179869184": "TIME_ROUND_FRACTIONAL",
     }.items():
-        sql.execute(f"SET sql_mode={given}")
+        sql.execute(f"SET sql_mode={said}")
         assert value(sql, "SELECT @@sql_mode") == shown
         sql.execute("SET @m=@@sql_mode, sql_mode=''")
         sql.execute("SET sql_mode=@m")
@@ -533,6 +536,37 @@ LIKE = [
     ("%" * 1000 + "x", "y" * 1000, False),
     ("%_" * 200 + "x", "y" * 1000, False),
 ]
+
+
+def like_step_by_step(pattern: str, text: str) -> bool:
+    """As its definition says."""
+    if not pattern:
+        return not text
+    head, tail = pattern[0], pattern[1:]
+    if head == "%":
+        return like_step_by_step(tail, text) or (
+            bool(text) and like_step_by_step(pattern, text[1:])
+        )
+    if head == "\\" and tail:
+        head, tail = tail[0], tail[1:]
+    elif head == "_" and text:
+        head = text[0]
+    return text[:1].lower() == head.lower() and like_step_by_step(tail, text[1:])
+
+
+@given(st.text(alphabet="abA%_\\", max_size=8), st.text(alphabet="abB%\\", max_size=8))
+@settings(max_examples=1000)
+def test_like_is_as_defined(pattern: str, text: str) -> None:
+    assert like_matches(pattern, text) is like_step_by_step(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["%a" * 30_000, "a" * 60_000, "_" * 60_000, "%" + "_1" * 30_000 + "%", "%1" * 30_000]
+)
+def test_no_like_takes_the_product_of_both(pattern: str) -> None:
+    began = time.thread_time()
+    like_matches(pattern, "1-1-1," * 20_000)
+    assert time.thread_time() - began < 5  # and not 10^9 steps
 
 
 @pytest.mark.parametrize(("pattern", "name", "matches"), LIKE)

@@ -23,7 +23,7 @@ import threading
 import time
 import tracemalloc
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -38,10 +38,11 @@ from protocol.connection.auth import native_password_scramble
 from protocol.connection.commands import BinlogDumpGtid, CommandCode, RegisterSlave
 from protocol.connection.handshake import REPLICA_CAPABILITIES, Capability, Greeting, LoginRequest
 from protocol.events import EventType, append_checksum, build_event
+from protocol.gtid import Gtid
 from protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX
 from protocol.wire.packets import frame_packet
 
-from .lab import PASSWORD, Lab, until
+from .lab import PASSWORD, Lab, fill, until
 from .upstream import OPENING, FakeUpstream, Visit, groups
 from .upstream import PASSWORD as UPSTREAM_PASSWORD
 
@@ -349,11 +350,14 @@ def a_lab(**options: Any) -> Lab:
     return Lab(users=USERS, max_connect_errors=1_000_000, **options)
 
 
-def longest_round(send: Callable[[Sender], None], **options: Any) -> float:
-    """While a client does that."""
+def longest_round(
+    send: Callable[[Sender], None], history: Sequence[Gtid] = (), **options: Any
+) -> float:
+    """While a client does that. `history`: what the store has."""
 
     async def run() -> float:
         async with a_lab(**options) as lab:
+            fill(lab.engine, history)
 
             def whole() -> None:
                 sender = Sender(lab.server.port)
@@ -403,6 +407,33 @@ def as_user(user: str, made: Made) -> Callable[[Sender], None]:
 def test_no_command_holds_the_loop(user: str, made: Made) -> None:
     send = as_user(user, made)
     assert least(lambda: longest_round(send)) <= HOLD_S
+
+
+DOMAINS: Final = [Gtid(domain_id, 1, 1) for domain_id in range(8000)]
+SHOWS_DOMAINS: Final = {
+    "nothing of them": "SELECT @@version_comment",
+    "a commit": "INSERT INTO t VALUES (1)",
+    "in a domain of its own": "SET gtid_domain_id=4000000000; INSERT INTO t VALUES (1)",
+    "the state": "SELECT @@gtid_binlog_state",
+    "many times": "SELECT " + ",".join(["@@gtid_binlog_pos"] * 200),
+    "into a variable": "SET @a=@@gtid_current_pos",
+    "for a statement": "SET STATEMENT sql_mode=@@gtid_binlog_pos FOR SELECT 1",
+    "in a function": "SELECT MASTER_GTID_WAIT(@@gtid_binlog_pos)",
+    "a variable": "SHOW VARIABLES LIKE 'version'",
+    "all variables": "SHOW VARIABLES",
+    "by value": "SHOW VARIABLES WHERE Value LIKE '%1-1_%2%'",
+    "SHOW MASTER STATUS": "SHOW MASTER STATUS",
+    "SHOW SLAVE STATUS": "SHOW ALL SLAVES STATUS",
+    "SHOW STATUS": "SHOW STATUS",
+}
+
+
+@pytest.mark.parametrize("name", SHOWS_DOMAINS)
+@pytest.mark.timeout(120)
+def test_no_statement_holds_the_loop_where_there_are_many_domains(name: str) -> None:
+    parts = SHOWS_DOMAINS[name].split("; ")
+    send = as_user(ADMIN, lambda: b"".join(command(CommandCode.QUERY, text(p))() for p in parts))
+    assert least(lambda: longest_round(send, DOMAINS)) <= HOLD_S
 
 
 # Not those of a million small things, which take minutes where each allocation is traced.

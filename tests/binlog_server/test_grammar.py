@@ -18,7 +18,9 @@ from binlog_server.admin.row_filter import (
     Condition,
     Not,
     Operator,
+    Test,
     filtered,
+    may_hold,
 )
 from binlog_server.admin.statements import (
     AlterLease,
@@ -544,6 +546,32 @@ def test_conditions_hold_as_they_would_in_python(text: str, a: int, b: int) -> N
     )
     expected = eval(words.replace("`", "").replace("NOT", "not"), {"a": a, "b": b})
     assert bool(filtered([(a, b)], ["a", "b"], statement.filter)) is expected
+
+
+CONDITIONS = st.builds(
+    Condition,
+    st.sampled_from(["", "a", "b"]),
+    st.sampled_from([Operator.EQUAL, Operator.LIKE, Operator.LESS]),
+    st.sampled_from(["x", "y", "%"]).map(lambda value: (value,)),
+)
+TESTS = st.recursive(
+    CONDITIONS,
+    lambda parts: (
+        st.builds(Not, parts)
+        | st.builds(AllOf, st.lists(parts, max_size=3).map(tuple))
+        | st.builds(AnyOf, st.lists(parts, max_size=3).map(tuple))
+    ),
+    max_leaves=6,
+)
+
+
+@given(TESTS)
+def test_what_may_hold_of_a_row_whose_value_is_not_known(test: Test) -> None:
+    for a in ("x", "y"):
+        found = {b: bool(filtered([(a, b)], ["a", "b"], test)) for b in ("x", "y", "z")}
+        assert may_hold(test, ["a", "b"], (a,)) or not any(found.values())
+        for b, holds in found.items():
+            assert may_hold(test, ["a", "b"], (a, b)) is holds
 
 
 def test_what_monitoring_repeats_is_parsed_once() -> None:

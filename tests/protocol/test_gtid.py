@@ -126,6 +126,34 @@ def test_state_copies_are_apart() -> None:
     assert twin.get(0, 1) == 6
 
 
+@given(st.lists(FEW_GTIDS, max_size=12), st.lists(st.tuples(FEW_GTIDS, st.integers(0, 3))))
+def test_states_that_share_are_apart(before: list[Gtid], steps: list[tuple[Gtid, int]]) -> None:
+    """Each goes its own way from where it was copied, in whatever order they log."""
+    states = [BinlogState(before)]
+    logged = [list(before)]
+    for gtid, choice in steps:
+        at = choice % len(states)
+        if choice == 0:
+            states.append(states[at].copy())
+            logged.append(list(logged[at]))
+        elif choice == 3:
+            states.append(states[at].of_domain(gtid.domain_id))
+            logged.append([g for g in logged[at] if g.domain_id == gtid.domain_id])
+        else:
+            states[at].update(gtid)
+            logged[at].append(gtid)
+    for state, gtids in zip(states, logged, strict=True):
+        alone = BinlogState(gtids)
+        assert state == alone
+        assert {g.domain_id: str(state.of_domain(g.domain_id)) for g in gtids} == {
+            g.domain_id: ",".join(str(e) for e in alone.entries() if e.domain_id == g.domain_id)
+            for g in gtids
+        }
+        for server_id in range(5):
+            others = any(gtid.server_id != server_id for gtid in gtids)
+            assert state.has_others_than(server_id) is others
+
+
 def test_states_differ_by_the_most_recent_server() -> None:
     assert BinlogState.parse("0-1-5,0-2-6") != BinlogState.parse("0-2-6,0-1-5")
 

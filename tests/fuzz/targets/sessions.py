@@ -21,6 +21,7 @@ import uvloop
 
 from binlog_server.accounts.users import Account
 from binlog_server.admin.runner import THREADS
+from binlog_server.admin.view import text_of
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
 from protocol.connection.auth import native_password_scramble
@@ -160,7 +161,7 @@ class Sessions:
                 f.name for f in engine.files() if f.name <= written
             ],  # others are made ahead, any time
             server.config,
-            server.global_variables(),
+            {name: text_of(value) for name, value in server.global_variables().items()},
             [account.name for account in server.users.all()],
             [connection.name for connection in server.relay.connections],
         )

@@ -169,6 +169,11 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         assert state == state_after(simple(2))
         state.update(Gtid(9, 9, 9))
         assert engine.binlog_state() == state_after(simple(2)), "the state is not a copy"
+        for domain_id in (0, 1000):
+            alone = engine.binlog_state(domain_id)
+            assert alone == engine.binlog_state().of_domain(domain_id)
+            alone.update(Gtid(domain_id, 9, 9))
+        assert engine.binlog_state() == state_after(simple(2)), "that of a domain is not a copy"
         engine.close()
 
     def test_listeners_wake_after_the_mark_moved(self, bench: Bench) -> None:
