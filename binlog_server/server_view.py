@@ -34,6 +34,7 @@ from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
 from protocol.connection.server import ServerConnection
 from protocol.errors import WrongVariableValue
+from protocol.gtid import Gtid
 from protocol.sql_errors import KillDenied
 from protocol.wire.results import Value
 from storage.engine import BinlogEngine
@@ -363,6 +364,13 @@ class ServerFacts:
     def interrupt(self, connection_id: int) -> None:
         """See `admin.view.ServerView`."""
         self.connections.interrupt(connection_id)
+
+    def require_in_order(self, seq_no: int, domain_id: str | None, server_id: str | None) -> None:
+        """See `admin.view.ServerView`."""
+        config = self.config
+        domain = config.gtid_domain_id if domain_id is None else int(domain_id)
+        server = config.server_id if server_id is None else int(server_id)
+        self.publisher.require_in_order(Gtid(domain, server, seq_no))
 
     def history_changed(self) -> None:
         """See `admin.view.ServerView`."""

@@ -296,8 +296,16 @@ class BadGtidList(ServerError):
     errno = 1941
     sqlstate = "HY000"
 
-    def __init__(self) -> None:
-        super().__init__("Could not parse GTID list")
+    def __init__(self, why: str = "") -> None:
+        super().__init__("Could not parse GTID list" + why)
+
+    @classmethod
+    def too_long(cls, size: int, most: int) -> BadGtidList:
+        """A text of so many bytes."""
+        return cls(
+            f": it has {size} bytes, and {most} are the most. Leave out domains that are not used any more (FLUSH "
+            "BINARY LOGS DELETE_DOMAIN_ID there); a new store takes longer ones from binlog-server seed"
+        )
 
 
 class DuplicateGtidDomain(ServerError):

@@ -90,7 +90,7 @@ class SlavePosition:
     def from_peer(cls, text: str) -> Self:
         """As `parse`; what is longer than `GTID_LIST_BYTES_MAX` is a `BadGtidList` (1941), too."""
         if len(text) > GTID_LIST_BYTES_MAX:
-            raise BadGtidList
+            raise BadGtidList.too_long(len(text), GTID_LIST_BYTES_MAX)
         return cls.parse(text)
 
     def get(self, domain_id: int) -> Gtid | None:

@@ -141,7 +141,13 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
         raise TransactionInProgress
     if isinstance(value, Default):
         return None
-    return as_shown(session.value_of(value), name, session.diagnostics)
+    shown = as_shown(session.value_of(value), name, session.diagnostics)
+    if name == "gtid_seq_no":
+        variables = session.variables
+        session.server.require_in_order(
+            int(shown), variables.get("gtid_domain_id"), variables.get("server_id")
+        )
+    return shown
 
 
 def _assigned_globally(session: SqlSession, target: SystemVariable, value: Expression) -> str:

@@ -94,7 +94,7 @@ def as_shown(name: str, value: Value, told: list[Diagnostic], low: int | None = 
         if not isinstance(value, str):
             raise WrongVariableType(name)
         if len(value) > GTID_LIST_BYTES_MAX:
-            raise BadGtidList
+            raise BadGtidList.too_long(len(value), GTID_LIST_BYTES_MAX)
         return value
     if variable.words:
         return enum(name, value, variable.words)

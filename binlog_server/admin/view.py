@@ -176,6 +176,9 @@ class ServerView(Protocol):
     def set_global(self, name: str, value: str) -> None:
         """One of `GLOBALS`, the value as SHOW VARIABLES prints it."""
 
+    def require_in_order(self, seq_no: int, domain_id: str | None, server_id: str | None) -> None:
+        """What SET gtid_seq_no asks for, with the values of the session. Raises `GtidOutOfOrder` (1950)."""
+
     def look_at_begin(self) -> None:
         """Where the binlog begins may have moved. Reads the store: to be called in a thread."""
 

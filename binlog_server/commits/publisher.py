@@ -154,6 +154,14 @@ class Publisher:
         domain.foreign = domain.foreign or not domain.own
         return domain.foreign
 
+    def require_in_order(self, gtid: Gtid) -> None:
+        """Of what a session asks for. Raises `GtidOutOfOrder` (1950) where numbers may only grow, and do not."""
+        if self.strict and gtid.seq_no:
+            state = self._engine.binlog_state(gtid.domain_id)
+            last = state.last(gtid.domain_id)
+            if last is not None and gtid.seq_no <= max(known.seq_no for known in state.entries()):
+                raise GtidOutOfOrder(gtid, last)
+
     def history_changed(self) -> None:
         """The store was reset: numbers begin anew, and the next group is the first."""
         self._announced = False

@@ -52,10 +52,10 @@ class Address(NamedTuple):
 
 def parse_candidates(texts: Iterable[str]) -> tuple[str, ...]:
     """Addresses as they are kept: HOST:PORT each. Empty ones are left out. Raises ValueError."""
-    found = tuple(dict.fromkeys(str(Address.parse(text)) for text in texts if text.strip()))
-    if len(found) > CANDIDATES_MAX:
-        raise ValueError(f"{len(found)} candidates; up to {CANDIDATES_MAX} are possible")
-    return found
+    wanted = dict.fromkeys(stripped for text in texts if (stripped := text.strip()))
+    if len(wanted) > CANDIDATES_MAX:  # before they are looked at
+        raise ValueError(f"{len(wanted)} candidates; up to {CANDIDATES_MAX} are possible")
+    return tuple(dict.fromkeys(str(Address.parse(text)) for text in wanted))
 
 
 class Ring:

@@ -10,7 +10,7 @@ from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_GROUP
 from protocol.errors import ServerError
-from protocol.sql_errors import UnknownXid
+from protocol.sql_errors import GtidOutOfOrder, UnknownXid
 from storage.binlog.transaction import Transaction
 from storage.engine import BinlogEngine, Xid
 from storage.errors import StorageError, XaStateError
@@ -84,8 +84,10 @@ class TransactionEnd:
                 timestamp=settings.timestamp,
                 standalone=standalone,
             )
-        except ServerError:
+        except ServerError as error:
             state.rollback()
+            if isinstance(error, GtidOutOfOrder):
+                self._forget_number()
             raise
         state.open = None
         self._group_appended()
@@ -107,12 +109,19 @@ class TransactionEnd:
             )
         except XaStateError as error:  # another session was quicker
             raise UnknownXid from error
+        except GtidOutOfOrder:
+            self._forget_number()
+            raise
         self._group_appended()
 
     def _group_appended(self) -> None:
+        self._state.sql.next_read_only = None
+        self._forget_number()
+
+    def _forget_number(self) -> None:
+        """It was for that one group, also if that could not have it: the next one is not to fail, too."""
         for name in ONCE_PER_GROUP:
             self._state.sql.variables.pop(name, None)
-        self._state.sql.next_read_only = None
         self._state.refresh()
 
     def answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:

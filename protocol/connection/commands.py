@@ -316,7 +316,7 @@ def _parse_binlog_dump_gtid(cursor: Cursor) -> BinlogDumpGtid:
     position = cursor.integer(8)
     length = cursor.integer(4)
     if GTID_LIST_BYTES_MAX < length <= cursor.remaining:
-        raise BadGtidList
+        raise BadGtidList.too_long(length, GTID_LIST_BYTES_MAX)
     gtid_list = cursor.take(length)
     # MySQL's set begins with the number of its members in eight bytes, some of them NUL.
     if b"\0" in gtid_list or not gtid_list.isascii():

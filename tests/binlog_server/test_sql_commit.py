@@ -454,13 +454,28 @@ async def test_gtids(server: Lab) -> None:
 async def test_strict_mode() -> None:
     async with new_lab(gtid_strict_mode=True) as lab:
         client = await connect(lab)
-        for text in ("SET gtid_seq_no=10", "INSERT INTO t VALUES (1)", "SET gtid_seq_no=10"):
+        for text in ("SET gtid_seq_no=10", "INSERT INTO t VALUES (1)", "SET gtid_seq_no=0"):
             await ok(client, text)
-        number, text = await refused(client, "INSERT INTO t VALUES (2)")
+        number, text = await refused(client, "SET gtid_seq_no=10")
         assert number == 1950
         assert "GTID 0-1-10 which would create an out-of-order" in text
-        await ok(client, "SET gtid_seq_no=0")
         await ok(client, "INSERT INTO t VALUES (3)")
+        await ok(client, "SET gtid_domain_id=5")
+        await ok(client, "SET gtid_seq_no=3")
+        await ok(client, "INSERT INTO t VALUES (4)")
+        assert [line.split()[0] for line in shown(lab)] == ["0-1-10", "0-1-11", "5-1-3"]
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (2)", "CREATE TABLE t (a INT)"])
+async def test_a_number_that_others_have_overtaken_is_forgotten(change: str) -> None:
+    """As by 11.8: the connection gets on with its next statement."""
+    async with new_lab(gtid_strict_mode=True) as lab:
+        client, other = await connect(lab), await connect(lab)
+        await ok(client, "SET gtid_seq_no=10")
+        for text in ("SET gtid_seq_no=10", "INSERT INTO t VALUES (1)"):
+            await ok(other, text)
+        assert (await refused(client, change))[0] == 1950
+        await ok(client, change)
         assert [line.split()[0] for line in shown(lab)] == ["0-1-10", "0-1-11"]
 
 

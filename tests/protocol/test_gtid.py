@@ -92,6 +92,12 @@ def test_position_as_a_collection() -> None:
     assert str(position) == "5-1-1,0-1-11"
 
 
+def test_a_text_that_is_too_long_is_told_so() -> None:
+    text = ",".join(f"{domain_id}-1-1" for domain_id in range(2000))
+    with pytest.raises(BadGtidList, match=f"it has {len(text)} bytes, and 16384 are the most"):
+        SlavePosition.from_peer(text)
+
+
 @given(st.text(alphabet="0123456789-, x\t", max_size=40))
 def test_list_text_is_read_or_refused(text: str) -> None:
     for parse in (SlavePosition.parse, BinlogState.parse):
