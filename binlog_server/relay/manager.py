@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.failure import ER_SLAVE_INCIDENT
@@ -42,6 +42,9 @@ from storage.errors import DiskFull, StorageError
 from storage.state import StateStore
 
 log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX: Final = 128
+"""That SQL makes: each is a task, a row of SHOW ALL SLAVES STATUS, and a part of a file that is written as a whole."""
 
 _KEPT = "relay:"
 _STOPPED = "relay_stopped:"
@@ -149,11 +152,18 @@ class Relay:
     # --- statements ---
 
     async def change(self, name: str, options: Mapping[str, Any], warn: Warn) -> None:
-        """CHANGE MASTER, durable when it returns. Raises `ServerError`: 1198, 1201, 1210, 1290, 1624."""
+        """CHANGE MASTER, durable when it returns. Raises `ServerError`: 1198, 1201 (also for a new name beyond
+        `CONNECTIONS_MAX`), 1210, 1290, 1624."""
         if len(name) > NAME_CHARS_MAX or not name.isprintable():
             raise WrongArguments("MASTER_CONNECTION_NAME")
         async with self._lock:
             found = self._connections.get(name.lower())
+            if found is None and len(self._connections) >= CONNECTIONS_MAX:
+                raise MasterInfoRefused(
+                    name,
+                    f"there are {len(self._connections)} connections, and {CONNECTIONS_MAX} are the most: RESET SLAVE "
+                    "'name' ALL forgets one",
+                )
             if found is not None:
                 _require_ours(found)
                 if found.runs:
@@ -172,7 +182,7 @@ class Relay:
             )
             if problem:
                 raise MasterInfoRefused(name, problem)  # saving it would lose the password
-            await self._keep(connection)
+            await self._keep([connection])
             await self._keep_followed(connection)
             await self._keep_passed(connection, connection.incidents.kept)
             self._connections[name.lower()] = connection
@@ -197,17 +207,26 @@ class Relay:
     async def start_all(self, warn: Warn = _only_logged) -> list[str]:
         """START ALL SLAVES: the names of those that did not run. Raises as `start`."""
         async with self._lock:
-            return [
-                c.name for c in self.connections if c.info.host and await self._start(c, None, warn)
-            ]
+            ready = []
+            try:
+                for connection in self.connections:
+                    if connection.info.host and not connection.runs:
+                        await self._require_sound(connection)
+                        ready.append(connection)
+            finally:  # those before one that cannot be started are
+                if ready and self.running is None:
+                    self.domains.forget()
+                await self._want(ready, warn, wanted=True)
+                for connection in ready:
+                    self._run(connection)
+            return [connection.name for connection in ready]
 
     async def stop_all(self, warn: Warn = _only_logged) -> list[str]:
         """STOP ALL SLAVES: the names of those that ran."""
         async with self._lock:
             running = [connection for connection in self.connections if connection.runs]
             await _stop_together(self.connections)
-            for connection in self.connections:
-                await self._want(connection, warn, wanted=False)
+            await self._want(self.connections, warn, wanted=False)
             return [connection.name for connection in running]
 
     def skip_counter(self, name: str) -> int:
@@ -263,6 +282,17 @@ class Relay:
             return False
         if connection is None or not connection.info.host:
             raise BadSlave
+        await self._require_sound(connection)
+        if self.running is None:
+            self.domains.forget()
+        await self._want(
+            [connection], warn, wanted=until is None
+        )  # a restart would go on behind UNTIL
+        self._run(connection, until)
+        return True
+
+    async def _require_sound(self, connection: UpstreamConnection) -> None:
+        """Raises `MasterInfoRefused` (1201) for one that has no password."""
         if connection.problem:  # the key may be back
             kept = self._state.get(_KEPT + connection.name.lower())
             read = await asyncio.to_thread(MasterInfo.from_state, kept["info"], self._keys)
@@ -270,13 +300,6 @@ class Relay:
             connection.forget()
         if connection.problem:
             raise MasterInfoRefused(connection.name, connection.problem)
-        if self.running is None:
-            self.domains.forget()
-        await self._want(
-            connection, warn, wanted=until is None
-        )  # a restart would go on behind UNTIL
-        self._run(connection, until)
-        return True
 
     def _run(self, connection: UpstreamConnection, until: SlavePosition | None = None) -> None:
         async def follows(name: str) -> None:
@@ -311,41 +334,50 @@ class Relay:
             return False
         ran = connection.runs
         await connection.stop()
-        await self._want(connection, warn, wanted=False)
+        await self._want([connection], warn, wanted=False)
         return ran
 
-    async def _want(self, connection: UpstreamConnection, warn: Warn, *, wanted: bool) -> None:
-        if connection.wanted is wanted and connection.wanted_is_kept:
-            return
-        connection.wanted, connection.wanted_is_kept = wanted, False
+    async def _want(
+        self, connections: Sequence[UpstreamConnection], warn: Warn, *, wanted: bool
+    ) -> None:
+        """Of all of them together: each change writes the whole state."""
+        changed = [c for c in connections if c.wanted is not wanted or not c.wanted_is_kept]
+        for connection in changed:
+            connection.wanted, connection.wanted_is_kept = wanted, False
         try:
-            if connection.configured:
-                key = _STOPPED + connection.name.lower()
-                await asyncio.to_thread(self._state.set, key, None if wanted else True)
-            else:
-                await self._keep(connection)
+            await self._keep(changed)
         except DiskFull as error:  # to stop what fills a disk needs no room on it
             done, again = ("START", "does not start it") if wanted else ("STOP", "starts it again")
-            text = (
-                f"Connection '{connection.name}': {error}; a restart {again}, "
-                f"unless {done} SLAVE is repeated once there is room"
-            )
-            log.warning("%s", text)
-            warn(NoRoomOnDisk.errno, text)
+            for connection in changed:
+                text = (
+                    f"Connection '{connection.name}': {error}; a restart {again}, "
+                    f"unless {done} SLAVE is repeated once there is room"
+                )
+                log.warning("%s", text)
+                warn(NoRoomOnDisk.errno, text)
         else:
-            connection.wanted_is_kept = True
+            for connection in changed:
+                connection.wanted_is_kept = True
 
-    async def _keep(self, connection: UpstreamConnection) -> None:
-        """Raises `MasterInfoRefused` (1201) if the password cannot be kept."""
+    async def _keep(self, connections: Sequence[UpstreamConnection]) -> None:
+        """Of those that the file defines whether they were stopped, of others all. Raises `MasterInfoRefused` (1201) if
+        a password cannot be kept."""
 
         def keep() -> None:
-            kept = connection.to_state(self._keys)
-            self._state.set(_KEPT + connection.name.lower(), kept)
+            changes: dict[str, Any] = {}
+            for connection in connections:
+                name = connection.name.lower()
+                if connection.configured:
+                    changes[_STOPPED + name] = None if connection.wanted else True
+                    continue
+                try:
+                    changes[_KEPT + name] = connection.to_state(self._keys)
+                except PasswordUnavailable as error:
+                    raise MasterInfoRefused(connection.name, str(error)) from None
+            if changes:
+                self._state.update(changes)
 
-        try:
-            await asyncio.to_thread(keep)
-        except PasswordUnavailable as error:
-            raise MasterInfoRefused(connection.name, str(error)) from None
+        await asyncio.to_thread(keep)
 
 
 async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:

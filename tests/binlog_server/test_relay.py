@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
-from binlog_server.relay.manager import Relay
+from binlog_server.relay.manager import CONNECTIONS_MAX, Relay
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile, Password
 from binlog_server.relay.slave_rows import slave_row
@@ -208,6 +208,32 @@ async def test_not_while_it_runs(place: Place) -> None:
         assert errno(error) == 1254
         await relay.stop("a")
         relay.require_stopped()
+
+
+async def test_many_names(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is written as a whole: once for all that START or STOP changes. And there is a limit."""
+    written: list[int] = []
+    update = StateStore.update
+
+    def counted(store: StateStore, changes: Mapping[str, object]) -> None:
+        written.append(len(changes))
+        update(store, changes)
+
+    async with FakeUpstream() as upstream:
+        relay = place.relay()
+        for number in range(CONNECTIONS_MAX):
+            await place.change(relay, f"c{number}", **address(upstream))
+        with pytest.raises(ServerError, match=f"{CONNECTIONS_MAX} are the most") as error:
+            await place.change(relay, "more", **address(upstream))
+        assert errno(error) == 1201
+        await place.change(relay, "C7", **address(upstream))
+        monkeypatch.setattr(StateStore, "update", counted)
+        assert len(await relay.start_all()) == CONNECTIONS_MAX
+        assert len(await relay.stop_all()) == CONNECTIONS_MAX
+        assert await relay.stop_all() == []
+        assert written == [CONNECTIONS_MAX] * 2
+        await relay.reset("c7", everything=True)
+        await place.change(relay, "more", **address(upstream))
 
 
 async def test_all_at_once(place: Place) -> None:
