@@ -45,6 +45,10 @@ _PLAIN: Final = frozenset((
 _ELSEWHERE: Final = frozenset(
     ("ENGINE", "EXCHANGE", "IMPORT", "DISCARD", "UNION", "SEQUENCE", "CONNECTION", "DIRECTORY")
 )
+_COMPUTING: Final = frozenset(("AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"))
+_OF_NUMBER: Final = (
+    "computed of an AUTO_INCREMENT: servers log it as it was before the row got its number"
+)
 _ACTIONS: Final = (("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"))
 
 
@@ -55,7 +59,8 @@ class RowEffect:
     sql: the statement.
     doubt: of x why; of others what may be wrong behind it though the rows stay, empty for nothing.
     definition: `SAME`, `TOLD` or `UNKNOWN`.
-    computed: columns that the server computes when they are read; it logs them in full images alone.
+    computed: columns that the server computes when they are read; it logs them in full images alone. Of x `*`, if it
+        may have brought one, or the AUTO_INCREMENT of which one is computed.
     defaulted: columns that have a value other than null where an INSERT gives none.
     is_own: it can only have changed rows that were there, so an empty table is empty behind it.
     prepares, ends: the XID, in front of what is only prepared, and where it is committed or rolled back: see
@@ -105,7 +110,9 @@ def row_effect(
             raise NotUnderstood("it has failed, and may be done in part")
         return _Reader(said, name, columns, by_name=by_name).effect()
     except NotUnderstood as error:
-        return RowEffect("x", said.sql, str(error), UNKNOWN, is_own=_is_own(said, name))
+        words = {token.text.upper() for token in said.tokens() if token.kind is TokenKind.WORD}
+        computed = () if _COMPUTING.isdisjoint(words) else (ALL,)
+        return RowEffect("x", said.sql, str(error), UNKNOWN, computed, is_own=_is_own(said, name))
 
 
 def _is_own(said: LoggedStatement, name: TableName) -> bool:
@@ -172,6 +179,10 @@ class _Definitions:
 
     computed: list[str] = field(default_factory=list)
     defaulted: list[str] = field(default_factory=list)
+    sources: dict[str, set[str]] = field(default_factory=dict)
+    """Of those that are computed, the texts of the definition; in small letters."""
+    numbered: set[str] = field(default_factory=set)
+    """Those that are AUTO_INCREMENT."""
 
 
 class _Reader(TokenReader):
@@ -237,11 +248,34 @@ class _Reader(TokenReader):
             if said.meaning.writes_rows:
                 raise NotUnderstood("columns of a query")
         except NotUnderstood:
-            return RowEffect("t", said.sql, self._cascades(), UNKNOWN)
+            doubt = self._standing_doubt() or self._may_compute_of_numbers()
+            return RowEffect("t", said.sql, doubt, UNKNOWN)
         found = self._found
-        return RowEffect(
-            "t", said.sql, self._cascades(), TOLD, tuple(found.computed), tuple(found.defaulted)
-        )
+        doubt = self._standing_doubt()
+        return RowEffect("t", said.sql, doubt, TOLD, tuple(found.computed), tuple(found.defaulted))
+
+    def _standing_doubt(self) -> str:
+        """What a table that is made like this has for good."""
+        return self._cascades() or self._computed_of_numbers()
+
+    def _computed_of_numbers(self) -> str:
+        """Servers compute VIRTUAL columns for the log before they give the row its number (10.11, 11.8)."""
+        known = {name.casefold() for name in self._found.numbered}
+        for _ in self._found.computed:  # one may be computed of another
+            for name in self._found.computed:
+                if known & self._found.sources[name]:
+                    known.add(name.casefold())
+        wrong = [name for name in self._found.computed if name.casefold() in known]
+        if not wrong:
+            return ""
+        return f"column {wrong[0]} is {_OF_NUMBER}"
+
+    def _may_compute_of_numbers(self) -> str:
+        """The same of what is not understood."""
+        words = {token.text.upper() for token in self.tokens if token.kind is TokenKind.WORD}
+        if words & {"AS", "GENERATED"} and words & {"AUTO_INCREMENT", "SERIAL"}:
+            return f"a column may be {_OF_NUMBER}"
+        return ""
 
     def alter(self) -> RowEffect | None:
         """ALTER TABLE, the only ALTER that affects tables besides ALTER SEQUENCE."""
@@ -460,11 +494,12 @@ class _Reader(TokenReader):
     def _column(self, name: str) -> None:
         """Its definition, behind its name: up to a comma, a bracket that ends it, FIRST or AFTER."""
         type_ = self.word()
-        if not type_ or type_ == "SERIAL":
+        if not type_:
             raise NotUnderstood(f"type {self.shown()}")
+        begin = self.at
         self.at += 1
-        is_plain, is_nullable = True, type_ != "TIMESTAMP"
-        words: set[str] = set()
+        is_plain, is_nullable = type_ != "SERIAL", type_ != "TIMESTAMP"
+        words = {type_}
         while not (self.is_at_end() or self.is_sign(",") or self.is_sign(")")):
             word = self.word()
             if word in ("FIRST", "AFTER"):
@@ -488,8 +523,11 @@ class _Reader(TokenReader):
                 self.skip_one()
         if {"AS", "GENERATED"} & words and not {"STORED", "PERSISTENT", "ROW"} & words:
             self._found.computed.append(name)
+            self._found.sources[name] = {t.text.casefold() for t in self.tokens[begin : self.at]}
         elif not (is_plain and is_nullable):
             self._found.defaulted.append(name)
+            if {"AUTO_INCREMENT", "SERIAL"} & words:
+                self._found.numbered.add(name)
 
     def _cascades(self) -> str:
         """What is done to its rows for those of another table; engines do it, and the log has nothing of it."""

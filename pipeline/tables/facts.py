@@ -67,7 +67,9 @@ class Facts:
             names = (tuple(said["computed"]), tuple(said["defaulted"]))
             return Facts(True, *names, doubt, prepared=self.prepared)
         if op == "x":  # nothing is published behind it, until the table is empty
-            return Facts(doubt=self.doubt, prepared=self.prepared)
+            why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
+            doubt = f"{gtid}: {shown(said['sql'])}: {why}" if said["computed"] else ""
+            return Facts(doubt=self.doubt or doubt, prepared=self.prepared)
         return Facts(doubt=doubt if op == "t" else self.doubt or doubt, prepared=self.prepared)
 
     def _behind_end(self, said: Mapping[str, Any], gtid: str) -> Facts:

@@ -683,6 +683,41 @@ truncated_beside: same
     SET binlog_format=ROW
     INSERT INTO t VALUES (3,3)
 
+# Columns that are logged before their rows get a number
+
+virtual_of_number: doubt
+    CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (`id` + 1) VIRTUAL)
+    INSERT INTO t (a) VALUES (1),(2)
+
+virtual_of_virtual_of_number: doubt
+    CREATE TABLE t (id SERIAL, a INT, g INT GENERATED ALWAYS AS (ID + 1), h INT AS (g * 2))
+    INSERT INTO t (a) VALUES (1),(2)
+
+virtual_beside_number: same
+    CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (a + 1) VIRTUAL) AUTO_INCREMENT=7
+    INSERT INTO t (a) VALUES (1),(2)
+
+virtual_of_key: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (id + 1) VIRTUAL)
+    INSERT INTO t (id) VALUES (1),(2)
+
+virtual_of_number_added: doubt
+    CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD g INT AS (id + 1)
+    INSERT INTO t (a) VALUES (1),(2)
+
+virtual_of_number_truncated: doubt
+    CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT)
+    INSERT INTO t (a) VALUES (1),(2)
+    ALTER TABLE t ADD g INT AS (id + 1)
+    TRUNCATE t
+    INSERT INTO t (a) VALUES (1),(2)
+
+number_came_later: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (id + 1))
+    ALTER TABLE t MODIFY id INT AUTO_INCREMENT
+    INSERT INTO t (a) VALUES (1),(2)
+
 # Images that are not whole
 
 minimal: same
