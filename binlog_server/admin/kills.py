@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Protocol
 
 from binlog_server.admin.needed_privileges import PRIVILEGES
 from binlog_server.admin.statements import Expression, Kill, KillUser, Value
 from binlog_server.admin.view import ServerView
 from protocol.account_errors import QueryInterrupted
-from protocol.errors import UnknownThread
 from protocol.sql_errors import KillDenied
+
+_NUMBER = re.compile(r"\s*([0-9]{1,20})", re.ASCII)
+_U64_MASK = 2**64 - 1
 
 
 class Killer(Protocol):
@@ -60,8 +64,10 @@ def kill_user(killer: Killer, statement: KillUser) -> None:
 
 
 def _thread_id(value: Value) -> int:
-    """As MariaDB makes a number of it: 0 is nobody's."""
-    try:
-        return int(value or 0)
-    except ValueError:
-        raise UnknownThread(0) from None
+    """As MariaDB makes a number of it: 0 is nobody's. No other connection than that may be meant."""
+    if isinstance(value, str):
+        found = _NUMBER.match(value)
+        return int(found[1]) if found else 0
+    if isinstance(value, Decimal):
+        value = int(value.to_integral_value(ROUND_HALF_UP))
+    return (value or 0) & _U64_MASK

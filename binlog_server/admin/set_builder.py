@@ -65,6 +65,8 @@ class SetBuilder(Transformer[Token, Any]):
 
     def set_transaction(self, children: list[Any]) -> SetVariables:
         scope, *characteristics = children
+        if len({token.type for token in characteristics}) < len(characteristics):
+            raise SqlSyntaxError(characteristics[-1])  # one of each kind
         assignments = []
         for words in (token.upper().split() for token in characteristics):
             if words[-1] in ("ONLY", "WRITE"):

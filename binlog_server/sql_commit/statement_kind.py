@@ -15,7 +15,7 @@ only by `scan_steps`, in steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -79,7 +79,8 @@ _NAME: Final = re.compile(_GAP + rb"(?:`((?:[^`]|``)+)`|([0-9A-Za-z_$\x80-\xff]+
 _END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
 _BLANKS: Final = b" \t\n\v\f\r"
 _WORDS_MAX: Final = 8
-_CHARACTERISTICS_BYTES: Final = 256  # of START TRANSACTION: READ ONLY, WITH CONSISTENT SNAPSHOT
+_COMMA_OR_END: Final = re.compile(_GAP + rb"(?:(?P<comma>,)|;*\Z)", re.DOTALL)
+_CHARACTERISTICS: Final = frozenset({"READ ONLY", "READ WRITE", "WITH CONSISTENT SNAPSHOT"})
 _NEAR_BYTES: Final = 80
 # Of a statement: where it says what it is, and as much at its end. Blanks and comments beyond it count as text.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -297,7 +298,9 @@ def _begin(text: bytes, words: list[str]) -> Statement:
 
 
 def _start(text: bytes, _: list[str]) -> Statement:
-    said = " ".join(first_words(text[:_CHARACTERISTICS_BYTES].replace(b",", b" ")))
+    said = set(_characteristics(text))
+    if {"READ ONLY", "READ WRITE"} <= said:
+        raise _syntax(text)
     return Statement(
         Kind.BEGIN,
         text,
@@ -305,6 +308,31 @@ def _start(text: bytes, _: list[str]) -> Statement:
         read_write="READ WRITE" in said,
         snapshot="WITH CONSISTENT SNAPSHOT" in said,
     )
+
+
+def _characteristics(text: bytes) -> Iterator[str]:
+    """Of START TRANSACTION, with commas between them. Raises `SqlSyntaxError` for what is none."""
+    at = 0
+    words: list[str] = []
+    is_first = True
+    while at < HEAD_BYTES_MAX:
+        found = _WORD.match(text, at) or _COMMA_OR_END.match(text, at)
+        if found is None:
+            break
+        at = found.end()
+        if found.re is _WORD:
+            words.append(found[1].decode("ascii").upper())
+            continue
+        name = " ".join(words[2:] if is_first else words)  # START TRANSACTION
+        if not name and is_first and not found["comma"]:
+            return
+        if name not in _CHARACTERISTICS:
+            break
+        yield name
+        if not found["comma"]:
+            return
+        words, is_first = [], False
+    raise _syntax(text)
 
 
 def _commit(text: bytes, words: list[str]) -> Statement:
@@ -347,6 +375,8 @@ def _named(kind: Kind, text: bytes, skipped: int) -> Statement:
         at = word.end()
     match = _NAME.match(text, at)
     if match is None or not _END.match(text, match.end()):
+        raise _syntax(text)
+    if match[1] is None and match[2].isdigit():  # no name without quotes
         raise _syntax(text)
     name: bytes = match[2] if match[1] is None else match[1].replace(b"``", b"`")
     return Statement(kind, text, name)

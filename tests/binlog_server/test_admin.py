@@ -247,6 +247,25 @@ def test_a_syntax_error_is_all_there_is_to_tell(sql: SqlSession) -> None:
 # KILL
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("999999.5", 1000000),  # rounded, as MariaDB does: 1.5 is not connection 1
+        ("'999999abc'", 999999),
+        ("'9_0'", 9),
+        ("' 999999.9'", 999999),
+        ("-1", 2**64 - 1),
+        ("'-1'", 0),
+        ("TRUE", 1),
+        ("NULL", 0),
+    ],
+)
+def test_who_is_meant(sql: SqlSession, said: str, meant: int) -> None:
+    sql.execute(f"SET @v={said}")
+    with pytest.raises(ServerError, match=rf"Unknown thread id: {meant}$"):
+        sql.execute("KILL @v")
+
+
 class Ended(list[ServerError | None]):
     """Of one connection."""
 

@@ -224,6 +224,8 @@ ERRORS = {
     "SET time_zone='-13:00'": 1298,
     "SET time_zone='+1'": 1298,
     "SET time_zone='nowhere'": 1298,
+    "SET TRANSACTION READ ONLY, READ WRITE": 1064,
+    "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, ISOLATION LEVEL READ COMMITTED": 1064,
     "SET time_zone='zone.tab'": 1298,
     "SET time_zone='05:00'": 1298,
     "SET time_zone=''": 1298,

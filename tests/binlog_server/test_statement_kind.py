@@ -95,6 +95,12 @@ def test_kinds(text: str) -> None:
 
 READ = {
     "START TRANSACTION READ ONLY": Statement(Kind.BEGIN, b"", read_only=True),
+    "start transaction /* a, b */ read -- ,\n only , READ ONLY;": Statement(
+        Kind.BEGIN, b"", read_only=True
+    ),
+    "START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */, READ WRITE": Statement(
+        Kind.BEGIN, b"", read_write=True, snapshot=True
+    ),
     "COMMIT AND CHAIN": Statement(Kind.COMMIT, b"", chain=True),
     "COMMIT WORK AND NO CHAIN RELEASE": Statement(Kind.COMMIT, b"", release=True),
     "ROLLBACK RELEASE": Statement(Kind.ROLLBACK, b"", release=True),
@@ -143,6 +149,14 @@ REFUSED = {
     "BEGIN x": 1064,
     "COMMIT x": 1064,
     "ROLLBACK TO": 1064,
+    "START TRANSACTION nonsense": 1064,
+    "START TRANSACTION , READ ONLY": 1064,
+    "START TRANSACTION READ ONLY,": 1064,
+    "START TRANSACTION READ ONLY READ WRITE": 1064,
+    "START TRANSACTION READ WRITE, READ ONLY": 1064,
+    "START TRANSACTION READ ONLY = 5": 1064,
+    "START TRANSACTION " + "READ ONLY, " * 2000: 1064,
+    "SAVEPOINT 5": 1064,
     "SAVEPOINT": 1064,
     "SAVEPOINT a b": 1064,
     "USE": 1064,
