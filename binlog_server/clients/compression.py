@@ -237,7 +237,8 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
                 self._inflated = 0 if part is None else max(part.size, len(part.body))
                 if part is None:
                     return
-                if part.size > _AT_ONCE_BYTES:
+                # By what goes in as by what comes out: 16 MB of zlib blocks with nothing in them are nothing.
+                if part.size and self._inflated > _AT_ONCE_BYTES:
                     self._transport.pause_reading()
                     loop = asyncio.get_running_loop()
                     self._inflating = loop.create_task(self._inflate(part))

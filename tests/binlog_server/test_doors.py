@@ -128,6 +128,12 @@ STATEMENTS: Final[Mapping[str, Made]] = {
         b"SELECT MASTER_GTID_WAIT('", b"1-1-1,", 65535, b"')"
     ),
     "the GTIDs of the binlog": text(f"SET GLOBAL gtid_binlog_state='{GTIDS}'"),
+    "where a replica is": text(f"SET GLOBAL gtid_slave_pos='{GTIDS}'"),
+    "candidates": text(
+        "CHANGE MASTER TO MASTER_HOST='h', MASTER_CANDIDATES='"
+        + ",".join(f"h{n}" for n in range(9000))
+        + "'"
+    ),
     "a sql_mode": filled(b"SET sql_mode='", b"ANSI,", 65535, b"'"),
     "short, of many columns": code("SELECT ", "1", size=128),
     "short, of many conditions": text("SHOW VARIABLES WHERE " + "OR".join([" Value=1 "] * 9)),
@@ -137,7 +143,16 @@ STATEMENTS: Final[Mapping[str, Made]] = {
 
 MILLIONS: Final = ("-variables-", "names in quotes", "dashes")
 FOR_ADMINS: Final = frozenset(
-    {"about accounts", "accounts", "privileges", "domains", "the GTIDs of the binlog", "letters"}
+    {
+        "about accounts",
+        "accounts",
+        "privileges",
+        "domains",
+        "the GTIDs of the binlog",
+        "letters",
+        "where a replica is",
+        "candidates",
+    }
 )
 
 
@@ -479,10 +494,19 @@ def packed(data: bytes) -> bytes:
     return struct.pack("<I", len(body))[:3] + b"\0" + len(data).to_bytes(3, "little") + body
 
 
+def blocks_of_nothing() -> bytes:
+    """One compressed packet: a zlib stream of millions of stored blocks, the last of which has a ping."""
+    ping = b"\1\0\0\0\x0e"
+    last = struct.pack("<BHH", 1, len(ping), len(ping) ^ 0xFFFF) + ping
+    body = b"\x78\1" + b"\0\0\0\xff\xff" * 3_000_000 + last + struct.pack(">I", zlib.adler32(ping))
+    return struct.pack("<I", len(body))[:3] + b"\0" + len(ping).to_bytes(3, "little") + body
+
+
 COMPRESSED: Final[Mapping[str, Made]] = {
     "pings in one packet": lambda: packed(b"\1\0\0\0\x0e" * 5 * MANY),
     "packets of one ping": lambda: b"\5\0\0\0\0\0\0\1\0\0\0\x0e" * MANY,
     "a statement": lambda: packed(frame_packet(b"\3" + b"a" * (MOST - 8), 0)[0]),
+    "blocks with nothing in them": blocks_of_nothing,
     "stored": lambda: b"\xff\xff\xff\0\0\0\0" + frame_packet(b"\3" + b"a" * (MOST - 5), 0)[0],
 }
 
