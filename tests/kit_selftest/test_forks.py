@@ -120,6 +120,7 @@ def test_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_soft_limit_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen while it waits for its standard input: `serve` raises it as far as the hard one lets it."""
+    assert started(tmp_path / "log", "--version").wait(20) == 0  # who forks was there before
     said = tmp_path / "said"
     os.mkfifo(said)
     monkeypatch.setattr(os, "devnull", str(said))

@@ -18,6 +18,26 @@ from tests.storage.groups import payloads, read_all
 
 FORCED = replace(OPTIONS, innodb_force_recovery=NO_LOG_REDO)
 HANGS_S = 60
+# A start reads the end of the binlog and what says where it is; the files before are met by their readers.
+READ_LATER = ("first: ", "middle: ")
+OPENS = frozenset(
+    {
+        *("last: shorter, whole pages", "last: shorter, in a page", "last: longer, zeros"),
+        *("last: longer, part of a page", "last: longer, garbage", "last: middle page of zeros"),
+        *("last: last page of zeros", "last: bad middle page"),
+        *("redo: one bad checkpoint", "redo: other bad checkpoint", "state: missing"),
+        *("published: missing", "published: empty", "published: bad", "made ahead: missing"),
+        "numbers: swapped",
+    }
+)
+FORCED_OPENS = frozenset(
+    {
+        *("last: missing", "last: empty", "last: shorter, header only", "last: all zeros"),
+        *("last: twin of the one made ahead", "redo: missing", "redo: empty", "redo: shorter"),
+        *("redo: longer", "redo: bad header", "redo: bad checkpoints", "redo: shifted"),
+        *("redo: nothing in it", "redo: of another store"),
+    }
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +98,13 @@ def test_refused_with_force_and_nothing_changed(tmp_path: Path, damage: str) -> 
     store = damaged_stores.make(tmp_path / "store", "killed")
     DAMAGES[damage](store)
     engine = opened_or_refused(store)
+    later = damage.startswith(READ_LATER) and damage != "middle: missing"
+    assert (engine is not None) is (damage in OPENS or later)
     if engine is not None:
         engine.close()
         return
     engine = opened_or_refused(store, FORCED)
+    assert (engine is not None) is (damage in FORCED_OPENS)
     if engine is None:
         return
     if damage.startswith("redo"):
