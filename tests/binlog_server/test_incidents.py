@@ -180,3 +180,10 @@ async def test_the_file_counts(place: Place) -> None:
 )
 def test_which_incidents_were_passed(other: Passed, expected: bool) -> None:
     assert Passed(1, 50, "m-bin.000009", 700).includes(other) is expected
+
+
+def test_files_are_counted_beyond_six_digits() -> None:
+    """As numbers: by letters the millionth file comes before the one in front of it."""
+    before, behind = Passed(1, 50, "m-bin.999999", 700), Passed(1, 50, "m-bin.1000000", 4)
+    assert behind.includes(before)
+    assert not before.includes(behind)
