@@ -490,8 +490,12 @@ class IbbEngine:
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`."""
-        sizes = ((n, self._pages.size(n)) for n in self._pages.numbers())
-        return [BinlogFile(file_name(n), size) for n, size in sizes if size is not None]
+        found = []
+        for number in self._pages.numbers():
+            with contextlib.suppress(PositionPurged):  # just now
+                if (size := self._pages.size(number)) is not None:
+                    found.append(BinlogFile(file_name(number), size))
+        return found
 
     def status(self) -> tuple[str, int]:
         """See `BinlogEngine`."""

@@ -574,3 +574,14 @@ def test_the_first_place_is_the_first_whole_record() -> None:
         (last,) = start.state.entries()
         assert last.seq_no == len(groups) - len(left)
     engine.close()
+
+
+def test_a_list_of_files_while_one_is_deleted() -> None:
+    """It is still in the directory, and has gone for everybody."""
+    engine = IbbEngine(MemoryDisk(), options())
+    append_all(engine, simple(30, size=5000))
+    engine.checkpoint()
+    files = engine.files()
+    engine._pages.files.going(0)
+    assert engine.files() == files[1:]
+    engine.close()
