@@ -20,12 +20,23 @@ from unittest import mock
 import uvloop
 
 from binlog_server.accounts.users import Account
+from binlog_server.admin import account_statements as accounts
+from binlog_server.admin import parser
+from binlog_server.admin import replication_statements as replication
 from binlog_server.admin.runner import THREADS
+from binlog_server.admin.variables import CONSTANTS
 from binlog_server.admin.view import text_of
+from binlog_server.option_limits import LIMITS
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
 from protocol.connection.auth import native_password_scramble
-from protocol.connection.commands import Query
+from protocol.connection.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    DumpFlag,
+    Query,
+    RegisterSlave,
+)
 from protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
 from protocol.wire.compressed import compressed, framed
 from protocol.wire.packets import frame_packet
@@ -34,6 +45,7 @@ from tests.binlog_server.lab import PASSWORD, USER, Lab
 from tests.binlog_server.transport import Held
 from tests.fuzz import frames
 from tests.fuzz.mutation import mutated, mutated_parts
+from tests.fuzz.sentences import Sentences
 from tests.fuzz.target import Wrong
 from tests.protocol.conversation import CAPTURES, conversations_in, packets
 
@@ -41,6 +53,7 @@ ROOT: Final = Path(__file__).parents[3]
 POOR, KEEPER = "poor", "keeper"  # an account without any grant, and the one of the good client
 ALL: Final = frozenset({"ALL PRIVILEGES"})
 _SETTLE_S: Final = 10.0
+_STAYS_S: Final = 0.003
 
 # What a client may be told who comes to a server that an input has changed with all rights.
 _REFUSALS: Final = {1040, 1045, 1129, 1203, 1290, 3159}
@@ -136,6 +149,8 @@ class Sessions:
             has_rights = self._feed(held, data)
             for _ in range(3):
                 await asyncio.sleep(0)
+            if len(data) & 1:  # who stays for the answer
+                await self._wait(_STAYS_S)
         finally:
             held.transport.protocol.connection_lost(None)
         await self._settle()
@@ -169,13 +184,16 @@ class Sessions:
     async def _settle(self) -> None:
         """Until what was begun for the session has ended."""
         await asyncio.sleep(0)
-        tasks = {t for t in asyncio.all_tasks() - self._settled if t is not asyncio.current_task()}
-        own = {t for t in tasks if not _follows(t)}
-        if own:
-            _, pending = await asyncio.wait(own, timeout=_SETTLE_S)
-            if pending:
-                raise Wrong(f"a session has gone, and does not end: {pending}")
-        self._settled = {t for t in self._settled | tasks if not t.done()}
+        pending = await self._wait(_SETTLE_S)
+        if pending:
+            raise Wrong(f"a session has gone, and does not end: {pending}")
+        self._settled = asyncio.all_tasks()
+
+    async def _wait(self, seconds: float) -> set[asyncio.Task[Any]]:
+        """For what was begun for the session, so long at most; returns what goes on."""
+        begun = asyncio.all_tasks() - self._settled - {asyncio.current_task()}
+        own = {task for task in begun if task is not None and not _follows(task)}
+        return (await asyncio.wait(own, timeout=seconds))[1] if own else own
 
     async def _statements_end(self) -> None:
         """Those in threads, which go on when their session has gone: what they change must not pass for another's."""
@@ -225,13 +243,17 @@ class Refused(Exception):
         self.errno = errno
 
 
-def log_in(held: Held, user: str) -> None:
+def log_in(held: Held, user: str, *, packed: bool = False) -> None:
     """By password. Raises `Refused`."""
     (greeting,) = held.packets()
     if greeting.payload[:1] == b"\xff":
         raise Refused(int.from_bytes(greeting.payload[1:3], "little"))
     salt = Greeting.parse(greeting.payload).salt
-    login = LoginRequest(user, native_password_scramble(PASSWORD, salt))
+    login = LoginRequest(
+        user,
+        native_password_scramble(PASSWORD, salt),
+        capabilities=LoginRequest(user, b"").capabilities | (Capability.COMPRESS if packed else 0),
+    )
     held.session.data_received(frame_packet(login.build(), 1)[0])
     answers = held.packets()
     if not answers or answers[-1].payload[:1] != b"\0":
@@ -260,7 +282,8 @@ class Handshake(Sessions):
         self._seeds = [*_recorded_logins(), *_made_logins()]
 
     def make(self, rng: random.Random) -> bytes:
-        return bytes([rng.randrange(4)]) + mutated(rng.choice(self._seeds), rng, self._seeds)
+        pieces = rng.choice((0, 1, 1, 2, 2, 3, 3, 3))  # byte by byte takes ten times as long
+        return bytes([pieces]) + mutated(rng.choice(self._seeds), rng, self._seeds)
 
     def _feed(self, held: Held, data: bytes) -> bool:
         held.packets()
@@ -300,43 +323,96 @@ def _made_logins() -> list[bytes]:
 
 
 class Commands(Sessions):
-    """Packets behind a login. The first part says whose, and whether they are compressed, and the size of pieces."""
+    """Packets behind a login. The first part says whose, what lies around the payloads, and the size of pieces.
+
+    Of its first byte: an account without rights; compressed; the parts are the bytes themselves, not payloads.
+    """
 
     name = "commands"
 
     def __init__(self) -> None:
         super().__init__()
-        found = {
-            packet.payload
-            for path in sorted(CAPTURES.glob("*.jsonl"))
-            for conversation in conversations_in(path)
-            for packet in list(packets(conversation.from_client))[1:]
-        }
+        # A conversation sent over again ends where another store would have to be here: some are made for this one.
+        self._conversations = [*_recorded_conversations(), *_made_dumps()]
+        found = {payload for payloads in self._conversations for payload in payloads}
         # Each command that there is, with nothing and with a little behind it.
         made = {bytes([code]) + rest for code in range(256) for rest in (b"", bytes(4), bytes(24))}
         self._seeds = sorted(found) * 4 + sorted(made)
 
     def make(self, rng: random.Random) -> bytes:
-        chosen = [rng.choice(self._seeds) for _ in range(rng.randrange(1, 6))]
-        how = bytes([rng.randrange(256), rng.randrange(4)])
-        return frames.joined([how, *mutated_parts(chosen, rng, self._seeds)])
+        kind = rng.randrange(8)
+        if rng.random() < 0.4:
+            chosen = list(rng.choice(self._conversations))
+            if rng.random() < 0.7:
+                at = rng.randrange(len(chosen))
+                chosen[at] = mutated(chosen[at], rng, self._seeds)
+        else:
+            chosen = [rng.choice(self._seeds) for _ in range(rng.randrange(1, 6))]
+            chosen = mutated_parts(chosen, rng, self._seeds)
+        if kind & _RAW:
+            sent = [_framed(payload, packed=bool(kind & _PACKED)) for payload in chosen]
+            at = rng.randrange(len(sent) or 1)
+            sent[at : at + 1] = [mutated(one, rng, self._seeds) for one in sent[at : at + 1]]
+            chosen = sent
+        return frames.joined([bytes([kind, rng.randrange(4)]), *chosen])
 
     def _feed(self, held: Held, data: bytes) -> bool:
-        how, *payloads = frames.split(data) or [b""]
+        how, *parts = frames.split(data) or [b""]
         how = how.ljust(2, b"\0")
-        user = POOR if how[0] & 1 else USER
+        user = POOR if how[0] & _POOR else USER
+        packed = bool(how[0] & _PACKED)
         try:
-            log_in(held, user)
+            log_in(held, user, packed=packed)
         except Refused:
             return True  # by what an earlier input has set
         step = (1, 100, 5000, 1 << 20)[how[1] % 4]
-        for payload in payloads:
-            framed_one = frame_packet(payload, 0)[0]
-            if how[0] & 2 and step > 1:
-                framed_one += framed(compressed(payload), 0)[0]
-            receive(held, framed_one, max(step, len(framed_one) // 200))
+        for part in parts:
+            sent = part if how[0] & _RAW else _framed(part, packed=packed)
+            receive(held, sent, max(step, len(sent) // 200))
             held.transport.take()
         return user == USER
+
+
+_POOR, _PACKED, _RAW = 1, 2, 4
+
+
+def _framed(payload: bytes, *, packed: bool) -> bytes:
+    plain = frame_packet(payload, 0)[0]
+    return framed(compressed(plain), 0)[0] if packed else plain
+
+
+def _recorded_conversations() -> list[list[bytes]]:
+    found = []
+    for path in sorted(CAPTURES.glob("*.jsonl")):
+        for conversation in conversations_in(path):
+            payloads = [packet.payload for packet in packets(conversation.from_client)][1:]
+            if payloads:
+                found.append(payloads)
+    return found
+
+
+def _made_dumps() -> list[list[bytes]]:
+    """Replicas and tools of all kinds, as they begin on the store that is here."""
+    found = []
+    for place in ("", "0-1-1", "0-1-2"):
+        for capability in (0, 2, 4):
+            for checksum in ("NONE", "@@global.binlog_checksum"):
+                prepared = [
+                    f"SET @mariadb_slave_capability={capability}",
+                    f"SET @master_binlog_checksum={checksum}",
+                    "SET @master_heartbeat_period=1000000",
+                    "SET @rpl_semi_sync_slave=1",
+                ]
+                state = [f"SET @slave_connect_state='{place}'"] if capability == 4 else []
+                queries = [
+                    Query(text).build() for text in (*prepared[: 3 + len(place) // 3], *state)
+                ]
+                flags = DumpFlag.NON_BLOCK if checksum == "NONE" else DumpFlag.SEND_ANNOTATE_ROWS
+                file = "" if state else "binlog-000000.ibb"
+                dump = BinlogDump(7, flags, file, 4)
+                found.append([*queries, RegisterSlave(7).build(), dump.build()])
+        found.append([BinlogDumpGtid(8, DumpFlag.NON_BLOCK, "", 4, place).build()])
+    return found
 
 
 # --- SQL ---
@@ -353,14 +429,22 @@ class Sql(Sessions):
         self._seeds = statements()
         words = {w for s in self._seeds for w in re.findall(rb"[A-Za-z_@]+|\d+|[^\sA-Za-z_\d]", s)}
         self._words = sorted(words)
+        variables = sorted({*CONSTANTS, *LIMITS})
+        grammars = (parser._lark(), accounts.build_grammar(), replication.build_grammar())
+        self._grammars = [Sentences(grammar, variables) for grammar in grammars]
 
     def make(self, rng: random.Random) -> bytes:
         texts = []
         for _ in range(rng.randrange(1, 5)):
-            text = rng.choice(self._seeds)
             if rng.random() < 0.5:
-                text = self._other_words(text, rng)
-            if rng.random() < 0.5:
+                text = rng.choice(self._grammars).sentence(rng).encode()
+                changes = 0.2
+            else:
+                text = rng.choice(self._seeds)
+                changes = 0.5
+                if rng.random() < 0.5:
+                    text = self._other_words(text, rng)
+            if rng.random() < changes:
                 text = mutated(text, rng, self._seeds, 3)
             texts.append(text)
         return frames.joined([bytes([rng.randrange(256)]), *texts])
