@@ -93,11 +93,18 @@ class Held:
             found.append(packet)
         return found
 
+    def receive(self, data: bytes) -> None:
+        """And answer all of it, also if the process stood still in the middle, so that the turn was over."""
+        self.session.data_received(data)
+        channel = self.session._channel
+        while channel.is_resting:  # as the loop does in its next round
+            channel._rested()
+
     def log_in(self, user: str = USER) -> None:
         (greeting,) = self.packets()
         salt = Greeting.parse(greeting.payload).salt
         login = LoginRequest(user, native_password_scramble(PASSWORD, salt))
-        self.session.data_received(frame_packet(login.build(), 1)[0])
+        self.receive(frame_packet(login.build(), 1)[0])
         (answer,) = self.packets()
         assert answer.payload[:1] == b"\0"
 
@@ -105,14 +112,11 @@ class Held:
         """Begin one from an empty position."""
         self.ask(Query("SET @mariadb_slave_capability=4, @slave_connect_state=''").build())
         self.transport.take()
-        self.session.data_received(frame_packet(BinlogDump(server_id, 2).build(), 0)[0])
+        self.receive(frame_packet(BinlogDump(server_id, 2).build(), 0)[0])
 
     def ask(self, *payloads: bytes) -> list[bytes]:
         """Commands, sent together; all packets of their answers."""
-        self.session.data_received(b"".join(frame_packet(p, 0)[0] for p in payloads))
-        channel = self.session._channel
-        while channel.is_resting:  # as the loop does in its next round
-            channel._rested()
+        self.receive(b"".join(frame_packet(p, 0)[0] for p in payloads))
         return [packet.payload for packet in self.packets()]
 
     async def ask_long(self, payload: bytes) -> None:
