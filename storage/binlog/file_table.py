@@ -117,8 +117,9 @@ class FileTable:
             raise PositionPurged(f"{file_name(file_no)} was purged")
 
     def numbers(self) -> list[int]:
-        """Numbers of the files there are, ascending, those made ahead included."""
-        return file_numbers(self._with_descriptor(self._disk.names))
+        """Numbers of the files there are, ascending, those made ahead included; not of one that is being deleted."""
+        numbers = file_numbers(self._with_descriptor(self._disk.names))
+        return [number for number in numbers if number >= self._purged_below]
 
     def size(self, file_no: int) -> int | None:
         """Physical size in bytes; None if there is no such file."""

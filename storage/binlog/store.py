@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from protocol.gtid import BinlogState, SlavePosition
+from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
 from storage.binlog.appender import Appender, largest_step
 from storage.binlog.batch_reader import read_batch, read_placed_batch
@@ -336,13 +336,22 @@ class IbbEngine:
         known = [domain for domain in sorted(domains) if state.last(domain) is not None]
         if not known:
             return
-        first = self._pages.first_number()
-        then = BinlogState(search.read_state(self._pages, first, 1) or [])
+        then = BinlogState(self._first_state())
         for domain in known:
             if then.of_domain(domain) != state.of_domain(domain):
                 raise DomainInUse(
                     f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
                 )
+
+    def _first_state(self) -> list[Gtid]:
+        """The state with which the first file begins."""
+        while True:
+            first = self._pages.first_number()
+            try:
+                return search.read_state(self._pages, first, 1) or []
+            except PositionPurged:  # it was purged just now, and another one is the first
+                if self._pages.first_number() == first:
+                    raise
 
     def reset(self, state: BinlogState | None = None) -> None:
         """See `BinlogEngine`."""

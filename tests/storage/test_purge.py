@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog import purge
+from storage.binlog import purge, search
 from storage.binlog.file_names import file_name
 from storage.binlog.options import StoreOptions
 from storage.binlog.purge import FileFacts, PurgePlan, Wanted, above_size, before_file, before_time
@@ -21,7 +21,7 @@ from storage.disk import OsDisk
 from storage.engine import GroupWriter, Position, Xid
 from storage.errors import PositionPurged, UnknownBinlog
 from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
+from storage.ibb.records import PageSource, RecordReader
 from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 from tests.storage.groups import (
@@ -584,4 +584,25 @@ def test_a_list_of_files_while_one_is_deleted() -> None:
     files = engine.files()
     engine._pages.files.going(0)
     assert engine.files() == files[1:]
+    engine.close()
+
+
+def test_a_domain_is_deleted_while_the_first_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options(), facts=StateStore(disk))
+    append_all(engine, simple(2, domain=7))
+    engine.flush()
+    append_all(engine, simple(2))
+    engine.flush()
+    read_state = search.read_state
+
+    def goes(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
+        if file_no == 0:
+            engine._pages.files.going(0)
+            engine._pages.forget(0)
+        return read_state(pages, file_no, page_no)
+
+    monkeypatch.setattr(search, "read_state", goes)
+    engine.flush([7])
+    assert engine.binlog_state() == BinlogState([Gtid(0, 1, 2)])
     engine.close()
