@@ -21,6 +21,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog import search
@@ -115,6 +116,7 @@ class IbbEngine:
         self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self._resetting = threading.Lock()
+        self._ages = 0  # odd while RESET MASTER deletes what there was
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
@@ -382,14 +384,18 @@ class IbbEngine:
     def _start_anew(self, files: list[int], state: BinlogState) -> None:
         """After a crash at any step the store is as it was, or as a new one."""
         self._durability.sync_log()
-        self._redo.begin(None)  # from now on the files are remnants
-        for file_no in files:
-            self._pages.files.remove(file_no)
-        self._pages.restart()
-        self._flusher.restart()
-        self._shapes.clear()
-        self._whole_from = None
-        self._begin_new(state)
+        self._ages += 1
+        try:
+            self._redo.begin(None)  # from now on the files are remnants
+            for file_no in files:
+                self._pages.files.remove(file_no)
+            self._pages.restart()
+            self._flusher.restart()
+            self._shapes.clear()
+            self._whole_from = None
+            self._begin_new(state)
+        finally:
+            self._ages += 1
 
     @property
     def max_binlog_size_min(self) -> int:
@@ -534,7 +540,24 @@ class IbbEngine:
         return StartPoint(place[1], self.state_at(place[1]))
 
     def find_start(self, position: SlavePosition) -> StartPoint:
-        """See `BinlogEngine`."""
+        """See `BinlogEngine`. Waits for a RESET MASTER that is at work: the start is one before it or behind it."""
+        while True:
+            age = self._ages
+            if age % 2:
+                with self._append_lock:  # which RESET MASTER has until it is done
+                    continue
+            try:
+                if self.durable_end <= _FIRST_PLACE:
+                    self._durability.sync_log()  # the state that a new binlog begins with
+                found = self._find_start(position)
+            except Exception:
+                if self._ages == age:
+                    raise
+            else:
+                if self._ages == age:
+                    return found
+
+    def _find_start(self, position: SlavePosition) -> StartPoint:
         while True:
             # Behind RESET MASTER the first one may wait for room.
             files = self._pages.files.numbers() or self._pages.numbers()
@@ -703,6 +726,9 @@ class IbbEngine:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
             log.warning("%s: the last pages are in the redo log only, until the next start", error)
+
+
+_FIRST_PLACE: Final = Position(0, PAGE_SIZE)
 
 
 def _require_all_read(start: Position, end: Position, limit: Position) -> None:

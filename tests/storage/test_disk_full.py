@@ -638,7 +638,6 @@ def test_at_the_moment_when_a_reset_has_removed_all_files() -> None:
         for ask in (
             lambda: engine.hold("somebody").release(),
             lambda: list(engine.groups_of_file()),
-            lambda: engine.find_start(SlavePosition()),
         ):
             try:
                 ask()

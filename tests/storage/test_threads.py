@@ -7,9 +7,10 @@ import threading
 import time
 from pathlib import Path
 
-from protocol.gtid import Gtid, SlavePosition
+from protocol.gtid import BinlogState, Gtid, SlavePosition
 from storage.binlog.store import IbbEngine
 from storage.disk import OsDisk
+from storage.memory_disk import MemoryDisk
 from storage.state import StateStore
 from tests.storage.groups import group, gtid_event, history, state_after, wanted
 from tests.storage.sizes import small
@@ -163,3 +164,34 @@ def test_searching_beside_a_writer(tmp_path: Path, rng: random.Random) -> None:
     assert failures == []
     assert engine.binlog_state() == state_after(groups)
     engine.close()
+
+
+def test_a_start_is_found_while_the_binlog_is_reset() -> None:
+    """A replica that connects in these milliseconds is served what there is before or behind them, and not told that
+    what it needs was purged, or is damaged: it would stop for good."""
+    engine = IbbEngine(MemoryDisk(), TINY, background=True)
+    failures: list[BaseException] = []
+    is_over = threading.Event()
+    past = BinlogState([Gtid(0, 1, 5)])
+
+    def look() -> None:
+        try:
+            while not is_over.is_set():
+                found = engine.find_start(past.position())
+                assert found.state in (BinlogState(), past)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    readers = [threading.Thread(target=look) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(200):
+        engine.reset(past.copy() if number % 2 else None)
+        if failures:
+            break
+    is_over.set()
+    for reader in readers:
+        reader.join(20)
+    engine.close()
+    assert failures == []
