@@ -18,7 +18,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("protocol/_group_runs.c", "protocol/wire/_speedups.c", "storage/binlog/_speedups.c")
+SOURCES = (
+    "protocol/binlog_protocol/groups/_group_runs.c",
+    "protocol/binlog_protocol/wire/_speedups.c",
+    "storage/binlog_storage/log/_speedups.c",
+)
 SUFFIX = ".abi3.so"
 ABI = "cp311-abi3"  # what Py_LIMITED_API says in the sources
 # No debug information, nothing of this machine's processor: the wheel may travel.

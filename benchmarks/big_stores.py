@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from protocol.event_group import split_events
-from protocol.events.event_type import EventType
-from protocol.events.header import TYPE_OFFSET
-from protocol.gtid import Gtid
-from protocol.stored_group import group_gtid
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.planning import LogPages, partition_batches, plan
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.partitions import partition_batches, plan
 
 _SEQ_NO: Final = slice(19, 27)
 _ROWS: Final = frozenset({EventType.TABLE_MAP, EventType.WRITE_ROWS_V1})

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
+
 from benchmarks import committers, drain, machine
 from benchmarks.committers import Committed
 from benchmarks.masters import Master, counter
 from benchmarks.registry import BenchmarkError
 from benchmarks.servers import Usage
-from protocol.wire.packets import PACKET_HEADER_SIZE
 
 # Of SHOW GLOBAL STATUS. mariadbd and we tell these by the same names,
 GROUPS: Final = "Binlog_commits"

@@ -25,10 +25,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
+
 from benchmarks.event_scanner import EventScanner
 from benchmarks.raw_replica import DrainError, RawReplica
-from protocol.events.event_type import EventType
-from protocol.wire.packets import PACKET_HEADER_SIZE
 from tests.kit.mariadb import Source
 
 READ_BYTES: Final = 1 << 20

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
+
 from benchmarks.raw_replica import DrainError
-from protocol.events.header import TYPE_OFFSET
-from protocol.limits import PACKET_PAYLOAD_MAX
-from protocol.wire.packets import PACKET_HEADER_SIZE
 
 _STATUS_BYTES: Final = 1  # in front of each event
 _TYPE_AT: Final = PACKET_HEADER_SIZE + _STATUS_BYTES + TYPE_OFFSET

@@ -16,9 +16,10 @@ import sys
 import time
 from typing import Final
 
+from binlog_protocol.events.event_type import EventType
+
 from benchmarks.event_scanner import EventScanner
 from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica
-from protocol.events.event_type import EventType
 
 SERVER_ID: Final = 91_000
 TIMEOUT_S: Final = 60.0  # without a byte from anybody

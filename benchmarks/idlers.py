@@ -15,9 +15,10 @@ import sys
 import threading
 from typing import Any, Final
 
+from binlog_protocol.events.event_type import EventType
+
 from benchmarks.event_scanner import EventScanner
 from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica
-from protocol.events.event_type import EventType
 
 SERVER_ID: Final = 100_000
 POLL_S: Final = 0.5

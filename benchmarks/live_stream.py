@@ -14,14 +14,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import pipeline
+import binlog_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def main(host: str, port: str, user: str, table: str, position: str, checkpoint: str) -> None:
-    spark = pipeline.session("local[2]")
+    spark = binlog_pipeline.session("local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     latencies: list[float] = []
     batches = 0

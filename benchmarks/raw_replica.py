@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from benchmarks.registry import BenchmarkError
-from protocol.connection.client import (
+from binlog_protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
@@ -14,7 +13,9 @@ from protocol.connection.client import (
     GreetingReceived,
     LoggedIn,
 )
-from protocol.connection.commands import DumpFlag
+from binlog_protocol.connection.commands import DumpFlag
+
+from benchmarks.registry import BenchmarkError
 
 READ_BYTES: Final = 1 << 16
 NON_BLOCK: Final = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS

@@ -18,15 +18,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.log.pages import OfflinePages
+from binlog_storage.log.partitions import partition_batches, plan
+
 from benchmarks.masters import DirectoryMariaDB
 from benchmarks.registry import BenchmarkError, progress
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.inspection.classic import classic_groups
-from storage.inspection.pages import OfflinePages
-from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.planning import partition_batches, plan
 from tests.kit.install import Install
 
 ROWS: Final = 400_000
@@ -161,7 +162,7 @@ def _numbers(runs: Runs, counts: dict[str, int]) -> dict[str, Any]:
 
 def decode(directory: Path) -> int:
     """All rows of a store into columns; how many there were."""
-    from protocol.row_columns import RowDecoder, event_runs
+    from binlog_protocol.row_columns import RowDecoder, event_runs
 
     pages = OfflinePages(ReadOnlyDisk(directory))
     decoder = RowDecoder()

@@ -10,18 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import STATE_INTERVAL_DEFAULT
+from binlog_storage.binlog.state_breaks import BREAKS_KEY
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb import commit, gtid_state
+from binlog_storage.ibb.chunk import RecordType
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, seal
+from binlog_storage.state import StateStore
+
 from benchmarks.store_process import server_options
-from protocol.gtid import Gtid
-from storage.binlog.file_names import file_name
-from storage.binlog.options import STATE_INTERVAL_DEFAULT
-from storage.binlog.state_breaks import BREAKS_KEY
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.ibb import commit, gtid_state
-from storage.ibb.chunk import RecordType
-from storage.ibb.file_header import FileHeader
-from storage.ibb.page import PAGE_SIZE, seal
-from storage.state import StateStore
 from tests.storage.groups import group
 from tests.storage.plain_pages import chunk
 

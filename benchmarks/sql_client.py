@@ -14,10 +14,10 @@ import socket
 from typing import Any, Final
 
 import pymysql
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from benchmarks.registry import BenchmarkError
-from protocol.limits import PACKET_PAYLOAD_MAX
-from protocol.wire.packets import PACKET_HEADER_SIZE
 
 READ_BYTES: Final = 4096
 _COM_QUERY: Final = b"\x03"

@@ -21,16 +21,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import FILE_BYTES_MAX, StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.state import StateStore
+
 from benchmarks.child import Child, run_json
 from benchmarks.machine import work_directory
 from binlog_server.store_directory import StoreDirectory
-from protocol.gtid import Gtid
-from storage.binlog.options import FILE_BYTES_MAX, StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
-from storage.state import StateStore
 from tests.storage.groups import GROUP_BYTES_MIN, group
 
 ROUNDS: Final = 3

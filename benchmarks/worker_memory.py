@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from pipeline.options import SourceOptions
-from pipeline.sources.opening import open_source
-from pipeline.views import open_view
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.views import open_view
 
 
 def main(directory: str, table: str) -> None:

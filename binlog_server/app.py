@@ -11,16 +11,13 @@ import time
 import uuid
 from collections.abc import Callable
 
+from binlog_protocol.connection.server import ServerConnection
+from binlog_storage.defects import Defects
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
+
 from binlog_server.accounts.users import LOGIN_KEY, Users
-from binlog_server.admin.parser import build_grammars
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.apart import apart
-from binlog_server.clients.compression import Compressor
-from binlog_server.clients.connections import Connection, Connections
-from binlog_server.clients.login import FailedLogins
-from binlog_server.clients.session import ClientSession
-from binlog_server.clients.session_memory import SessionMemory
-from binlog_server.clients.tls import TlsServer
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -30,6 +27,7 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
+from binlog_server.loop.apart import apart
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
@@ -38,13 +36,16 @@ from binlog_server.relay.password import KeyFile
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
+from binlog_server.sessions.compression import Compressor
+from binlog_server.sessions.connections import Connection, Connections
+from binlog_server.sessions.login import FailedLogins
+from binlog_server.sessions.session import ClientSession
+from binlog_server.sessions.session_memory import SessionMemory
+from binlog_server.sessions.tls import TlsServer
+from binlog_server.sql.parser import build_grammars
+from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
-from protocol.connection.server import ServerConnection
-from storage.defects import Defects
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
-from storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 log = logging.getLogger(__name__)
 

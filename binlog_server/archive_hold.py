@@ -12,16 +12,16 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from protocol.stored_group import group_gtid
-from storage.archive.archive import Archive
-from storage.archive.coverage import first_missing, is_within
-from storage.archive.manifest import Manifest
-from storage.binlog.file_names import file_name, file_number
-from storage.defects import Defects
-from storage.engine import BinlogEngine, GroupBatch, Hold, Position
-from storage.errors import PositionPurged, StorageError
-from storage.ibb.page import PAGE_SIZE
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.coverage import first_missing, is_within
+from binlog_storage.archive.manifest import Manifest
+from binlog_storage.defects import Defects
+from binlog_storage.engine import BinlogEngine, GroupBatch, Hold, Position
+from binlog_storage.errors import PositionPurged, StorageError
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive import taking
+from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.errors import DiskFull
+from binlog_storage.intake.intake import Taken
+
 from binlog_server.store_directory import StoreDirectory
-from protocol.gtid import SlavePosition
-from storage.archive import taking
-from storage.archive.files import ArchiveFiles
-from storage.errors import DiskFull
-from storage.intake.intake import Taken
 
 log = logging.getLogger(__name__)
 

@@ -23,33 +23,34 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from binlog_server import engine_limits
-from binlog_server.accounts.account import UserAccount
-from binlog_server.accounts.replica_policy import ReplicaPolicy
-from binlog_server.accounts.users import Account, privileges
-from binlog_server.clients.tls import TLS_VERSIONS
-from binlog_server.logs import FORMATS, TEXT
-from binlog_server.option_limits import LIMITS
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import KEY_NAME
-from binlog_server.relay.upstream_tables import upstreams
-from protocol.events.checksum import ChecksumAlgorithm
-from protocol.events.format_description import SERVER_VERSION_SIZE
-from protocol.limits import (
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
+from binlog_protocol.limits import (
     COMMAND_PACKET_BYTES_MAX,
     EVENT_GROUP_BYTES_MAX,
     REPORT_HOST_BYTES_MAX,
 )
-from storage.binlog.options import (
+from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
     PAGE_CACHE_BYTES_DEFAULT,
     STATE_INTERVAL_DEFAULT,
     StoreOptions,
 )
-from storage.binlog.transaction import BINLOG_CACHE_SIZE
-from storage.given_files import read_given_text
-from storage.local_path import NotLocal, local_path
+from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
+from binlog_storage.disk.given_files import read_given_text
+from binlog_storage.disk.local_path import NotLocal, local_path
+
+from binlog_server import engine_limits
+from binlog_server.accounts.account import UserAccount
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.accounts.users import Account, privileges
+from binlog_server.logs import FORMATS, TEXT
+from binlog_server.option_limits import LIMITS
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import KEY_NAME
+from binlog_server.relay.upstream_tables import upstreams
+from binlog_server.sessions.tls import TLS_VERSIONS
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306

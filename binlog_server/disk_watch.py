@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from storage.disk import DiskCall, calls_under_way
+from binlog_storage.disk.disk import DiskCall, calls_under_way
 
 log = logging.getLogger(__name__)
 

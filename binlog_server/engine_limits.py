@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final
 
-from protocol.errors import EngineBinlogUnavailable, ServerError
+from binlog_protocol.errors import EngineBinlogUnavailable, ServerError
 
 AFTER_SYNC, AFTER_COMMIT = "AFTER_SYNC", "AFTER_COMMIT"
 SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import secrets
 from typing import Protocol
 
+from binlog_protocol.connection.server import ServerConnection
+
 from binlog_server.accounts.users import Users
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.admin.view import ServerView
-from binlog_server.clients.compression import Compressor
-from binlog_server.clients.connections import Connection, Connections
-from binlog_server.clients.login import FailedLogins
-from binlog_server.clients.session_memory import SessionMemory
-from binlog_server.clients.tls import TlsServer
 from binlog_server.config import Config
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.stream_writer import Sink
+from binlog_server.sessions.compression import Compressor
+from binlog_server.sessions.connections import Connection, Connections
+from binlog_server.sessions.login import FailedLogins
+from binlog_server.sessions.session_memory import SessionMemory
+from binlog_server.sessions.tls import TlsServer
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.committer import Client, Committer
-from protocol.connection.server import ServerConnection
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_ALPHABET = bytes(range(33, 127))

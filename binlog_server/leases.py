@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from protocol.errors import UnknownServerError
-from protocol.gtid import SlavePosition
-from storage.binlog.file_names import file_name, file_number
-from storage.engine import BinlogEngine, Hold, Position
-from storage.errors import DiskFull, PositionPurged, StorageError
-from storage.ibb.page import PAGE_SIZE
-from storage.state import StateStore
+from binlog_protocol.errors import UnknownServerError
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.engine import BinlogEngine, Hold, Position
+from binlog_storage.errors import DiskFull, PositionPurged, StorageError
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.state import StateStore
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from protocol.errors import RemoteError, ServerError
+from binlog_protocol.errors import RemoteError, ServerError
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)

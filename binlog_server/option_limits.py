@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from storage.binlog.options import FILE_BYTES_MAX, PAGES_MIN
-from storage.ibb.page import PAGE_SIZE
+from binlog_storage.binlog.options import FILE_BYTES_MAX, PAGES_MIN
+from binlog_storage.ibb.page import PAGE_SIZE
 
 _U32_MAX: Final = 2**32 - 1
 _I32_MAX: Final = 2**31 - 1

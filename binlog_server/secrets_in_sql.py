@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from protocol.errors import ServerError, SqlSyntaxError
+from binlog_protocol.errors import ServerError, SqlSyntaxError
 
 SHOWN_CHARS: Final = 1024
 """Of a statement; nothing looks at more of it."""

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from binlog_server.admin.runner import Runner
-from binlog_server.admin.state_texts import StateTexts
-from binlog_server.admin.variables import CONSTANTS
-from binlog_server.admin.view import Client, Later, Row, Shown, text_of
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.errors import WrongVariableValue
+from binlog_protocol.errors.sql_errors import KillDenied
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.wire.results import Value
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.state import StateStore
+
 from binlog_server.archive_hold import ArchiveHold
-from binlog_server.clients.connections import Connections
-from binlog_server.clients.login import FailedLogins
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
@@ -32,14 +35,12 @@ from binlog_server.relay.manager import Relay
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
-from protocol.connection.server import ServerConnection
-from protocol.errors import WrongVariableValue
-from protocol.gtid import Gtid
-from protocol.sql_errors import KillDenied
-from protocol.wire.results import Value
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
-from storage.state import StateStore
+from binlog_server.sessions.connections import Connections
+from binlog_server.sessions.login import FailedLogins
+from binlog_server.sql.runner import Runner
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.variables import CONSTANTS
+from binlog_server.sql.view import Client, Later, Row, Shown, text_of
 
 T = TypeVar("T")
 

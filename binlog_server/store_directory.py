@@ -7,16 +7,17 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk, OsDisk, mapped
+from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.errors import DiskFull, NotAStore
+from binlog_storage.ibb.file_names import LOCK_NAME, file_number
+from binlog_storage.log.publication import PUBLICATION_NAME
+from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.state import LOST_WITH_STATE, STATE_NAME, StateStore
+
 from binlog_server.relay.password import KEY_NAME
-from storage.binlog.file_names import LOCK_NAME, file_number
-from storage.binlog.options import StoreOptions
-from storage.binlog.publication import PUBLICATION_NAME
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk, OsDisk, mapped
-from storage.errors import DiskFull, NotAStore
-from storage.patient_disk import PatientDisk
-from storage.redo.format import REDO_NAME
-from storage.state import LOST_WITH_STATE, STATE_NAME, StateStore
 
 log = logging.getLogger(__name__)
 

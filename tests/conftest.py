@@ -2,8 +2,14 @@
 
 import contextlib
 
+from hypothesis import settings
+
 # The C part of mysql-connector-python, before pyarrow, which leaves no thread-local storage of the process for it.
 with contextlib.suppress(ImportError):
     import _mysql_connector  # noqa: F401
+
+# A slow machine is not a failure; what must be fast is counted, or measured in processor time.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 pytest_plugins = ["tests.kit.fixtures"]

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import binlog_pipeline.cli
 import pytest
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.jobs.archive import ArchiveSettings, archive
+from binlog_pipeline.jobs.export import export
+from binlog_pipeline.jobs.lag import position_of
+from binlog_pipeline.jobs.replay import replay
+from binlog_pipeline.jobs.state import OPS, keep_state
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.packaging import make_zip
+from binlog_pipeline.schemas.seed_writing import write_tables
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.tables.buckets import read_state
+from binlog_pipeline.tables.delta import read_delta
+from binlog_pipeline.tables.sinks import SINKS, open_sink
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import NotLocal
+from binlog_storage.errors import StorageError
 
 import binlog_server.cli
-import pipeline.cli
 from binlog_server import config as configuration
-from pipeline.errors import BadOption
-from pipeline.jobs.archive import ArchiveSettings, archive
-from pipeline.jobs.export import export
-from pipeline.jobs.lag import position_of
-from pipeline.jobs.replay import replay
-from pipeline.jobs.state import OPS, keep_state
-from pipeline.options import SourceOptions
-from pipeline.packaging import make_zip
-from pipeline.schemas.seed_writing import write_tables
-from pipeline.sources.opening import open_source
-from pipeline.tables.buckets import read_state
-from pipeline.tables.delta import read_delta
-from pipeline.tables.sinks import SINKS, open_sink
-from protocol.gtid import SlavePosition
-from storage.errors import StorageError
-from storage.local_path import NotLocal
 from tests.pipeline.stores import make_store
 from tests.storage.groups import simple
 
@@ -75,7 +75,7 @@ def refused(main: Callable[[list[str]], int], command: str, store: str, capsys: 
 def test_commands_of_the_pipeline(
     command: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused(pipeline.cli.main, command, store, capsys)
+    refused(binlog_pipeline.cli.main, command, store, capsys)
 
 
 @pytest.mark.parametrize("command", SERVER)
@@ -134,7 +134,10 @@ def test_functions(store: str) -> None:
 def test_a_file_url_is_a_path(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     target = Path("out").absolute()
     assert (
-        pipeline.cli.main(["archive", f"file://{store}", f"file://{target}", "--include-tail"]) == 0
+        binlog_pipeline.cli.main(
+            ["archive", f"file://{store}", f"file://{target}", "--include-tail"]
+        )
+        == 0
     )
     assert (target / "_archive.json").exists()
 

@@ -37,7 +37,7 @@ def test_jobs_need_no_pyspark(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
-        "from pipeline.cli import main\n"
+        "from binlog_pipeline.cli import main\n"
         f"for job in ('stats', 'verify', 'archive'):\n"
         f"    more = [job + '_out'] if job == 'archive' else []\n"
         f"    assert main([job, {str(store)!r}, *more]) == 0, job\n"

@@ -13,10 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from binlog_storage.binlog.options import StoreOptions
+
 from benchmarks import sparse_store, store_process
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
-from storage.binlog.options import StoreOptions
 from tests.kit import rundir
 from tests.kit.server import BinlogServer
 

@@ -20,6 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.log_pages import LogPages
+
 from benchmarks import row_decoding
 from benchmarks.arrivals import percentile
 from benchmarks.big_stores import groups_of, one_transaction, repeated
@@ -28,9 +32,6 @@ from benchmarks.machine import facts, work_directory
 from benchmarks.masters import DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.row_decoding import BULK, OLTP, measure
-from storage.ibb.page import PAGE_SIZE
-from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.planning import LogPages
 from tests.kit import rundir
 from tests.kit.install import Install
 
@@ -107,7 +108,7 @@ class CheckPages:
 
 def _pages(store: Path) -> float:
     """GiB/s, by two processes; the best of three, as the others meet pages that are not in memory yet."""
-    from pipeline.jobs.workers import LocalWorkers
+    from binlog_pipeline.jobs.workers import LocalWorkers
 
     parts = []
     with LogPages(ReadOnlyDisk(store)) as pages:
@@ -129,17 +130,17 @@ def _pages(store: Path) -> float:
 
 def _exports(path: Path, store: Path, repetitions: int) -> dict[str, Any]:
     """Seconds of both engines, by turns."""
-    import pipeline
-    from pipeline.jobs.export import export
-    from pipeline.jobs.workers import Engine
-    from pipeline.options import SourceOptions
+    import binlog_pipeline
+    from binlog_pipeline.jobs.export import export
+    from binlog_pipeline.jobs.workers import Engine
+    from binlog_pipeline.options import SourceOptions
 
     options = SourceOptions.parse({"path": str(store)})
     small = SourceOptions.parse({"path": str(path / OLTP)})
     seconds: dict[str, list[float]] = {"spark": [], "local": []}
     rows = 0
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = pipeline.session(f"local[{_WORKERS}]", spark__local__dir=str(path))
+    spark = binlog_pipeline.session(f"local[{_WORKERS}]", spark__local__dir=str(path))
     spark.sparkContext.setLogLevel("ERROR")
     try:
         export(small, path / "warm", engine=Engine("spark", _WORKERS))

@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-from binlog_server.accounts.privileges import effective
-from binlog_server.accounts.replica_policy import ReplicaPolicy
-from protocol.connection.auth import (
+from binlog_protocol.connection.auth import (
     NATIVE_PASSWORD,
     native_password_hash,
     native_password_text,
     native_password_verify,
     parse_native_password_text,
 )
-from protocol.connection.ed25519 import (
+from binlog_protocol.connection.ed25519 import (
     ED25519,
     SIGNATURE_SIZE,
     ed25519_public_key,
     ed25519_text,
     parse_ed25519_text,
 )
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from binlog_server.accounts.privileges import effective
+from binlog_server.accounts.replica_policy import ReplicaPolicy
 
 ANY_HOST = "%"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", ""})

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from binlog_storage.state import StateStore
+
 from binlog_server.accounts.account import ANY_HOST, Credential, UserAccount
 from binlog_server.accounts.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
 from binlog_server.accounts.replica_policy import ReplicaPolicy
-from storage.state import StateStore
 
 __all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
 

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from binlog_storage.errors import StorageError
+
 from binlog_server.cli import demo, events, import_files, ls, seed, serve, user, verify
 from binlog_server.config import ConfigError
-from storage.errors import StorageError
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from binlog_protocol.connection.client import EventReceived
+from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
+from binlog_protocol.gtid import Gtid, SlavePosition
 
 from binlog_server.app import Server
 from binlog_server.cli import demo_replica
@@ -23,10 +27,6 @@ from binlog_server.config import Config
 from binlog_server.logs import set_up_logging
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.store_directory import StoreDirectory
-from protocol.connection.client import EventReceived
-from protocol.connection.replica import ReplicaHandshake
-from protocol.event_group import EventGroup, EventGroupAssembler
-from protocol.gtid import Gtid, SlavePosition
 
 PUBLISH_S = 15.0
 CATCH_UP_S = 10.0

@@ -10,8 +10,9 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from binlog_protocol.errors import ProtocolError, RemoteError
+
 from binlog_server.relay.client_link import ClientLink
-from protocol.errors import ProtocolError, RemoteError
 
 HOW_TO_GET_ONE = (
     "no mariadbd is installed, so no real replica is shown; to get one on Debian or Ubuntu: "

@@ -12,17 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from binlog_protocol.dump.dump_position import DumpFilter, Verdict
+from binlog_protocol.errors import ProtocolError, ServerError
+from binlog_protocol.event_text import Choice, JsonForm, SqlForm
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.errors import NotAStore, PositionPurged, StorageError
+from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
+
 from binlog_server.config import ConfigError
-from protocol.dump_position import DumpFilter, Verdict
-from protocol.errors import ProtocolError, ServerError
-from protocol.event_text import Choice, JsonForm, SqlForm
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.classic.event_reader import CLASSIC_MAGIC
-from storage.errors import NotAStore, PositionPurged, StorageError
-from storage.given_files import open_given
-from storage.inspection.classic import classic_groups
-from storage.inspection.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
-from storage.local_path import path_argument
 
 _EXAMPLES = """
 examples:

@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.file_list import in_order, of_index
+from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.errors import NotAStore
+from binlog_storage.intake.ibb_files import IbbFiles
+from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.intake.server_version import note_server_version
+from binlog_storage.intake.source import Source
+from binlog_storage.log.groups import IBB_MAGIC
+
 from binlog_server.cli.import_progress import ImportProgress
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.config import ConfigError
-from storage.classic.binlog import ClassicBinlog
-from storage.classic.file_list import in_order, of_index
-from storage.errors import NotAStore
-from storage.given_files import open_given
-from storage.inspection.groups import IBB_MAGIC
-from storage.intake.ibb_files import IbbFiles
-from storage.intake.intake import Intake, Taken
-from storage.intake.server_version import note_server_version
-from storage.intake.source import Source
-from storage.local_path import path_argument
 
 _EPILOG = """
 An empty store begins where the first file does. In a store that has groups the files must have the place where it

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from binlog_storage.intake.intake import Taken
+from binlog_storage.intake.source import Source
+
 from binlog_server.cli.progress_line import ProgressLine
-from storage.intake.intake import Taken
-from storage.intake.source import Source
 
 
 class ImportProgress:

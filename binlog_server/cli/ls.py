@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from storage.inspection.groups import OfflineBinlog
-from storage.inspection.summary import FileState, FileSummary, GroupEnd, summarize
-from storage.local_path import path_argument
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.log.groups import OfflineBinlog
+from binlog_storage.log.summary import FileState, FileSummary, GroupEnd, summarize
 
 _EPILOG = """
 The times are those of the first and last group, in UTC. States: closed (it has a successor), last (being written, if a

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from binlog_protocol.errors import ServerError
+from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import NotAStore
+
 from binlog_server import config as configuration
 from binlog_server.cli.seed_backup import backup_position
 from binlog_server.cli.seed_dump import dump_position
 from binlog_server.config import ConfigError
 from binlog_server.store_directory import StoreDirectory
-from protocol.errors import ServerError
-from protocol.gtid import BinlogState, SlavePosition
-from storage.engine import BinlogEngine
-from storage.errors import NotAStore
-from storage.local_path import path_argument
 
 _EPILOG = """
 Groups up to that position are not in the store then: give replicas of this server the dump or backup, too. The server

@@ -17,9 +17,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.given_files import read_given
+
 from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
-from protocol.gtid import SlavePosition
-from storage.given_files import read_given
 
 _PREFIXES: Final = ("mariadb_backup", "xtrabackup")
 # With the end of the line: without it the last number may be cut.

@@ -28,10 +28,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.given_files import open_given
+
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed_position import Found, NoPosition
-from protocol.gtid import SlavePosition
-from storage.given_files import open_given
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _HEAD_BYTES: Final = 1 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from protocol.gtid import SlavePosition
-from storage.errors import StorageError
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.errors import StorageError
 
 GTIDS: Final = r"[0-9][-0-9, ]*"
 SET_POSITION: Final = re.compile(

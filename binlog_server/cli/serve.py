@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import path_argument
 
 from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.allocation import keep_freed_memory
 from binlog_server.app import Server, call_soon
 from binlog_server.archive_intake import take_archive
-from binlog_server.clients.open_files import allow_open_files
 from binlog_server.config import Config
 from binlog_server.disk_watch import DiskWatch
+from binlog_server.sessions.open_files import allow_open_files
 from binlog_server.signals import Signals
 from binlog_server.store_directory import StoreDirectory
-from protocol.errors import BadGtidList, DuplicateGtidDomain
-from protocol.gtid import SlavePosition
-from storage.local_path import path_argument
 
 log = logging.getLogger(__name__)
 

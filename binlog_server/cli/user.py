@@ -7,15 +7,16 @@ import getpass
 import sys
 from typing import Any, Final
 
+from binlog_protocol.connection.auth import NATIVE_PASSWORD
+from binlog_protocol.connection.ed25519 import ED25519
+from binlog_storage.disk.local_path import path_argument
+
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
 from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Users
 from binlog_server.config import ConfigError
 from binlog_server.store_directory import open_state
-from protocol.connection.auth import NATIVE_PASSWORD
-from protocol.connection.ed25519 import ED25519
-from storage.local_path import path_argument
 
 _LINE_CHARS_MAX: Final = 4096
 

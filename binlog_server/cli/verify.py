@@ -7,11 +7,11 @@ import sys
 import time
 from typing import Any
 
-from storage.binlog.file_names import file_numbers
-from storage.errors import NotAStore
-from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.inspection.verify import Finding, Verifier
-from storage.local_path import path_argument
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.errors import NotAStore
+from binlog_storage.ibb.file_names import file_numbers
+from binlog_storage.verify.verify import Finding, Verifier
 
 _EPILOG = """
 One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may

@@ -9,20 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from protocol.errors import (
+from binlog_protocol.errors import (
     ServerShutdown,
     UnknownServerError,
 )
-from protocol.event_group import StartMarker
-from protocol.events.format_description import FormatDescription
-from protocol.gtid import U64_MAX, BinlogState, Gtid
-from protocol.sql_errors import (
-    GtidOutOfOrder,
-    OptionPreventsStatement,
-)
-from protocol.statement_group import Origin, QuickGroup, ddl_group, transaction_events
-from storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
-from storage.engine import BinlogEngine, Xid
+from binlog_protocol.errors.sql_errors import GtidOutOfOrder, OptionPreventsStatement
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.groups.event_group import StartMarker
+from binlog_protocol.groups.statement_group import Origin, QuickGroup, ddl_group, transaction_events
+from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
+from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
+from binlog_storage.engine import BinlogEngine, Xid
 
 
 class Domain:

@@ -8,8 +8,9 @@ import functools
 import time
 from collections.abc import Hashable, Iterator
 
-from binlog_server.shielded import shielded
-from storage.engine import BinlogEngine
+from binlog_storage.engine import BinlogEngine
+
+from binlog_server.loop.shielded import shielded
 
 WATCH_S = 1.0  # a thread that waits looks this often whether the server stops
 

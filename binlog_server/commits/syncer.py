@@ -20,9 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from storage.defects import Defects
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
+from binlog_storage.defects import Defects
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """File names and positions, as a client is told them and tells them: the one place where they are translated.
 
 A client of an account with the classic style of stream sees `binlog.000001` for the store's first file, and positions
-that go with that style (`protocol.classic_positions`). Everybody else sees the store's own names and offsets.
+that go with that style (`binlog_protocol.dump.classic_positions`). Others see the store's own names and offsets.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from binlog_protocol.dump.classic_positions import POSITIONS_PER_BYTE, position_of
+from binlog_storage.ibb.file_names import file_name, file_number
+
 from binlog_server.accounts.replica_policy import StreamStyle
-from protocol.classic_positions import POSITIONS_PER_BYTE, position_of
-from storage.binlog.file_names import file_name, file_number
 
 _CLASSIC_NAME: Final = re.compile(r"binlog\.([0-9]{6,19})")
 

@@ -2,8 +2,8 @@
 
 There are two styles. *Engine* is that of a MariaDB 12.3 master with an engine binlog: one artificial format
 description, then events without positions. Unlike there, a ROTATE comes first, to a file that never ends. *Classic* is
-that of a traditional binlog, by `protocol.classic_positions`: each file of the store is one for the replica, begun by
-ROTATE, format description and GTID_LIST.
+that of a traditional binlog, by `binlog_protocol.dump.classic_positions`: each file of the store is one for the
+replica, begun by ROTATE, format description and GTID_LIST.
 
 Everything that can be refused is refused before the first event, because a replica that has got an event reconnects at
 once when the connection then fails.
@@ -17,7 +17,18 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Final, TypeVar
 
-from binlog_server.clients.connections import Connection
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.dump.classic_positions import position_of
+from binlog_protocol.dump.dump_position import DumpFilter, Verdict
+from binlog_protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
+from binlog_protocol.events.gtid_list import GtidListFlags
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
+from binlog_storage.errors import StorageError, TooManyOpenFiles
+from binlog_storage.ibb.page import PAGE_SIZE
+
 from binlog_server.commits.syncer import Syncer
 from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.dump_request import DumpRequest
@@ -29,17 +40,7 @@ from binlog_server.dumps.stream_writer import STREAM_NAME, Sink, StreamWriter
 from binlog_server.dumps.tail import Tail
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from protocol.classic_positions import position_of
-from protocol.connection.server import ServerConnection
-from protocol.dump_position import DumpFilter, Verdict
-from protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
-from protocol.events.gtid_list import GtidListFlags
-from protocol.events.rotate import FIRST_EVENT_POSITION
-from protocol.gtid import SlavePosition
-from protocol.stored_group import group_gtid
-from storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
-from storage.errors import StorageError, TooManyOpenFiles
-from storage.ibb.page import PAGE_SIZE
+from binlog_server.sessions.connections import Connection
 
 log = logging.getLogger(__name__)
 

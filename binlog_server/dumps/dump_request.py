@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
+from binlog_protocol.dump.weaker_clients import Capability
+from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.gtid import SlavePosition
+
 from binlog_server.dumps.frame_style import FrameStyle
-from protocol.connection.commands import BinlogDump, BinlogDumpGtid
-from protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
-from protocol.events.checksum import ChecksumAlgorithm
-from protocol.gtid import SlavePosition
-from protocol.weaker_clients import Capability
 
 _NS: Final = 1_000_000_000
 _HEARTBEAT_NS_MIN: Final = 1_000_000

@@ -7,20 +7,21 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.clients.channel import Channel
-from binlog_server.clients.connections import Connection
-from binlog_server.defects import internal_error
+from binlog_protocol.connection.commands import BinlogDump
+from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.errors import DuplicateServerId, ServerError
+from binlog_storage.errors import StorageError
+from binlog_storage.ibb.file_names import file_name
+
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_limits import ReplicaLimits
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.host import Host
-from protocol.connection.commands import BinlogDump
-from protocol.connection.server_states import ServerState
-from protocol.errors import DuplicateServerId, ServerError
-from storage.binlog.file_names import file_name
-from storage.errors import StorageError
+from binlog_server.loop.defects import internal_error
+from binlog_server.sessions.channel import Channel
+from binlog_server.sessions.connections import Connection
+from binlog_server.sql.sql_session import SqlSession
 
 log = logging.getLogger(__name__)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dump.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
+from binlog_protocol.dump.dump_position import check_position
+from binlog_protocol.errors import MasterFatalError, file_position_errors
+from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
+from binlog_protocol.gtid import BinlogState
+from binlog_protocol.wire.event_frames import EventFrames
+from binlog_storage.engine import BinlogEngine, LargeGroup, Position
+from binlog_storage.errors import PositionPurged
+from binlog_storage.ibb.file_names import file_number
+from binlog_storage.ibb.page import PAGE_SIZE
+
 from binlog_server.dumps.coordinates import classic_name, classic_number
 from binlog_server.dumps.dump_request import DumpRequest, FilePosition
 from binlog_server.dumps.frame_style import FrameStyle
 from binlog_server.dumps.large_group_frames import LargeGroupFrames
-from protocol import file_position_errors
-from protocol.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
-from protocol.dump_position import check_position
-from protocol.errors import MasterFatalError
-from protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
-from protocol.events.rotate import FIRST_EVENT_POSITION
-from protocol.gtid import BinlogState
-from protocol.wire.event_frames import EventFrames
-from storage.binlog.file_names import file_number
-from storage.engine import BinlogEngine, LargeGroup, Position
-from storage.errors import PositionPurged
-from storage.ibb.page import PAGE_SIZE
 
 _BEHIND_DESCRIPTION: Final = FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE
 

@@ -14,9 +14,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from binlog_storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
+
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
-from binlog_server.shielded import shielded
-from storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
+from binlog_server.loop.shielded import shielded
 
 _Key = tuple[Position, FrameStyle]
 # Waits for what is being made, also for others: it must not cancel it.

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol.classic_positions import (
+from binlog_protocol.dump.classic_positions import (
     event_ends,
     event_lengths,
     overtaken_ends,
     position_of,
     sealed,
 )
-from protocol.semi_sync import PositionStep
-from protocol.stored_group import is_start_marker, without_skipped
-from protocol.weaker_clients import Capability, Event, client_events
-from protocol.wire.event_frames import EventFrames, event_frames
-from storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
+from binlog_protocol.dump.weaker_clients import Capability, Event, client_events
+from binlog_protocol.groups.stored_group import is_start_marker, without_skipped
+from binlog_protocol.wire.event_frames import EventFrames, event_frames
+from binlog_protocol.wire.semi_sync import PositionStep
+from binlog_storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
 
 
 @dataclass(frozen=True, slots=True)
 class FramedBatch:
     """Groups ready to be sent. `end` is where the next batch begins.
 
-    `overtaken`: the last group is longer than its place; see `protocol.classic_positions`.
+    `overtaken`: the last group is longer than its place; see `binlog_protocol.dump.classic_positions`.
     `large`: instead of frames, one group that each replica gets by `large_group_frames`.
     """
 
@@ -43,7 +43,7 @@ class FrameStyle(NamedTuple):
     capability: what the replica understands; less than GTID only with `classic`.
     registered: it is a replica. Others get one format description a file, the first: they have no temporary tables
         that end when the upstream starts, and `mariadb-binlog --raw` begins its file anew with each.
-    semi_sync: the packets are as `protocol.semi_sync` says; the last one of each batch is to be acknowledged.
+    semi_sync: the packets are as `binlog_protocol.wire.semi_sync` says; the last of each batch is to be acknowledged.
     """
 
     annotate: bool

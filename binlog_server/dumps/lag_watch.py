@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from binlog_storage.engine import Position
+
 from binlog_server.accounts.replica_policy import ReplicaPolicy
-from storage.engine import Position
 
 _MARKS_MAX = 512
 

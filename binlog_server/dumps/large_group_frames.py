@@ -1,7 +1,7 @@
 """The packets of a group that is too large for memory, chunk by chunk, in any style.
 
 With positions the group is read twice: whether it fits in front of its end is known only when the lengths of all its
-events are; see `protocol.classic_positions`.
+events are; see `binlog_protocol.dump.classic_positions`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from binlog_server.dumps.frame_style import FrameStyle
-from protocol.classic_positions import (
+from binlog_protocol.dump.classic_positions import (
     OVERTAKEN,
     event_lengths,
     position_of,
     sealed,
     sealed_header,
 )
-from protocol.event_parts import EventPart, EventRun, event_parts
-from protocol.events.checksum import CHECKSUM_SIZE
-from protocol.events.header import HEADER_SIZE
-from protocol.weaker_clients import is_marked
-from protocol.wire.event_frames import EventFrames, event_frames
-from protocol.wire.long_event import LongEvent
-from storage.engine import LargeGroup, Position
+from binlog_protocol.dump.weaker_clients import is_marked
+from binlog_protocol.events.checksum import CHECKSUM_SIZE
+from binlog_protocol.events.header import HEADER_SIZE
+from binlog_protocol.groups.event_parts import EventPart, EventRun, event_parts
+from binlog_protocol.wire.event_frames import EventFrames, event_frames
+from binlog_protocol.wire.long_event import LongEvent
+from binlog_storage.engine import LargeGroup, Position
+
+from binlog_server.dumps.frame_style import FrameStyle
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from binlog_protocol.errors import MasterFatalError
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+
 from binlog_server.accounts.replica_policy import ReplicaPolicy
-from binlog_server.clients.connections import Connection, Connections
 from binlog_server.dumps.lag_watch import Lag, LagWatch
 from binlog_server.dumps.replica_rows import bytes_between
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.throttle import Throttle
-from protocol.errors import MasterFatalError
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
+from binlog_server.sessions.connections import Connection, Connections
 
 LOOK_S = 1.0  # between two looks at how far behind a replica is
 _LARGE_BYTES = 4 << 20  # larger than any batch of several groups

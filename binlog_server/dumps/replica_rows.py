@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from binlog_server.clients.connections import Connection
+from binlog_protocol.wire.results import Value
+from binlog_storage.engine import BinlogEngine, BinlogFile, Position
+from binlog_storage.errors import StorageError
+from binlog_storage.ibb.file_names import file_number
+
 from binlog_server.semi_sync.master import NOWHERE
-from protocol.wire.results import Value
-from storage.binlog.file_names import file_number
-from storage.engine import BinlogEngine, BinlogFile, Position
-from storage.errors import StorageError
+from binlog_server.sessions.connections import Connection
 
 _TIMESTAMP_BYTES = 4
 

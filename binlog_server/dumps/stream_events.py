@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from protocol.events.checksum import ChecksumAlgorithm, append_checksum
-from protocol.events.format_description import FORMAT_DESCRIPTION_SIZE, FormatDescription
-from protocol.events.gtid_list import GtidList
-from protocol.events.heartbeat import HeartbeatEvent
-from protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
-from protocol.gtid import U32_MAX, BinlogState
-from protocol.weaker_clients import understood
+from binlog_protocol.dump.weaker_clients import understood
+from binlog_protocol.events.checksum import ChecksumAlgorithm, append_checksum
+from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE, FormatDescription
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.heartbeat import HeartbeatEvent
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
+from binlog_protocol.gtid import U32_MAX, BinlogState
 
 
 class StreamEvents:
@@ -20,7 +20,7 @@ class StreamEvents:
     Args:
         format_version: server version in the format description.
         server_id: ours.
-        capability: of the client; see `protocol.weaker_clients`.
+        capability: of the client; see `binlog_protocol.dump.weaker_clients`.
         clock: seconds since 1970.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from storage.engine import BinlogEngine
+from binlog_storage.engine import BinlogEngine
 
 
 class Tail:

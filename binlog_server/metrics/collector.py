@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from binlog_storage.disk.durations import Durations
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -18,7 +19,6 @@ from prometheus_client.registry import Collector
 from binlog_server.metrics.metric import COUNTER, HISTOGRAM, Metric
 from binlog_server.metrics.observed import Look
 from binlog_server.metrics.table import METRICS
-from storage.durations import Durations
 
 
 class ServerCollector(Collector):

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from http import HTTPStatus
 
+from binlog_storage.errors import StorageError
+
+from binlog_server.loop.shielded import shielded
 from binlog_server.metrics import health
 from binlog_server.metrics.collector import render
 from binlog_server.metrics.http import HttpListener, Request, Response
 from binlog_server.metrics.observed import Look, Observed
-from binlog_server.shielded import shielded
-from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
 
-from binlog_server.crowd import Crowd
+from binlog_server.loop.crowd import Crowd
 
 REQUEST_BYTES_MAX = 8192
 CONNECTIONS_MAX = 32

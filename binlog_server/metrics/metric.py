@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_storage.disk.durations import Durations
+
 from binlog_server.metrics.observed import Look
-from storage.durations import Durations
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"

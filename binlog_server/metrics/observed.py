@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from binlog_server.clients.connections import Connection, Connections
-from binlog_server.clients.login import FailedLogins
-from binlog_server.clients.session_memory import SessionMemory
-from binlog_server.clients.tls import TlsServer
+from binlog_storage.engine import BinlogEngine, BinlogFile, Position
+
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
@@ -18,7 +16,10 @@ from binlog_server.dumps.replica_rows import age_ms, bytes_between
 from binlog_server.leases import Leases
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
-from storage.engine import BinlogEngine, BinlogFile, Position
+from binlog_server.sessions.connections import Connection, Connections
+from binlog_server.sessions.login import FailedLogins
+from binlog_server.sessions.session_memory import SessionMemory
+from binlog_server.sessions.tls import TlsServer
 
 
 class Observed(Protocol):

@@ -15,9 +15,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from binlog_storage.disk.disk import calls_under_way
+from binlog_storage.engine import Stalled
+
 from binlog_server.metrics.observed import Observed
-from storage.disk import calls_under_way
-from storage.engine import Stalled
 
 KINDS: Final = (
     "disk",

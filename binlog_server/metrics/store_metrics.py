@@ -6,6 +6,9 @@ import os
 import time
 from typing import Final
 
+from binlog_storage.binlog.purge import PurgeHeld
+from binlog_storage.ibb.file_names import file_number
+
 from binlog_server.metrics.metric import (
     COUNTER,
     GAUGE,
@@ -19,8 +22,6 @@ from binlog_server.metrics.metric import (
 )
 from binlog_server.metrics.observed import Look
 from binlog_server.metrics.standstill import KINDS, standstills
-from storage.binlog.file_names import file_number
-from storage.binlog.purge import PurgeHeld
 
 
 def _fsyncs(look: Look) -> Labelled:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
-from binlog_server.apart import apart
+from binlog_server.loop.apart import apart
 
 # Of a buffer, at first and at most. A full one makes the next one four times as large: where little comes little memory
 # is needed, and large packets are put together from few parts.

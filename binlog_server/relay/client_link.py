@@ -7,11 +7,7 @@ import ssl
 from contextlib import suppress
 from typing import Self, cast
 
-from binlog_server.apart import apart
-from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
-from binlog_server.relay.client_tls import TlsFailed, TlsOptions
-from binlog_server.turn import Turn
-from protocol.connection.client import (
+from binlog_protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
@@ -21,10 +17,15 @@ from protocol.connection.client import (
     OkReceived,
     ResultReceived,
 )
-from protocol.connection.handshake import Capability
-from protocol.connection.replica import ReplicaHandshake
-from protocol.errors import ProtocolError
-from protocol.wire.compressed import CompressedReader, compressed, framed
+from binlog_protocol.connection.handshake import Capability
+from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
+
+from binlog_server.loop.apart import apart
+from binlog_server.loop.turn import Turn
+from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
+from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 
 NO_TLS = TlsOptions(enabled=False)
 LARGE_BYTES = 1 << 18  # uncompressed in a thread

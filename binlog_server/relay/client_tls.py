@@ -2,7 +2,7 @@
 
 As a client of MariaDB 11.8: TLS is used and the server verified unless told otherwise. With certificates of
 authorities (CA) the server's must be signed by one and be for that host. Without, the server proves by the password
-that the certificate is its own (see `protocol.connection.auth`), which nobody between can do; this machine's own
+that the certificate is its own (see `binlog_protocol.connection.auth`), which nobody between can do; this machine's own
 addresses need no proof.
 """
 
@@ -12,8 +12,8 @@ import ssl
 from dataclasses import dataclass
 from hashlib import sha256
 
-from protocol.connection.client import ClientConnection
-from storage.given_files import load_authorities, load_chain
+from binlog_protocol.connection.client import ClientConnection
+from binlog_storage.disk.given_files import load_authorities, load_chain
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 

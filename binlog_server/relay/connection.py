@@ -8,6 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.wire.results import Value
+
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.incidents import Incidents
@@ -15,9 +19,6 @@ from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KeyFile
 from binlog_server.relay.status import UpstreamStatus
-from protocol.connection.replica import ER_SLAVE_FATAL_ERROR
-from protocol.gtid import SlavePosition
-from protocol.wire.results import Value
 
 _USER: Final = "system user"
 _COMMAND: Final = "Slave_IO"

@@ -8,16 +8,17 @@ import socket
 import traceback
 from typing import NamedTuple
 
+from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
+from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from binlog_protocol.events.checksum import EventChecksumError
+from binlog_storage.errors import StorageError
+
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
 from binlog_server.relay.incidents import IncidentMet
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
-from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
-from protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from protocol.events.checksum import EventChecksumError
-from storage.errors import StorageError
 
 ER_ERROR_ON_WRITE = 1026
 ER_SLAVE_INCIDENT = 1590

@@ -19,6 +19,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from binlog_protocol.connection.replica import UpstreamRefused
+from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.defects import Defects
+from binlog_storage.errors import StorageError, StoreFailed
+
 from binlog_server.relay.candidates import Ring
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
 from binlog_server.relay.gate import Gate, GroupRefused
@@ -30,11 +36,6 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import PasswordUnavailable
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
-from protocol.connection.replica import UpstreamRefused
-from protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from protocol.gtid import SlavePosition
-from storage.defects import Defects
-from storage.errors import StorageError, StoreFailed
 
 log = logging.getLogger(__name__)
 

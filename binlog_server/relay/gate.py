@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from binlog_protocol.groups.event_group import EventGroup
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import Gtid
+from binlog_storage.engine import BinlogEngine
+
 from binlog_server.commits.publisher import Publisher
-from protocol.event_group import EventGroup
-from protocol.group_runs import GroupRun
-from protocol.gtid import Gtid
-from storage.engine import BinlogEngine
 
 _TIMESTAMP = slice(0, 4)  # of the group's GTID event: seconds since 1970
 

@@ -1,7 +1,7 @@
 """The divergence guard: nothing is taken from an upstream before it has shown that it has our history.
 
 Asked is for each domain that comes from there: does it have our last group (`gtid_binlog_state`), and does that group
-say the same there (`protocol.group_comparison`)? The group is dumped by itself, from behind the one before it.
+say the same there (`binlog_protocol.groups.group_comparison`)? The group is dumped alone, from behind the one before.
 
 Asked is whenever a connection is made, but for one to the server that was proved before, which was not restarted in
 between and lost for no more than a moment. What speaks against an upstream is asked for twice: only events have
@@ -16,6 +16,15 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
+from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from binlog_protocol.errors.account_errors import TooManyUserConnections, UserLimitReached
+from binlog_protocol.groups.group_comparison import Likeness, compare, describe, outline
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.gtid import Gtid
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
 from binlog_server.relay.client_link import ClientLink
@@ -28,14 +37,6 @@ from binlog_server.relay.upstream_groups import (
     UpstreamState,
     ask_state,
 )
-from protocol.account_errors import TooManyUserConnections, UserLimitReached
-from protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
-from protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from protocol.group_comparison import Likeness, compare, describe, outline
-from protocol.group_content import GroupContent
-from protocol.gtid import Gtid
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from binlog_protocol.groups.event_group import Incident
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.wire.semi_sync import ReplicaPlace
+
 from binlog_server.relay.gate import GroupRefused
-from protocol.event_group import Incident
-from protocol.gtid import SlavePosition
-from protocol.semi_sync import ReplicaPlace
 
 log = logging.getLogger(__name__)
 

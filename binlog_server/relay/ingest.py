@@ -8,8 +8,33 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, NoReturn
 
+from binlog_protocol.connection.client import (
+    ClientConnection,
+    ErrorReceived,
+    EventReceived,
+    StreamEnded,
+)
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.checksum import strip_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.groups.event_group import (
+    EventGroup,
+    EventGroupAssembler,
+    Incident,
+    StartMarker,
+    split_events,
+)
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import GTID_LIST_EVENT_BYTES_MAX
+from binlog_protocol.wire.semi_sync import STILL, PositionStep, ReplicaPlace
+from binlog_storage.engine import BinlogEngine, GroupWriter
+
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
+from binlog_server.loop.turn import Turn
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.incidents import Incidents
@@ -17,30 +42,6 @@ from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from binlog_server.turn import Turn
-from protocol.connection.client import (
-    ClientConnection,
-    ErrorReceived,
-    EventReceived,
-    StreamEnded,
-)
-from protocol.errors import ProtocolError
-from protocol.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    StartMarker,
-    split_events,
-)
-from protocol.events.checksum import strip_checksum
-from protocol.events.event_type import EventType
-from protocol.events.gtid_list import GtidList
-from protocol.events.header import TYPE_OFFSET
-from protocol.group_runs import GroupRun
-from protocol.gtid import Gtid
-from protocol.limits import GTID_LIST_EVENT_BYTES_MAX
-from protocol.semi_sync import STILL, PositionStep, ReplicaPlace
-from storage.engine import BinlogEngine, GroupWriter
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from binlog_storage.engine import BinlogEngine
+
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
 from binlog_server.relay.gate import Domains
 from binlog_server.semi_sync.master import SemiSyncMaster
-from storage.engine import BinlogEngine
 
 
 @dataclass(frozen=True, slots=True)

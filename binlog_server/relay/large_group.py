@@ -8,9 +8,10 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import Gtid
+
 from binlog_server.commits.room import Room
-from protocol.event_group import split_events
-from protocol.gtid import Gtid
 
 PIECE_BYTES = 1 << 20  # events handed to the store at a time
 _QUEUE_BYTES = 4 << 20  # of these, which it has not taken yet

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from protocol.event_group import split_events
-from protocol.event_parts import EventRun, event_parts
-from protocol.group_content import GroupContent
-from protocol.gtid import Gtid
-from protocol.limits import EVENT_BYTES_MAX
-from protocol.stored_group import group_gtid
-from storage.engine import BinlogEngine
-from storage.errors import PositionPurged
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.event_parts import EventRun, event_parts
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import PositionPurged
 
 
 class LastGroup(NamedTuple):

@@ -16,6 +16,23 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from binlog_protocol.errors.replication_errors import (
+    BadSlave,
+    MasterInfoRefused,
+    SlaveMustStop,
+    SlaveWasRunning,
+    WrongArguments,
+)
+from binlog_protocol.errors.sql_errors import (
+    NoMasterConnection,
+    NoRoomOnDisk,
+    NotSupportedYet,
+    OptionPreventsStatement,
+)
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.errors import DiskFull, StorageError
+from binlog_storage.state import StateStore
+
 from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.failure import ER_SLAVE_INCIDENT
 from binlog_server.relay.gate import Domains
@@ -24,22 +41,6 @@ from binlog_server.relay.into import Into
 from binlog_server.relay.master_info import NAME_CHARS_MAX, MasterInfo, Warn
 from binlog_server.relay.password import KeyFile, PasswordUnavailable
 from binlog_server.relay.status import UpstreamStatus
-from protocol.gtid import SlavePosition
-from protocol.replication_errors import (
-    BadSlave,
-    MasterInfoRefused,
-    SlaveMustStop,
-    SlaveWasRunning,
-    WrongArguments,
-)
-from protocol.sql_errors import (
-    NoMasterConnection,
-    NoRoomOnDisk,
-    NotSupportedYet,
-    OptionPreventsStatement,
-)
-from storage.errors import DiskFull, StorageError
-from storage.state import StateStore
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from binlog_server.relay.candidates import PORT, Address, parse_candidates
-from binlog_server.relay.client_tls import TlsOptions
-from binlog_server.relay.gate import GroupFilter
-from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
-from protocol.gtid import U32_MAX
-from protocol.replication_errors import (
+from binlog_protocol.errors.replication_errors import (
     ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MAX,
     ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MIN,
     HEARTBEAT_TOO_LONG,
@@ -25,6 +20,12 @@ from protocol.replication_errors import (
     MasterInfoRefused,
     WrongArguments,
 )
+from binlog_protocol.gtid import U32_MAX
+
+from binlog_server.relay.candidates import PORT, Address, parse_candidates
+from binlog_server.relay.client_tls import TlsOptions
+from binlog_server.relay.gate import GroupFilter
+from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
 
 NAME_CHARS_MAX: Final = 64
 HEARTBEAT_S_MAX: Final = 4294967

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from binlog_storage.disk.durable_files import replace_file
+from binlog_storage.disk.given_files import read_given
 from cryptography.fernet import Fernet, InvalidToken
 
-from binlog_server.apart import apart
-from storage.durable_files import replace_file
-from storage.given_files import read_given
+from binlog_server.loop.apart import apart
 
 KEY_NAME = (
     "binlog-server.key"  # in the store's directory, unless master_info_key_file says otherwise

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from binlog_protocol.wire.results import Value
+from binlog_protocol.wire.semi_sync import ReplicaPlace
+
 from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.failure import ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT
-from protocol.semi_sync import ReplicaPlace
-from protocol.wire.results import Value
 
 _APPLYING = "Slave has read all relay log; waiting for more updates"
 _USING_GTID = {"slave_pos": "Slave_Pos", "current_pos": "Current_Pos"}

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
-from protocol.semi_sync import ReplicaPlace
+from binlog_protocol.wire.semi_sync import ReplicaPlace
 
 IDLE_S = 1.0  # nothing was stored for so long: what there is was stored
 

@@ -7,6 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
+from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.errors import BadGtidList, ProtocolError
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.engine import Position
+
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.guard import Guard
@@ -17,10 +22,6 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from protocol.connection.replica import ReplicaHandshake
-from protocol.errors import BadGtidList, ProtocolError
-from protocol.gtid import SlavePosition
-from storage.engine import Position
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from binlog_protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
+from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.errors import BadGtidList, ProtocolError
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.large_group import PIECE_BYTES
-from protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
-from protocol.connection.replica import ReplicaHandshake
-from protocol.errors import BadGtidList, ProtocolError
-from protocol.event_group import EventGroup, EventGroupAssembler, split_events
-from protocol.group_content import GroupContent
-from protocol.gtid import BinlogState, Gtid, SlavePosition
 
 Connect = Callable[[], Awaitable[ClientLink]]  # logged in
 

@@ -11,11 +11,12 @@ a replica wants to go on.
 
 from __future__ import annotations
 
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import FLAG_ARTIFICIAL
+from binlog_protocol.gtid import Gtid
+from binlog_storage.engine import BinlogEngine
+
 from binlog_server.relay.gate import Gate, HistoryBegunAnew
-from protocol.events.gtid_list import GtidList
-from protocol.events.header import FLAG_ARTIFICIAL
-from protocol.gtid import Gtid
-from storage.engine import BinlogEngine
 
 
 class UpstreamHistory:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+
 from binlog_server.commits.syncer import Committed, Syncer
-from binlog_server.defects import internal_error
+from binlog_server.loop.defects import internal_error
 from binlog_server.semi_sync.master import SemiSyncMaster
-from storage.engine import BinlogEngine
-from storage.errors import StorageError
 
 
 class Commits:

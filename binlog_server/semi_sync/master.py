@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from binlog_server.defects import internal_error
+from binlog_storage.engine import Position
+
+from binlog_server.loop.defects import internal_error
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from storage.engine import Position
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.semi_sync import Ack, PositionStep, ReplicaPlace
-from storage.engine import Position
+from binlog_protocol.wire.semi_sync import Ack, PositionStep, ReplicaPlace
+from binlog_storage.engine import Position
 
 # Of a replica that acknowledges nothing, so many are remembered.
 _ASKED_MAX: Final = 1024

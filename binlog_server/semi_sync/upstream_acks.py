@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from binlog_protocol.wire.semi_sync import Ack, ReplicaPlace
+from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.errors import StorageError
+
 from binlog_server.commits.syncer import Syncer
-from protocol.semi_sync import Ack, ReplicaPlace
-from storage.engine import BinlogEngine, Position
-from storage.errors import StorageError
 
 # So many wait to be sent; the last one speaks for those in between.
 _DUE_MAX: Final = 1024

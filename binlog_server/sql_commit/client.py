@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from protocol.errors import ServerError
-from protocol.sql_errors import ErrorOnWrite
-from storage.errors import StorageError
+from binlog_protocol.errors import ServerError
+from binlog_protocol.errors.sql_errors import ErrorOnWrite
+from binlog_storage.errors import StorageError
 
 
 class Client(Protocol):

@@ -17,20 +17,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.admin.tokens import in_default_mode
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.errors import ServerError
+from binlog_storage.errors import StorageError
+
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Committed
 from binlog_server.semi_sync.commits import Commits
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.tokens import in_default_mode
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.statement_kind import Kind, classify
 from binlog_server.sql_commit.statement_runner import StatementRunner
 from binlog_server.sql_commit.transaction_end import TransactionEnd
-from protocol.connection.server import ServerConnection
-from protocol.errors import ServerError
-from storage.errors import StorageError
 
 __all__ = ["QUICK_WORDS", "Client", "Committer"]
 

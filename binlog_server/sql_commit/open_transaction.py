@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.limit_errors import TooLongIdentifier
-from protocol.sql_errors import NoSuchSavepoint, NotSupportedYet
-from storage.binlog.transaction import Savepoint, Transaction
+from binlog_protocol.errors.limit_errors import TooLongIdentifier
+from binlog_protocol.errors.sql_errors import NoSuchSavepoint, NotSupportedYet
+from binlog_storage.binlog.transaction import Savepoint, Transaction
 
 NAME_BYTES_MAX: Final = 256  # of a savepoint: 64 characters
 SAVEPOINTS_MAX: Final = 10_000  # of one transaction, released ones included: each takes memory

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog_server.admin.needed_privileges import PRIVILEGES
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.commits.publisher import Domain, Publisher
-from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
-from binlog_server.sql_commit.settings import Settings, settings_of
-from binlog_server.sql_commit.statement_kind import Kind
-from protocol.connection.server import ServerConnection
-from protocol.statement_group import QuickGroup
-from protocol.wire.results import (
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.groups.statement_group import QuickGroup
+from binlog_protocol.wire.results import (
     STATUS_ANSI_QUOTES,
     STATUS_AUTOCOMMIT,
     STATUS_IN_TRANS,
     STATUS_IN_TRANS_READONLY,
     STATUS_NO_BACKSLASH_ESCAPES,
 )
+
+from binlog_server.commits.publisher import Domain, Publisher
+from binlog_server.sql.needed_privileges import PRIVILEGES
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
+from binlog_server.sql_commit.settings import Settings, settings_of
+from binlog_server.sql_commit.statement_kind import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import WrongVariableValue
-from protocol.events.charsets import charset_of
-from protocol.events.collation_names import (
+from binlog_protocol.errors import WrongVariableValue
+from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.collation_names import (
     collation_name,
     collation_numbered,
     default_collation,
     is_client_charset,
 )
-from protocol.events.header import FLAG_SKIP_REPLICATION
-from protocol.events.statement_context import IntvarEvent, IntvarKind, RandEvent, UserVarEvent
-from protocol.events.status_variables import SessionFlags, StatusVariables
-from protocol.statement_group import Origin
+from binlog_protocol.events.header import FLAG_SKIP_REPLICATION
+from binlog_protocol.events.statement_context import (
+    IntvarEvent,
+    IntvarKind,
+    RandEvent,
+    UserVarEvent,
+)
+from binlog_protocol.events.status_variables import SessionFlags, StatusVariables
+from binlog_protocol.groups.statement_group import Origin
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"

@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from protocol.errors import (
+from binlog_protocol.errors import (
     ServerError,
     SqlSyntaxError,
 )
-from protocol.sql_errors import (
-    NotSupportedYet,
-)
+from binlog_protocol.errors.sql_errors import NotSupportedYet
 
 
 class Kind(Enum):

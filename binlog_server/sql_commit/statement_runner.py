@@ -7,11 +7,26 @@ import codecs
 from collections.abc import Generator, Iterator
 from typing import Final, TypeVar
 
-from binlog_server.admin.needed_privileges import PRIVILEGES
-from binlog_server.admin.view import Diagnostic, Level
+from binlog_protocol.errors import ServerError, SqlSyntaxError, UnknownServerError
+from binlog_protocol.errors.sql_errors import (
+    InvalidXaArguments,
+    OutsideXa,
+    UnknownXid,
+    WrongDatabaseName,
+)
+from binlog_protocol.errors.transaction_errors import ReadOnlyTransaction
+from binlog_protocol.events.charsets import decode_text
+from binlog_protocol.events.collation_names import default_collation
+from binlog_protocol.events.statement_context import UserVarEvent
+from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.errors import StorageError
+
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
-from binlog_server.defects import internal_error
+from binlog_server.loop.defects import internal_error
+from binlog_server.loop.turn import Turn
+from binlog_server.sql.needed_privileges import PRIVILEGES
+from binlog_server.sql.view import Diagnostic, Level
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_STATEMENT, Settings
@@ -25,20 +40,6 @@ from binlog_server.sql_commit.statement_kind import (
 )
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from binlog_server.sql_commit.xid import xid_of
-from binlog_server.turn import Turn
-from protocol.errors import ServerError, SqlSyntaxError, UnknownServerError
-from protocol.events.charsets import decode_text
-from protocol.events.collation_names import default_collation
-from protocol.events.statement_context import UserVarEvent
-from protocol.sql_errors import (
-    InvalidXaArguments,
-    OutsideXa,
-    UnknownXid,
-    WrongDatabaseName,
-)
-from protocol.transaction_errors import ReadOnlyTransaction
-from storage.binlog.transaction import Transaction
-from storage.errors import StorageError
 
 PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
 _DECODED_BYTES: Final = 16 * 1024  # at once: half a millisecond

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from binlog_protocol.errors import ServerError
+from binlog_protocol.errors.sql_errors import GtidOutOfOrder, UnknownXid
+from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.errors import StorageError, XaStateError
+
 from binlog_server.commits.publisher import Publisher
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.settings import ONCE_PER_GROUP
-from protocol.errors import ServerError
-from protocol.sql_errors import GtidOutOfOrder, UnknownXid
-from storage.binlog.transaction import Transaction
-from storage.engine import BinlogEngine, Xid
-from storage.errors import StorageError, XaStateError
 
 
 class TransactionEnd:

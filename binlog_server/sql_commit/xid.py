@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql_errors import InvalidXaArguments
-from storage.engine import Xid
-from storage.ibb.xa import XID_PART_MAX
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.errors.sql_errors import InvalidXaArguments
+from binlog_storage.engine import Xid
+from binlog_storage.ibb.xa import XID_PART_MAX
 
 _PART: Final = rb"(?:'([^'\\]*)'|\"([^\"\\]*)\"|x'((?:[0-9a-f]{2})*)'|0x((?:[0-9a-f]{2})*))"
 _XID: Final = re.compile(

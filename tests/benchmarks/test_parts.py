@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.state import StateStore
 
 from benchmarks import machine, sparse_store, store_process
 from benchmarks.child import Child, ChildFailed, run_json
@@ -15,10 +19,6 @@ from benchmarks.commit_cost import FSYNCS
 from benchmarks.masters import counter
 from benchmarks.registry import BenchmarkError
 from benchmarks.strace import counting_syncs, sum_calls
-from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.state import StateStore
 
 MEBIBYTE = 1 << 20
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from binlog_protocol.events import build_event
+from binlog_protocol.wire.packets import frame_packet
 
 from benchmarks import drain
 from benchmarks.child import Child
 from benchmarks.event_scanner import EventScanner
 from benchmarks.raw_replica import DrainError
 from benchmarks.suite import latency
-from protocol.events import build_event
-from protocol.wire.packets import frame_packet
 
 
 def test_events_are_found_however_the_stream_is_cut() -> None:

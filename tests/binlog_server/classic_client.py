@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from binlog_protocol.connection.commands import BinlogDump, RegisterSlave
+from binlog_protocol.errors import RemoteError
+from binlog_protocol.events import EventHeader, EventType
+from binlog_protocol.events.checksum import normal_form, verify_checksum
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.wire.results import parse_error
+from binlog_storage.engine import BinlogEngine, Position
+
 from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Account
-from protocol.connection.commands import BinlogDump, RegisterSlave
-from protocol.errors import RemoteError
-from protocol.events import EventHeader, EventType
-from protocol.events.checksum import normal_form, verify_checksum
-from protocol.events.format_description import FormatDescription
-from protocol.wire.results import parse_error
-from storage.engine import BinlogEngine, Position
 from tests.protocol.replica_position import ReplicaPosition
 
 from .lab import PASSWORD, Lab

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.handshake import REPLICA_CAPABILITIES, Capability, LoginRequest
-from protocol.limits import PACKET_PAYLOAD_MAX
-from protocol.wire.compressed import CompressedReader, compressed, framed
-from protocol.wire.packets import frame_packet
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.handshake import REPLICA_CAPABILITIES, Capability, LoginRequest
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
+from binlog_protocol.wire.packets import frame_packet
 
 from .lab import PASSWORD, USER, Lab, within
 from .tls_client import TlsClient

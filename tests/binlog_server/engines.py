@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from storage.engine import GroupBatch, Position
-from storage.errors import StorageError
-from storage.memory_engine import MemoryEngine
+from binlog_storage.engine import GroupBatch, Position
+from binlog_storage.errors import StorageError
+from binlog_storage.testing.memory_engine import MemoryEngine
 
 HOLD_S = 5.0  # a held call goes on by itself in the end, so that no thread hangs
 

@@ -8,23 +8,24 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from binlog_protocol.connection.handshake import Greeting, LoginRequest
+from binlog_protocol.groups.statement_group import transaction_group
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
+from binlog_protocol.wire.results import parse_column_count, parse_error, parse_row
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
+
 from binlog_server.accounts.users import Account
 from binlog_server.app import Server
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.commands import BinlogDump, Query, RegisterSlave
-from protocol.connection.handshake import Greeting, LoginRequest
-from protocol.gtid import Gtid
-from protocol.limits import EVENT_BYTES_MAX
-from protocol.statement_group import transaction_group
-from protocol.wire.packets import Packet, PacketReader, frame_packet
-from protocol.wire.results import parse_column_count, parse_error, parse_row
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.engine import BinlogEngine
-from storage.memory_disk import MemoryDisk
-from storage.state import StateStore
 
 USER, PASSWORD = "repl", "secret"
 REPLICA_AND_WATCHER = frozenset({"REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"})

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.archive.manifest import MANIFEST_NAME, Part
+from binlog_storage.archive.publisher import ArchivePublisher, StagedPart
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import BinlogInUse, StorageError
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.app import Server
 from binlog_server.archive_hold import ArchiveHold
-from protocol.gtid import BinlogState, Gtid
-from storage.archive.manifest import MANIFEST_NAME, Part
-from storage.archive.publisher import ArchivePublisher, StagedPart
-from storage.binlog.file_names import file_name
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.engine import BinlogEngine
-from storage.errors import BinlogInUse, StorageError
-from storage.memory_disk import MemoryDisk
 
 from .lab import Lab, transaction, until
 

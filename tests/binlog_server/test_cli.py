@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from binlog_protocol.connection.auth import native_password_scramble
 
 from binlog_server.accounts.users import Users
 from binlog_server.cli import main
 from binlog_server.store_directory import StoreDirectory, open_state
-from protocol.connection.auth import native_password_scramble
 
 from .lab import STORE
 

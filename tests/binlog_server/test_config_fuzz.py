@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import Users
 from binlog_server.cli import EXIT_USAGE, main
 from binlog_server.config import Config, ConfigError, load
-from storage.memory_disk import MemoryDisk
-from storage.state import StateStore
 
 SECRET = "s3cr3t"
 OPTIONS = sorted({f.name for f in fields(Config)} | {"listen", "log_bin", "sync_binlog", "nothing"})

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from binlog_protocol.errors import BadGtidList, UnknownServerError
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import BinlogInUse, DiskFull
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
 
-from binlog_server.admin.maintenance import server_error
 from binlog_server.leases import Leases
-from protocol.errors import BadGtidList, UnknownServerError
-from protocol.gtid import Gtid
-from storage.binlog.file_names import file_name
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.errors import BinlogInUse, DiskFull
-from storage.memory_disk import MemoryDisk
-from storage.state import StateStore
+from binlog_server.sql.maintenance import server_error
 
 from .lab import transaction
 

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 import pytest
+from binlog_protocol.errors import AccessDenied, RemoteError
+from binlog_protocol.gtid import Gtid
 from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.logs import JSON, TEXT, JsonFormatter, Peer, TextFormatter, set_up_logging
-from protocol.errors import AccessDenied, RemoteError
-from protocol.gtid import Gtid
 
 log = logging.getLogger("binlog_server.test")
 

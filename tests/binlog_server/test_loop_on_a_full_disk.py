@@ -7,22 +7,22 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.groups.stored_group import is_start_marker
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog import room
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import WaitGivenUp
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.relay.status import UpstreamStatus
-from protocol.connection.commands import Query
-from protocol.gtid import Gtid
-from protocol.stored_group import is_start_marker
-from storage.binlog import room
-from storage.binlog.store import IbbEngine
-from storage.errors import WaitGivenUp
-from storage.memory_disk import MemoryDisk
+from tests.binlog_server.relay.test_follower import Delays, delays, following
+from tests.binlog_server.relay.test_ingest import large, sent
+from tests.binlog_server.sql_commit.test_sql_commit import GRANTED, connect
 from tests.storage.groups import append_all, payloads, read_all, simple
 from tests.storage.sizes import small
 
 from .lab import Lab, until, within
-from .test_follower import Delays, delays, following
-from .test_ingest import large, sent
-from .test_sql_commit import GRANTED, connect
 from .upstream import OPENING, FakeUpstream, Visit
 
 __all__ = ["delays"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.store import IbbEngine
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
-from protocol.gtid import BinlogState, Gtid
-from storage.binlog.store import IbbEngine
 
 from .lab import PASSWORD, USER, Client, Lab, fill
 

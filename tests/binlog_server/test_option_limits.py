@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from binlog_server.admin.global_variables import GLOBALS
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.admin.variables import RANGES
 from binlog_server.config import Config, ConfigError
 from binlog_server.option_limits import LIMITS
+from binlog_server.sql.global_variables import GLOBALS
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.variables import RANGES
 
 from .lab import Lab
 

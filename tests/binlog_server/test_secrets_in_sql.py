@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hypothesis import example, given, settings
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.errors import ServerError, SqlSyntaxError
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import Account
-from binlog_server.admin.account_statements import parse_account_statement
-from binlog_server.admin.parser import parse
 from binlog_server.logs import JsonFormatter
 from binlog_server.secrets_in_sql import SHOWN_CHARS, hide_strings, shown_error, shown_text
+from binlog_server.sql.account_statements import parse_account_statement
+from binlog_server.sql.parser import parse
 from binlog_server.sql_commit.statement_kind import classify
-from protocol.connection.commands import Query
-from protocol.errors import ServerError, SqlSyntaxError
 
 from .lab import Lab
 
@@ -86,7 +86,6 @@ def errors(sql: str) -> list[ServerError]:
     return found
 
 
-@settings(deadline=None)  # the first one builds the grammars
 @given(statements())
 @example("CREATE USER bob IDENTIFIED BY LEAK7")
 @example("SET PASSWORD = LEAK7")

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from binlog_protocol.gtid import Gtid
+from binlog_storage.errors import CorruptBinlog, DiskFull, NotAStore, StorageError, StoreInUse
+from binlog_storage.ibb.file_names import LOCK_NAME, file_name, file_number
+from binlog_storage.state import STATE_NAME
 
 from binlog_server.store_directory import StoreDirectory, open_state
-from protocol.gtid import Gtid
-from storage.binlog.file_names import LOCK_NAME, file_name, file_number
-from storage.errors import CorruptBinlog, DiskFull, NotAStore, StorageError, StoreInUse
-from storage.state import STATE_NAME
 from tests.storage import damaged_stores
 from tests.storage.damaged_stores import DAMAGES
 

@@ -6,9 +6,9 @@ import contextlib
 import ssl
 from typing import Self
 
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.handshake import Capability, LoginRequest, TlsRequest
-from protocol.wire.packets import frame_packet
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.handshake import Capability, LoginRequest, TlsRequest
+from binlog_protocol.wire.packets import frame_packet
 
 from .lab import PASSWORD, USER, Client, within
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.commands import BinlogDump, Query
+from binlog_protocol.connection.handshake import Greeting, LoginRequest
+from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
+
 from binlog_server.app import Server
-from binlog_server.clients.conversation import Conversation
-from binlog_server.clients.session import ClientSession
 from binlog_server.commits.syncer import Syncer
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.commands import BinlogDump, Query
-from protocol.connection.handshake import Greeting, LoginRequest
-from protocol.wire.packets import Packet, PacketReader, frame_packet
+from binlog_server.sessions.conversation import Conversation
+from binlog_server.sessions.session import ClientSession
 
 from .lab import PASSWORD, USER, until
 

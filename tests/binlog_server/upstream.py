@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
-from protocol.connection.commands import BinlogDump, Query, RegisterSlave
-from protocol.connection.server import LoginReceived, ServerConnection
-from protocol.errors import AccessDenied, ServerError, UnknownSystemVariable
-from protocol.event_group import split_events
-from protocol.events import ChecksumAlgorithm, FormatDescription, RotateEvent, append_checksum
-from protocol.gtid import Gtid
-from protocol.wire.results import Column
+from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from binlog_protocol.connection.server import LoginReceived, ServerConnection
+from binlog_protocol.errors import AccessDenied, ServerError, UnknownSystemVariable
+from binlog_protocol.events import (
+    ChecksumAlgorithm,
+    FormatDescription,
+    RotateEvent,
+    append_checksum,
+)
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.wire.results import Column
 
 from .lab import transaction
 

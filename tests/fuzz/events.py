@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from protocol.errors import ProtocolError
-from protocol.events import append_checksum
-from protocol.events.compressed import COMPRESSED_TYPES, CompressedPart
-from protocol.events.event_type import EventType
-from protocol.events.header import FLAGS_OFFSET, HEADER_SIZE, TYPE_OFFSET
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events import append_checksum
+from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import FLAGS_OFFSET, HEADER_SIZE, TYPE_OFFSET
+
 from tests.fuzz.mutation import mutated
 
 CHECKSUM_SIZE: Final = 4

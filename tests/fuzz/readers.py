@@ -11,15 +11,16 @@ import itertools
 import json
 from typing import Final
 
+from binlog_protocol.dump.weaker_clients import Capability
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.event_text import Choice, JsonForm, SqlForm
+from binlog_protocol.event_text.info import event_info, event_type_name
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
+from binlog_storage.engine import PlacedBatch, PlacedGroup, Position
+
 from binlog_server.dumps.frame_style import FrameStyle
-from protocol.errors import ProtocolError
-from protocol.event_group import split_events
-from protocol.event_text import Choice, JsonForm, SqlForm
-from protocol.event_text.info import event_info, event_type_name
-from protocol.group_content import GroupContent
-from protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
-from protocol.weaker_clients import Capability
-from storage.engine import PlacedBatch, PlacedGroup, Position
 
 _BEGIN: Final = Position(0, 1 << 20)
 _END: Final = Position(0, 1 << 21)

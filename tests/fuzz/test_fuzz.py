@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_protocol.connection.commands import Command, parse_command
+from binlog_protocol.connection.handshake import LoginRequest
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.redo.reader import RedoReader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.admin.runner import Runner
-from binlog_server.admin.sql_session import SqlSession
-from binlog_server.admin.statements import Statement
-from binlog_server.admin.view import Result
 from binlog_server.metrics import http
 from binlog_server.relay.gate import Gate
-from protocol.connection.commands import Command, parse_command
-from protocol.connection.handshake import LoginRequest
-from protocol.event_group import EventGroup, EventGroupAssembler
-from storage.archive.part_reader import PartReader
-from storage.redo.reader import RedoReader
+from binlog_server.sql.runner import Runner
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.statements import Statement
+from binlog_server.sql.view import Result
 from tests.fuzz import frames
 from tests.fuzz.mutation import mutated
 from tests.fuzz.registry import TARGETS
@@ -75,7 +75,7 @@ def _trust_a_length(patch: pytest.MonkeyPatch) -> None:
             bytes(int.from_bytes(payload[1:5], "big") << 6)
         return parse_command(payload)
 
-    patch.setattr("protocol.connection.server.parse_command", parse)
+    patch.setattr("binlog_protocol.connection.server.parse_command", parse)
 
 
 def _let_an_error_out(patch: pytest.MonkeyPatch) -> None:
@@ -104,12 +104,12 @@ def _store_other_bytes(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_every_page(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("storage.ibb.page.is_sound", lambda data: True)
+    patch.setattr("binlog_storage.ibb.page.is_sound", lambda data: True)
 
 
 def _forget_what_was_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RedoReader, "_require_end", lambda self, end: None)
-    patch.setattr("storage.binlog.opening.read_published", lambda disk: None)
+    patch.setattr("binlog_storage.binlog.opening.read_published", lambda disk: None)
 
 
 def _believe_every_part(patch: pytest.MonkeyPatch) -> None:

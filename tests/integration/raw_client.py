@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from protocol.connection.client import (
+from binlog_protocol.connection.client import (
     AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
@@ -25,8 +25,9 @@ from protocol.connection.client import (
     ResultReceived,
     StreamEnded,
 )
-from protocol.connection.commands import DumpFlag
-from protocol.errors import RemoteError
+from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.errors import RemoteError
+
 from tests.kit.mariadb import Account, Source
 
 NO_REPLICA = 4242  # the server_id that is registered where the dump has none

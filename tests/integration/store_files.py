@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol.gtid import BinlogState, SlavePosition
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
+from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+
 from tests.kit import rundir
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.inspection.read_only_disk import ReadOnlyDisk
-from storage.inspection.verify import Finding, Severity, Verifier
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.verify.verify import Finding, Severity, Verifier
 
 
 def verified(directory: Path) -> list[Finding]:

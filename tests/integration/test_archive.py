@@ -11,12 +11,12 @@ from typing import Any
 
 import pymysql
 import pytest
+from binlog_pipeline.cli import main
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.archive.archive import Archive
+from binlog_storage.classic.offline_groups import classic_groups
 
-from pipeline.cli import main
-from protocol.gtid import BinlogState
-from protocol.stored_group import group_gtid
-from storage.archive.archive import Archive
-from storage.inspection.classic import classic_groups
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, until
 from tests.integration.mixed_load import MixedLoad

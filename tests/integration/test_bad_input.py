@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from binlog_protocol.errors import RemoteError
 
-from protocol.errors import RemoteError
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import RawClient, dump_error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from binlog_protocol.gtid import BinlogState, SlavePosition
 
-from protocol.gtid import BinlogState, SlavePosition
 from tests.integration import store_files
 from tests.integration.load import assert_equal, load, make_table, until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 
 import pytest
+from binlog_protocol.gtid import SlavePosition
 
-from protocol.gtid import SlavePosition
 from tests.integration.committers import USERS, Committers, make_table
 from tests.integration.load import assert_equal, until
 from tests.integration.test_relay_sql import ADMIN

@@ -14,9 +14,9 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
 import pytest
+from binlog_protocol.connection.handshake import LoginRequest, TlsRequest
+from binlog_protocol.wire.packets import frame_packet
 
-from protocol.connection.handshake import LoginRequest, TlsRequest
-from protocol.wire.packets import frame_packet
 from tests.integration.load import assert_equal, load, make_table, until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB

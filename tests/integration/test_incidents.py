@@ -7,7 +7,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from tests.binlog_server_cli.command import run
+from tests.binlog_server.cli.command import run
 from tests.integration.load import until
 from tests.integration.test_relay_sql import ADMIN, status
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from binlog_protocol.gtid import BinlogState
 
 from binlog_server.store_directory import StoreDirectory
-from protocol.gtid import BinlogState
 from tests.integration.killed_run import OPTIONS, WAYS, Outcome, Runs, groups_of
 from tests.integration.store_findings import verified
 from tests.kit import mounts, rundir

@@ -13,9 +13,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 
-from protocol.gtid import BinlogState, Gtid
-from protocol.stored_group import group_gtid
 from tests.integration import store_files
 from tests.integration.load import make_table, until
 from tests.integration.raw_client import RawClient, all_events, start_markers

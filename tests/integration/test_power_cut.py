@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.errors import StorageError
 
 from binlog_server.store_directory import StoreDirectory
-from protocol.gtid import BinlogState, SlavePosition
-from storage.binlog.options import StoreOptions
-from storage.errors import StorageError
 from tests.integration.committers import CLIENTS, USERS, Committers, ids_in, make_table, sleep_some
 from tests.integration.load import assert_equal, load, until
 from tests.integration.load import make_table as make_upstream_table

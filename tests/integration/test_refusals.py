@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from binlog_protocol.errors import RemoteError
 
-from protocol.errors import RemoteError
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import RawClient, dump_error
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB

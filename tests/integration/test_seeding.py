@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.errors import PositionPurged
 
-from protocol.gtid import BinlogState
-from protocol.stored_group import group_gtid
-from storage.errors import PositionPurged
-from storage.inspection.classic import classic_groups
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, load, make_table, until
 from tests.integration.mixed_load import MixedLoad

@@ -9,8 +9,8 @@ from typing import Any
 
 import pymysql
 import pytest
+from binlog_protocol.events.collation_names import NUMBERS
 
-from protocol.events.collation_names import NUMBERS
 from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags
 
-from protocol.events.gtid import GtidEvent, GtidExtraFlags
 from tests.integration.load import assert_equal, make_table
 from tests.integration.raw_client import all_events
 from tests.kit.backends import Backend

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_protocol.events.gtid import GtidEvent
 
-from protocol.events.gtid import GtidEvent
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.integration.raw_client import all_events
 from tests.integration.test_relay_sql import ADMIN, wait_status

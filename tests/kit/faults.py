@@ -112,7 +112,7 @@ class Injector:
 def main() -> int:
     """`binlog-server`, with the faults of the file that the environment names."""
     os_calls.watch(Injector(Path(os.environ[VARIABLE])))
-    from storage.binlog import full_disk
+    from binlog_storage.binlog import full_disk
 
     full_disk.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])
     # Not before: others take the constant when they are imported.

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline.jobs.archive import Archived, ArchiveSettings, archive
-from pipeline.jobs.replay import Replayed, replay
-from pipeline.jobs.workers import Engine
-from pipeline.sources.source import MarkedSlice, Source
-from pipeline.wanted import Wanted
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.ibb.chunk import Position
-from storage.inspection.groups import OfflineBinlog
+from binlog_pipeline.jobs.archive import Archived, ArchiveSettings, archive
+from binlog_pipeline.jobs.replay import Replayed, replay
+from binlog_pipeline.jobs.workers import Engine
+from binlog_pipeline.sources.source import MarkedSlice, Source
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.log.groups import OfflineBinlog
+
 from tests.storage.groups import Group
 
 SMALL = StoreOptions(

@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    import pipeline
+    import binlog_pipeline
 
     folder = tmp_path_factory.mktemp("spark")
-    made = pipeline.session(
+    made = binlog_pipeline.session(
         "local[2]",
         spark__sql__warehouse__dir=str(folder / "warehouse"),
         spark__local__dir=str(folder / "local"),

@@ -9,20 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from binlog_pipeline.errors import PipelineError
+from binlog_pipeline.jobs.archive import ArchiveSettings, archive
+from binlog_pipeline.jobs.workers import Engine
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.errors import StorageError
+from binlog_storage.intake.source import SourceGroup
+
 from binlog_server.app import Server
 from binlog_server.config import Config
 from binlog_server.store_directory import StoreDirectory
-from pipeline.errors import PipelineError
-from pipeline.jobs.archive import ArchiveSettings, archive
-from pipeline.jobs.workers import Engine
-from pipeline.sources.directory import DirectorySource
-from pipeline.wanted import Wanted
-from protocol.group_runs import GroupRun
-from storage.archive.files import ArchiveFiles
-from storage.errors import StorageError
-from storage.intake.source import SourceGroup
+from tests.binlog_server.cli.command import run
 from tests.binlog_server.lab import PASSWORD, USER, Client, Replica, within
-from tests.binlog_server_cli.command import run
 from tests.storage.damaged_stores import OPTIONS
 
 NON_BLOCK, LIVE = 1, 2

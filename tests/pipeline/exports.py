@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-
-from pipeline.jobs.manifest import Manifest
-from protocol.gtid import Gtid
+from binlog_pipeline.jobs.manifest import Manifest
+from binlog_protocol.gtid import Gtid
 
 Row = dict[str, Any]
 

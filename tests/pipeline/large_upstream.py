@@ -9,14 +9,15 @@ import asyncio
 import sys
 from pathlib import Path
 
-from pipeline.sources.dump.address import ServerAddress
-from pipeline.sources.server import ServerSlice
-from pipeline.wanted import Wanted
-from protocol.connection.server import ServerConnection
-from protocol.event_group import split_events
-from protocol.events import EventType, append_checksum, build_event
-from protocol.events.gtid_list import GtidList, GtidListFlags
-from protocol.gtid import Gtid, SlavePosition
+from binlog_pipeline.sources.dump.address import ServerAddress
+from binlog_pipeline.sources.server import ServerSlice
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.events import EventType, append_checksum, build_event
+from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import Gtid, SlavePosition
+
 from tests.binlog_server.lab import transaction
 from tests.binlog_server.upstream import OPENING, PASSWORD, FakeUpstream, Visit
 from tests.protocol.sample_events import row_body

@@ -10,10 +10,11 @@ import random
 import sys
 from pathlib import Path
 
-from protocol.gtid import Gtid
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+
 from tests.storage.groups import GROUP_BYTES_MIN, Group, group
 from tests.storage.sizes import small
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
-from protocol.events.gtid import GtidEvent
-from protocol.events.query import QueryEvent
-from protocol.events.xid import XidEvent
-from protocol.gtid import Gtid
-from storage.binlog.options import StoreOptions
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+
 from tests.storage.groups import Group
 from tests.storage.sizes import small
 

@@ -1,4 +1,4 @@
-"""What views say of groups, by plain Python: event after event, with the parsers of `protocol/events`."""
+"""What views say of groups, by plain Python: event after event, with the parsers of `binlog_protocol/events`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.groups import Groups
-from protocol.event_group import split_events
-from protocol.events.compressed import uncompressed
-from protocol.events.event_type import EventType
-from protocol.events.gtid import GtidEvent, GtidFlags
-from protocol.events.header import EventHeader
-from protocol.events.query import QueryEvent
-from protocol.events.rows import ROWS_TYPES, RowsEvent
-from protocol.events.table_map import TableMap
-from protocol.events.xid import XidEvent
-from storage.engine import LargeGroup
-from storage.ibb.chunk import Position
-from storage.inspection.classic import classic_groups
-from tests.protocol.rows import samples
+from binlog_pipeline.groups import Groups
+from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups.event_group import split_events
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.engine import LargeGroup
+from binlog_storage.ibb.chunk import Position
+
+from tests.protocol.events.rows import samples
 
 DATA = Path(__file__).parent.parent / "protocol" / "data"
 Row = dict[str, Any]

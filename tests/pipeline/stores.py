@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from protocol.gtid import Gtid
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.inspection.classic import classic_groups
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.disk.disk import OsDisk
+
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.mariadb import MariaDB
 

@@ -11,20 +11,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from binlog_pipeline.filters import SLACK_S, Condition, narrowed, narrowed_tables
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.views.events import EventsView
+from binlog_pipeline.views.row_filter import kept_rows
+from binlog_pipeline.views.transactions import TransactionsView
+from binlog_pipeline.views.view import View
+from binlog_pipeline.wanted import Numbers, Wanted
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.ranges import GtidRange, TimeRange
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.filters import SLACK_S, Condition, narrowed, narrowed_tables
-from pipeline.options import SourceOptions
-from pipeline.sources.directory import DirectorySource
-from pipeline.views.events import EventsView
-from pipeline.views.row_filter import kept_rows
-from pipeline.views.transactions import TransactionsView
-from pipeline.views.view import View
-from pipeline.wanted import Numbers, Wanted
-from protocol.gtid import SlavePosition
-from storage.ibb.page import PAGE_SIZE
-from storage.planning import GtidRange, TimeRange
 from tests.pipeline.logs import BEGIN, SMALL_FILES, any_log
 from tests.pipeline.stores import make_store
 
@@ -109,7 +109,7 @@ def conditions() -> st.SearchStrategy[Condition]:
 
 
 @given(view=st.sampled_from(tuple(VIEWS)), some=st.lists(conditions(), max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_conditions(source: DirectorySource, view: str, some: list[Condition]) -> None:
     wanted = narrowed(Wanted(), some, view, "struct")
     found = read(source, VIEWS[view], wanted)
@@ -139,7 +139,7 @@ def test_edges(source: DirectorySource, view: str) -> None:
 
 
 @given(start=st.integers(0, 600), some=st.lists(conditions(), max_size=3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_conditions_beside_a_range(
     source: DirectorySource, start: int, some: list[Condition]
 ) -> None:

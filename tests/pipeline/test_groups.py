@@ -6,17 +6,17 @@ import random
 from pathlib import Path
 
 import numpy as np
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.sources.source import MarkedSlice
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.log.ranges import GtidRange
 
-from pipeline.groups import Groups
-from pipeline.sources.directory import DirectorySource
-from pipeline.sources.source import MarkedSlice
-from pipeline.wanted import Wanted
-from protocol.gtid import SlavePosition
-from protocol.stored_group import group_gtid
-from storage.binlog.options import StoreOptions
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.planning import GtidRange
 from tests.pipeline.stores import make_store
 from tests.storage.groups import beginning, history, marker, simple
 

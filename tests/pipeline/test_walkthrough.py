@@ -15,7 +15,7 @@ import pytest
 
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.views import FULL
+from tests.pipeline.view_rows import FULL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.event_group import split_events
-from protocol.events import EventType, FormatDescription
-from protocol.limits import EVENT_BYTES_MAX
-from protocol.wire.packets import Packet, PacketReader
+from binlog_protocol.events import EventType, FormatDescription
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.wire.packets import Packet, PacketReader
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 BINLOGS = Path(__file__).parent / "data"

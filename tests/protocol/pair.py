@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.connection.client import (
+from binlog_protocol.connection.client import (
     ClientConnection,
     ClientEvent,
     GreetingReceived,
     LoggedIn,
 )
-from protocol.connection.server import LoginReceived, ServerConnection, ServerEvent
+from binlog_protocol.connection.server import LoginReceived, ServerConnection, ServerEvent
 
 SALT = bytes(range(65, 85))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.events import EventType
-from protocol.events.header import FLAG_ARTIFICIAL, EventHeader
-from protocol.events.heartbeat import HeartbeatEvent
-from protocol.events.rotate import RotateEvent
+from binlog_protocol.events import EventType
+from binlog_protocol.events.header import FLAG_ARTIFICIAL, EventHeader
+from binlog_protocol.events.heartbeat import HeartbeatEvent
+from binlog_protocol.events.rotate import RotateEvent
 
 _STAY = {EventType.HEARTBEAT, EventType.STOP}
 _ONLY_WITH_POSITION = {EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION}

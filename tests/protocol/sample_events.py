@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from protocol.events import (
+from binlog_protocol.events import (
     EventType,
     GtidEvent,
     GtidExtraFlags,
@@ -16,7 +16,7 @@ from protocol.events import (
     XidEvent,
     build_event,
 )
-from protocol.gtid import Gtid
+from binlog_protocol.gtid import Gtid
 
 T = EventType
 

@@ -6,14 +6,13 @@ import struct
 from decimal import Decimal
 
 import pytest
-
-from protocol.event_text.info import event_info, event_type_name
-from protocol.events.event_type import EventType
-from protocol.events.gtid import GtidEvent, GtidFlags, XaId
-from protocol.events.header import build_event
-from protocol.events.statement_context import RandEvent, UserVarEvent
-from protocol.events.xa_prepare import XaPrepareEvent
-from protocol.gtid import Gtid
+from binlog_protocol.event_text.info import event_info, event_type_name
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
+from binlog_protocol.events.header import build_event
+from binlog_protocol.events.statement_context import RandEvent, UserVarEvent
+from binlog_protocol.events.xa_prepare import XaPrepareEvent
+from binlog_protocol.gtid import Gtid
 
 VARIABLES = {
     (b"a", 5, 8): "@`a`=5",

@@ -12,17 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from protocol.connection.client import ClientConnection, ClientState, GreetingReceived
-from protocol.connection.commands import parse_command
-from protocol.connection.handshake import AuthSwitchRequest, Greeting, LoginRequest
-from protocol.connection.server import LoginReceived, ServerConnection
-from protocol.connection.server_states import ServerState
-from protocol.errors import ProtocolError, ServerError
-from protocol.event_group import EventGroupAssembler, split_events
-from protocol.events import (
+from binlog_protocol.connection.client import ClientConnection, ClientState, GreetingReceived
+from binlog_protocol.connection.commands import parse_command
+from binlog_protocol.connection.handshake import AuthSwitchRequest, Greeting, LoginRequest
+from binlog_protocol.connection.server import LoginReceived, ServerConnection
+from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.errors import ProtocolError, ServerError
+from binlog_protocol.events import (
     EventHeader,
     FormatDescription,
     GtidEvent,
@@ -35,18 +31,19 @@ from protocol.events import (
     gtid_of,
     strip_checksum,
 )
-from protocol.events.compressed import uncompressed
-from protocol.events.load_data import ExecuteLoadQuery, LoadPiece
-from protocol.events.query import query_ends_group
-from protocol.events.rows import RowsEvent
-from protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
-from protocol.events.status_variables import StatusVariables
-from protocol.events.table_map import TableMap
-from protocol.gtid import BinlogState, SlavePosition, parse_gtid_list
-from protocol.limits import LOGIN_PACKET_BYTES_MAX
-from protocol.wire.event_frames import event_frames
-from protocol.wire.packets import PacketReader
-from protocol.wire.results import (
+from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
+from binlog_protocol.events.query import query_ends_group
+from binlog_protocol.events.rows import RowsEvent
+from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
+from binlog_protocol.events.status_variables import StatusVariables
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.groups.event_group import EventGroupAssembler, split_events
+from binlog_protocol.gtid import BinlogState, SlavePosition, parse_gtid_list
+from binlog_protocol.limits import LOGIN_PACKET_BYTES_MAX
+from binlog_protocol.wire.event_frames import event_frames
+from binlog_protocol.wire.packets import PacketReader
+from binlog_protocol.wire.results import (
     Column,
     parse_column_count,
     parse_eof,
@@ -54,6 +51,8 @@ from protocol.wire.results import (
     parse_ok,
     parse_row,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from .conversation import Conversation, all_streams, capture_names, conversations, packets
 from .pair import SALT
@@ -143,14 +142,14 @@ def parse_quietly(parse: Callable[[bytes], object], data: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_chance_in_every_parser(data: bytes) -> None:
     for parse in PARSERS:
         parse_quietly(parse, data)
 
 
 @given(st.sampled_from(CORPUS), MUTATIONS)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_changed_recordings_in_every_parser(data: bytes, mutations: list[tuple[int, int]]) -> None:
     changed = mutate(data, mutations)
     for parse in PARSERS:
@@ -158,7 +157,7 @@ def test_changed_recordings_in_every_parser(data: bytes, mutations: list[tuple[i
 
 
 @given(st.lists(st.binary(max_size=400), max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_chance_in_the_packet_reader(chunks: list[bytes]) -> None:
     reader = PacketReader(1000)
     with contextlib.suppress(ProtocolError):
@@ -204,7 +203,7 @@ def serve_events(server: ServerConnection) -> None:
 
 
 @given(st.sampled_from(SESSIONS), MUTATIONS, st.integers(1, 500))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_changed_sessions_in_the_server(
     session: Conversation, mutations: list[tuple[int, int]], chunk: int
 ) -> None:
@@ -213,7 +212,7 @@ def test_changed_sessions_in_the_server(
 
 
 @given(st.binary(max_size=2000), st.integers(1, 500))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_chance_in_the_server(data: bytes, chunk: int) -> None:
     server = serve(data, chunk)
     assert server.state in (ServerState.GREETED, ServerState.CLOSED, ServerState.READY)
@@ -238,7 +237,7 @@ def follow(data: bytes, chunk: int) -> None:
 
 
 @given(st.sampled_from(SESSIONS), MUTATIONS, st.integers(1, 500))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_changed_sessions_in_the_client(
     session: Conversation, mutations: list[tuple[int, int]], chunk: int
 ) -> None:
@@ -250,7 +249,7 @@ STREAMS: Final = [events for _, events in all_streams()]
 
 
 @given(st.sampled_from(STREAMS), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_changed_streams_in_the_assembler(events: list[bytes], chance: random.Random) -> None:
     assembler = EventGroupAssembler(1)
     events = list(events)
@@ -281,7 +280,7 @@ def test_changed_streams_in_the_assembler(events: list[bytes], chance: random.Ra
         max_size=12,
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_texts_like_gtid_lists(parts: list[str]) -> None:
     for parse in PARSERS[-3:]:
         parse_quietly(parse, "".join(parts).encode())

@@ -1,4 +1,4 @@
-"""protocol/ turns bytes into values and back, and knows nothing of the world."""
+"""binlog_protocol turns bytes into values and back, and knows nothing of the world."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ast
 import sys
 from pathlib import Path
 
+import binlog_protocol
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "protocol"
+PACKAGE = Path(binlog_protocol.__path__[0])
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What of the standard library may be used: no files, sockets, clocks, threads, chance, logging.
@@ -51,7 +52,7 @@ def imported(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_nothing_impure(path: Path) -> None:
     columns = COLUMNS if path.is_relative_to(PACKAGE / "row_columns") else set()
-    assert imported(path) <= PURE | {"protocol"} | columns
+    assert imported(path) <= PURE | {"binlog_protocol"} | columns
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -69,11 +70,6 @@ def test_asks_no_clock_and_no_chance(path: Path) -> None:
     """Of `datetime` and `uuid` only what turns given values into others."""
     names = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
     assert not names & {"now", "today", "utcnow", "uuid1", "uuid4"}
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_file_stays_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
 
 
 def test_list_of_pure_modules_is_standard_library() -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.values import Cursor, lenenc_bytes, lenenc_int, nul_terminated
 from hypothesis import given
 from hypothesis import strategies as st
-
-from protocol.errors import ProtocolError
-from protocol.wire.values import Cursor, lenenc_bytes, lenenc_int, nul_terminated
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from protocol.gtid import Gtid
-from protocol.statement_group import transaction_group
-from storage.binlog.file_names import LOCK_NAME, file_name, file_numbers
-from storage.binlog.options import StoreOptions
-from storage.binlog.publication import PUBLICATION_NAME
-from storage.binlog.store import IbbEngine
-from storage.disk import OsDisk
-from storage.ibb.page import PAGE_SIZE
-from storage.redo.format import CHECKPOINT_AT, REDO_NAME, RING_AT
-from storage.state import STATE_NAME, StateStore
+from binlog_protocol.groups.statement_group import transaction_group
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb.file_names import LOCK_NAME, file_name, file_numbers
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.publication import PUBLICATION_NAME
+from binlog_storage.redo.format import CHECKPOINT_AT, REDO_NAME, RING_AT
+from binlog_storage.state import STATE_NAME, StateStore
+
 from tests.storage.groups import Group, append_all
 from tests.storage.sizes import small
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage.disk import Disk, File, OsDisk, OsFile
-from storage.errors import DiskError
+from binlog_storage.disk.disk import Disk, File, OsDisk, OsFile
+from binlog_storage.errors import DiskError
 
 
 class MortalDisk(OsDisk):
@@ -28,7 +28,7 @@ class MortalDisk(OsDisk):
 
 
 class BreakableFile:
-    """See `storage.disk.File`."""
+    """See `binlog_storage.disk.disk.File`."""
 
     def __init__(self, disk: BreakableDisk, file: File) -> None:
         self._disk = disk
@@ -61,7 +61,7 @@ class BreakableFile:
 
 
 class BreakableDisk:
-    """See `storage.disk.Disk`. After `broken` was set nothing is changed any more; reading goes on."""
+    """See `binlog_storage.disk.disk.Disk`. After `broken` was set nothing is changed any more; reading goes on."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

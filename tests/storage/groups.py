@@ -13,11 +13,11 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.events.format_description import FormatDescription
-from protocol.group_runs import GroupRun
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.engine import BinlogEngine, Position
-from storage.ibb.page import PAGE_SIZE
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.ibb.page import PAGE_SIZE
 
 _HEADER = struct.Struct("<IBIIIH")
 _GTID_BODY = struct.Struct("<QIB6x")

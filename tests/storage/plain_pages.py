@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.ibb.chunk import CONT, LAST
-from storage.ibb.page import PAGE_SIZE, ZERO_PAGE
+from binlog_storage.ibb.chunk import CONT, LAST
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
 
 Key = tuple[int, int]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.binlog.options import LOG_FILE_SIZE_MIN, StoreOptions
-from storage.ibb.oob import PIECE_BYTES_MAX
-from storage.ibb.page import PAGE_SIZE
+from binlog_storage.binlog.options import LOG_FILE_SIZE_MIN, StoreOptions
+from binlog_storage.ibb.oob import PIECE_BYTES_MAX
+from binlog_storage.ibb.page import PAGE_SIZE
 
 
 def redo_bytes(pages: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage import engine
+from binlog_storage import engine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "engine-api.md").read_text()

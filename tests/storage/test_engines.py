@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
+from binlog_storage.testing.memory_engine import MemoryEngine
+from binlog_storage.testing.memory_history import MemoryHistory
 
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk
-from storage.engine import BinlogEngine
-from storage.ibb.page import PAGE_SIZE
-from storage.memory_disk import MemoryDisk
-from storage.memory_engine import MemoryEngine
-from storage.memory_history import MemoryHistory
-from storage.state import StateStore
 from tests.storage.contract.engine_contract import FILE_BYTES, Bench, EngineContract
 from tests.storage.disks import BreakableDisk, MortalDisk
 from tests.storage.sizes import small

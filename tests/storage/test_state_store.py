@@ -9,11 +9,11 @@ from typing import Any
 
 import google_crc32c
 import pytest
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.errors import DiskError, NotAStore, StorageError
+from binlog_storage.state import STATE_NAME, StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
 
-from storage.disk import OsDisk
-from storage.errors import DiskError, NotAStore, StorageError
-from storage.memory_disk import MemoryDisk
-from storage.state import STATE_NAME, StateStore
 from tests.storage.vectors import file_bytes, write_file
 
 

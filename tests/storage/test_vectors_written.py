@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.prepared import PreparedTransactions
+from binlog_storage.binlog.references import Hold, Reason
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.ibb import commit, oob, xa
+from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.search import read_state
+from binlog_storage.testing.memory_disk import MemoryDisk
 
-from protocol.stored_group import group_gtid
-from storage.binlog.group_reader import group_head
-from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageStore
-from storage.binlog.prepared import PreparedTransactions
-from storage.binlog.references import Hold, Reason
-from storage.binlog.search import read_state
-from storage.binlog.store import IbbEngine
-from storage.ibb import commit, oob, xa
-from storage.ibb.chunk import Position, Record, RecordType
-from storage.ibb.file_header import FileHeader
-from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
-from storage.memory_disk import MemoryDisk
 from tests.storage import vectors
 from tests.storage.groups import gtid_of
 from tests.storage.writing import NoRedo, Writing
@@ -94,7 +94,7 @@ def test_engine_writes_the_same_files(
 ) -> None:
     lsns = start_lsns(vector)
     monkeypatch.setattr(
-        "storage.binlog.log_writer.FileHeader",
+        "binlog_storage.binlog.log_writer.FileHeader",
         lambda **fields: FileHeader(**{**fields, "start_lsn": lsns.get(fields["file_no"], 0)}),
     )
     disk = MemoryDisk()

@@ -12,15 +12,15 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage.binlog.file_names import file_numbers
-from storage.binlog.group_reader import group_payload
-from storage.binlog.page_store import PageStore
-from storage.disk import Disk
-from storage.errors import CorruptBinlog
-from storage.ibb.chunk import Position, RecordType
-from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
-from storage.memory_disk import MemoryDisk
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.file_names import file_numbers
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.group_reader import group_payload
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 DATA = Path(__file__).parent / "data"
 VECTORS = DATA / "ibb-vectors"

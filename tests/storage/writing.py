@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from storage.binlog.file_names import file_name
-from storage.binlog.log_writer import LogWriter
-from storage.binlog.options import StoreOptions
-from storage.binlog.page_store import PageStore
-from storage.binlog.references import References
-from storage.ibb.chunk import RecordType
-from storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
-from storage.memory_disk import MemoryDisk
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.references import References
+from binlog_storage.ibb.chunk import RecordType
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
+from binlog_storage.testing.memory_disk import MemoryDisk
+
 from tests.storage import vectors
 from tests.storage.sizes import small
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocol.wire.results import parse_column_count, parse_error, parse_row
-from protocol.wire.values import Cursor
+from binlog_protocol.values import Cursor
+from binlog_protocol.wire.results import parse_column_count, parse_error, parse_row
 
 from .recordings import Exchange
 

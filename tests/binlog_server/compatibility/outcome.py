@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from binlog_storage.binlog.options import StoreOptions
+
 from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Account
-from storage.binlog.options import StoreOptions
 from tests.binlog_server.lab import PASSWORD
 
 from .peer import Peer

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest
+from binlog_protocol.wire.packets import frame_packet
+
 from binlog_server.app import Server
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.handshake import Capability, Greeting, LoginRequest
-from protocol.wire.packets import frame_packet
 from tests.binlog_server.lab import PASSWORD, until
 from tests.binlog_server.transport import Held
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from binlog_protocol.connection.handshake import LoginRequest
+
 from binlog_server.accounts.replica_policy import StreamStyle
-from protocol.connection.handshake import LoginRequest
 from tests.binlog_server.lab import USER, Lab
 
 from .answers import decoded

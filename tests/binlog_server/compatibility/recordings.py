@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from protocol.connection.commands import CommandCode, DumpFlag
-from protocol.connection.handshake import Capability, Greeting, LoginRequest
-from protocol.event_group import EventGroup, EventGroupAssembler
-from protocol.events.header import END_POSITION_OFFSET, LENGTH_OFFSET
-from protocol.gtid import SlavePosition
-from protocol.limits import EVENT_BYTES_MAX
-from protocol.semi_sync import STATUS_WITH_ACK
-from protocol.wire.packets import PacketReader, frame_packet
+from binlog_protocol.connection.commands import CommandCode, DumpFlag
+from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest
+from binlog_protocol.events.header import END_POSITION_OFFSET, LENGTH_OFFSET
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.wire.packets import PacketReader, frame_packet
+from binlog_protocol.wire.semi_sync import STATUS_WITH_ACK
+
 from tests.protocol import conversation
 
 from .stream import event_of

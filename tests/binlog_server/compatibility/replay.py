@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from binlog_protocol.connection.commands import BinlogDump, parse_command
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
+from binlog_protocol.groups.event_group import EventGroup
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.testing.memory_engine import MemoryEngine
+from binlog_storage.testing.memory_history import MemoryHistory
+
 from binlog_server.accounts.replica_policy import StreamStyle
-from protocol.connection.commands import BinlogDump, parse_command
-from protocol.event_group import EventGroup
-from protocol.events.rotate import FIRST_EVENT_POSITION
-from protocol.gtid import Gtid, SlavePosition
-from storage.engine import BinlogEngine
-from storage.memory_engine import MemoryEngine
-from storage.memory_history import MemoryHistory
 from tests.binlog_server.lab import Lab, transaction
 
 from .answers import Answer, decoded, intended

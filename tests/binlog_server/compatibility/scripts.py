@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from protocol.connection.commands import BinlogDump, DumpFlag, Query, RegisterSlave
-from protocol.gtid import Gtid
+from binlog_protocol.connection.commands import BinlogDump, DumpFlag, Query, RegisterSlave
+from binlog_protocol.gtid import Gtid
 
 from .answers import Answer
 from .outcome import FIRST_FILE

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from protocol.errors import ProtocolError, RemoteError
-from protocol.event_group import EventGroup, EventGroupAssembler
-from protocol.events import EventType
-from protocol.events.checksum import ChecksumAlgorithm
-from protocol.events.format_description import FormatDescription
-from protocol.events.gtid_list import GtidList, GtidListFlags
-from protocol.events.header import HEADER_SIZE, EventHeader
-from protocol.events.heartbeat import HeartbeatEvent
-from protocol.events.rotate import RotateEvent
-from protocol.wire.results import parse_error
+from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_protocol.events import EventType
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
+from binlog_protocol.events.heartbeat import HeartbeatEvent
+from binlog_protocol.events.rotate import RotateEvent
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
+from binlog_protocol.wire.results import parse_error
 
 _SEMI_SYNC_MAGIC = 0xEF
 _EOF_SIZE_MAX = 8  # an EOF packet is shorter than 9 bytes

@@ -14,6 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from binlog_protocol.connection.commands import Ping
+from binlog_protocol.errors import MasterFatalError
+from binlog_storage.binlog.purge import PurgeHeld
+from binlog_storage.disk import disk
+from binlog_storage.engine import Stalled
+from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from binlog_server.app import Server
@@ -24,12 +30,6 @@ from binlog_server.metrics.standstill import KINDS
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
 from binlog_server.relay.status import UpstreamStatus
-from protocol.connection.commands import Ping
-from protocol.errors import MasterFatalError
-from storage import disk
-from storage.binlog.purge import PurgeHeld
-from storage.engine import Stalled
-from storage.errors import DiskError
 
 from ..engines import FullEngine
 from ..lab import USER, Lab, gtids, until, within

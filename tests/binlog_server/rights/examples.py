@@ -9,22 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from binlog_server.admin.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
-from binlog_server.admin.account_statements import Kind as AccountKind
-from binlog_server.admin.global_variables import GLOBALS
-from binlog_server.admin.needed_privileges import (
-    ANYBODY,
-    OF_ONES_OWN,
-    PRIVILEGES,
-    Subject,
-    subject,
-)
-from binlog_server.admin.parser import parse
-from binlog_server.admin.statements import SetVariables, Show, Statement
-from binlog_server.admin.variables import RESTRICTED, SESSION_SETTABLE
-from binlog_server.sql_commit.statement_kind import Kind as CommitKind
-from binlog_server.sql_commit.statement_kind import classify
-from protocol.connection.commands import (
+from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
     Command,
@@ -40,6 +25,16 @@ from protocol.connection.commands import (
     UnknownCommand,
     parse_command,
 )
+
+from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
+from binlog_server.sql.account_statements import Kind as AccountKind
+from binlog_server.sql.global_variables import GLOBALS
+from binlog_server.sql.needed_privileges import ANYBODY, OF_ONES_OWN, PRIVILEGES, Subject, subject
+from binlog_server.sql.parser import parse
+from binlog_server.sql.statements import SetVariables, Show, Statement
+from binlog_server.sql.variables import RESTRICTED, SESSION_SETTABLE
+from binlog_server.sql_commit.statement_kind import Kind as CommitKind
+from binlog_server.sql_commit.statement_kind import classify
 
 VICTIM: Final = "victim"
 HASH: Final = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"

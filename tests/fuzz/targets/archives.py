@@ -11,11 +11,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from pipeline.sources.directory import DirectorySource
-from protocol.gtid import Gtid
-from storage.archive.archive import Archive
-from storage.archive.part_reader import PartReader
-from storage.errors import StorageError
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_protocol.gtid import Gtid
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.errors import StorageError
+
 from tests.binlog_server.lab import transaction
 from tests.fuzz import frames
 from tests.fuzz.mutation import mutated

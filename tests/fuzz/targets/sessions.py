@@ -18,29 +18,29 @@ from typing import Any, Final
 from unittest import mock
 
 import uvloop
-
-from binlog_server.accounts.users import Account
-from binlog_server.admin import account_statements as accounts
-from binlog_server.admin import parser
-from binlog_server.admin import replication_statements as replication
-from binlog_server.admin.runner import THREADS
-from binlog_server.admin.variables import CONSTANTS
-from binlog_server.admin.view import text_of
-from binlog_server.option_limits import LIMITS
-from binlog_server.relay.byte_stream import ByteStream
-from binlog_server.relay.follower import Follower
-from protocol.connection.auth import native_password_scramble
-from protocol.connection.commands import (
+from binlog_protocol.connection.auth import native_password_scramble
+from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
     DumpFlag,
     Query,
     RegisterSlave,
 )
-from protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
-from protocol.wire.compressed import compressed, framed
-from protocol.wire.packets import frame_packet
-from storage.inspection.verify import Finding, Severity, Verifier
+from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
+from binlog_protocol.wire.compressed import compressed, framed
+from binlog_protocol.wire.packets import frame_packet
+from binlog_storage.verify.verify import Finding, Severity, Verifier
+
+from binlog_server.accounts.users import Account
+from binlog_server.option_limits import LIMITS
+from binlog_server.relay.byte_stream import ByteStream
+from binlog_server.relay.follower import Follower
+from binlog_server.sql import account_statements as accounts
+from binlog_server.sql import parser
+from binlog_server.sql import replication_statements as replication
+from binlog_server.sql.runner import THREADS
+from binlog_server.sql.variables import CONSTANTS
+from binlog_server.sql.view import text_of
 from tests.binlog_server.lab import PASSWORD, USER, Lab
 from tests.binlog_server.transport import Held
 from tests.fuzz import frames

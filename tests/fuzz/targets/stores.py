@@ -17,20 +17,17 @@ from typing import Final
 from unittest import mock
 
 import google_crc32c
-
-from protocol.event_group import split_events
-from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.file_names import file_name, file_number
-from storage.binlog.publication import PUBLICATION_NAME
-from storage.binlog.store import IbbEngine
-from storage.errors import StorageError
-from storage.ibb.page import PAGE_SIZE, ZERO_PAGE, is_sound, seal
-from storage.ibb.xa import Xid
-from storage.inspection import pages
-from storage.inspection.groups import OfflineBinlog
-from storage.inspection.verify import Verifier
-from storage.memory_disk import MemoryDisk
-from storage.redo.format import (
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, is_sound, seal
+from binlog_storage.ibb.xa import Xid
+from binlog_storage.log import pages
+from binlog_storage.log.groups import OfflineBinlog
+from binlog_storage.log.publication import PUBLICATION_NAME
+from binlog_storage.redo.format import (
     BLOCK,
     CHECKPOINT_AT,
     KIND_FLUSHED,
@@ -39,7 +36,10 @@ from storage.redo.format import (
     RING_AT,
     Checkpoint,
 )
-from storage.state import STATE_NAME, StateStore
+from binlog_storage.state import STATE_NAME, StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
+from binlog_storage.verify.verify import Verifier
+
 from tests.binlog_server.lab import transaction
 from tests.fuzz import frames
 from tests.fuzz.target import Wrong

@@ -13,6 +13,19 @@ from typing import Final, cast
 from unittest import mock
 
 import uvloop
+from binlog_protocol.connection.client import ClientConnection
+from binlog_protocol.connection.commands import BinlogDump
+from binlog_protocol.connection.server import LoginReceived, ServerConnection
+from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
+from binlog_protocol.events import EventType, XidEvent, append_checksum
+from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.wire.packets import frame_packet
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.log.groups import OfflineBinlog
+from binlog_storage.testing.memory_disk import MemoryDisk
+from binlog_storage.verify.verify import Finding, Severity, Verifier
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
@@ -24,19 +37,6 @@ from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.large_group import PIECE_BYTES
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
-from protocol.connection.client import ClientConnection
-from protocol.connection.commands import BinlogDump
-from protocol.connection.server import LoginReceived, ServerConnection
-from protocol.errors import ProtocolError, RemoteError, ServerError
-from protocol.event_group import split_events
-from protocol.events import EventType, XidEvent, append_checksum
-from protocol.events.header import TYPE_OFFSET
-from protocol.wire.packets import frame_packet
-from storage.binlog.store import IbbEngine
-from storage.errors import StorageError
-from storage.inspection.groups import OfflineBinlog
-from storage.inspection.verify import Finding, Severity, Verifier
-from storage.memory_disk import MemoryDisk
 from tests.binlog_server.upstream import OPENING, groups
 from tests.fuzz import frames
 from tests.fuzz.events import changed_event
@@ -44,7 +44,7 @@ from tests.fuzz.mutation import mutated_parts
 from tests.fuzz.readers import read_by_all
 from tests.fuzz.target import Wrong
 from tests.protocol.conversation import all_streams, binlog_events, binlog_names, checksum_algorithm
-from tests.protocol.rows import samples
+from tests.protocol.events.rows import samples
 from tests.protocol.sample_events import SAMPLES
 from tests.storage.sizes import small
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pipeline.groups import Groups
-from pipeline.options import SourceOptions
-from pipeline.sources.dump.address import ServerAddress
-from pipeline.sources.opening import open_source
-from pipeline.sources.server import ServerSource
-from pipeline.wanted import Wanted
-from protocol.gtid import Gtid, SlavePosition
-from storage.planning import GtidRange
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.dump.address import ServerAddress
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.server import ServerSource
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.log.ranges import GtidRange
+
 from tests.kit.mariadb import Account, Source
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from binlog_pipeline.admission import Limits, next_end
+from binlog_pipeline.errors import SourceError
+from binlog_pipeline.sources.server_feed import ServerFeed
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import SlavePosition
 
-from pipeline.admission import Limits, next_end
-from pipeline.errors import SourceError
-from pipeline.sources.server_feed import ServerFeed
-from protocol.event_group import split_events
-from protocol.gtid import SlavePosition
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB

@@ -6,10 +6,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+from binlog_pipeline.errors import SourceError
+from binlog_protocol.gtid import SlavePosition
 
-from binlog_server.clients.certificate import self_signed
-from pipeline.errors import SourceError
-from protocol.gtid import SlavePosition
+from binlog_server.sessions.certificate import self_signed
 from tests.kit import ports
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import Account

@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.sources.dump.reader import DumpReader
+from binlog_pipeline.sources.server import ServerSource
+from binlog_pipeline.wanted import Wanted
+from binlog_protocol.gtid import Gtid, SlavePosition
 
-from pipeline.errors import DataLost, SourceError
-from pipeline.sources.directory import DirectorySource
-from pipeline.sources.dump.reader import DumpReader
-from pipeline.sources.server import ServerSource
-from pipeline.wanted import Wanted
-from protocol.gtid import Gtid, SlavePosition
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import POLL, Account, MariaDB
@@ -107,7 +107,7 @@ def test_the_same_from_servers_and_directory(
 @pytest.fixture
 def cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short ranges, too."""
-    monkeypatch.setattr("pipeline.sources.dump.history._CUT_FROM", 5)
+    monkeypatch.setattr("binlog_pipeline.sources.dump.history._CUT_FROM", 5)
 
 
 @pytest.mark.each_version
@@ -349,7 +349,9 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         return made
 
-    monkeypatch.setattr("pipeline.sources.dump.link.socket.create_connection", create_connection)
+    monkeypatch.setattr(
+        "binlog_pipeline.sources.dump.link.socket.create_connection", create_connection
+    )
 
 
 @pytest.mark.each_version

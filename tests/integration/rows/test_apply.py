@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.binlog_server_cli import command
+from tests.binlog_server.cli import command
 from tests.integration.load import make_table, until
 from tests.integration.test_statements import FORMATS, ddl, dml, objects
 from tests.kit.backends import Backend

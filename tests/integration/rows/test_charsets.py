@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
+from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text, replaced_text
 
-from protocol.events.charsets import UndecodedText, charset_of, decode_text, replaced_text
 from tests.integration.rows.test_values import raw_connection
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder
 
-from protocol.row_columns import Changes, ColumnOptions, RowDecoder
 from tests.integration.rows.test_values import (
     SESSION,
     create,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pymysql.cursors
 import pytest
+from binlog_protocol.events.row_values import Value
+from binlog_protocol.events.rows import ABSENT, ChangeKind
+from binlog_protocol.events.table_map import Kind
 
-from protocol.events.row_values import Value
-from protocol.events.rows import ABSENT, ChangeKind
-from protocol.events.table_map import Kind
 from tests.integration.rows import type_cases
 from tests.integration.rows.type_cases import FULL, MINIMAL, NO_LOG, TypeCase, cases_of
 from tests.integration.rows.upstream_rows import LoggedChange, changes_after, row_events_after

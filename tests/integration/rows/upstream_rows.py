@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.event_group import EventGroup, EventGroupAssembler, split_events
-from protocol.events.checksum import ChecksumAlgorithm
-from protocol.events.rows import ROWS_TYPES, ChangeKind, RowChange, RowsEvent
-from protocol.events.table_map import TableMap
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.rows import ROWS_TYPES, ChangeKind, RowChange, RowsEvent
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
+
 from tests.integration.raw_client import RawClient
 from tests.kit.mariadb import MariaDB
 

@@ -5,11 +5,11 @@ python following.py STORE TABLE TARGET CHECKPOINT SINK forever|once
 
 import sys
 
-import pipeline
+import binlog_pipeline
 
 
 def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: str) -> None:
-    spark = pipeline.session("local[2]", spark__driver__memory="1g")
+    spark = binlog_pipeline.session("local[2]", spark__driver__memory="1g")
     spark.sparkContext.setLogLevel("ERROR")
     changes = (
         spark.readStream.format("binlog")
@@ -17,7 +17,7 @@ def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: s
         .load(store)
     )
     once = {"availableNow": True} if how == "once" else {"processingTime": "0 seconds"}
-    query = pipeline.state(
+    query = binlog_pipeline.state(
         changes, target, checkpoint=checkpoint, table=table, sink=sink, trigger=once
     )
     print("running", flush=True)

@@ -3,17 +3,16 @@
 import json
 import sys
 
+import binlog_pipeline
+from binlog_pipeline.jobs.stats import statistics
+from binlog_pipeline.jobs.workers import Engine
+from binlog_pipeline.options import SourceOptions
 from pyspark.sql import SparkSession
-
-import pipeline
-from pipeline.jobs.stats import statistics
-from pipeline.jobs.workers import Engine
-from pipeline.options import SourceOptions
 
 
 def main(store: str, folder: str) -> None:
     spark = SparkSession.builder.getOrCreate()
-    pipeline.register(spark)
+    binlog_pipeline.register(spark)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     options = {"view": "raw", "partitionBytes": "16m"}
     groups = spark.read.format("binlog").options(**options).load(store)
@@ -29,7 +28,7 @@ def main(store: str, folder: str) -> None:
         "batch": groups.count(),
         "job": statistics(SourceOptions.parse({"path": store}), Engine("spark", 2)).groups,
         "stream": spark.read.parquet(f"{folder}/groups").select("gtid").distinct().count(),
-        "pipeline": pipeline.__file__,
+        "pipeline": binlog_pipeline.__file__,
         "kind": type(spark).__module__,
     }
     spark.stop()

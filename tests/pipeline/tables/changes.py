@@ -6,8 +6,7 @@ import random
 from typing import Any, Final
 
 import pyarrow as pa
-
-from protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.gtid import Gtid, SlavePosition
 
 COLUMNS: Final = pa.struct(
     [

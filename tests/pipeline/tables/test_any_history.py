@@ -13,17 +13,17 @@ from typing import Any
 
 import pymysql
 import pytest
+from binlog_pipeline.errors import PipelineError
+from binlog_pipeline.jobs.state import OPS, keep_state
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.tables.buckets import read_state
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.state import OPS, keep_state
-from pipeline.options import SourceOptions
-from pipeline.tables.buckets import read_state
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.stores import store_of_upstream
 from tests.pipeline.tables.any_history import History
-from tests.pipeline.views import FULL
+from tests.pipeline.view_rows import FULL
 
 LENGTH = 14
 """Of a history, in steps."""

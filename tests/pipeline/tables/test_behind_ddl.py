@@ -15,22 +15,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pymysql
 import pytest
+from binlog_pipeline.cli import main
+from binlog_pipeline.errors import (
+    BadOption,
+    IncompatibleSchema,
+    NonRowChange,
+    PipelineError,
+    SourceError,
+)
+from binlog_pipeline.jobs.ddl_seed import write_ddl_seed
+from binlog_pipeline.jobs.state import OPS, Kept, keep_state
+from binlog_pipeline.jobs.workers import Engine
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.tables.buckets import read_state
+from binlog_pipeline.tables.delta import read_delta
 from pymysql.constants import FIELD_TYPE
 
-from pipeline.cli import main
-from pipeline.errors import BadOption, IncompatibleSchema, NonRowChange, PipelineError, SourceError
-from pipeline.jobs.ddl_seed import write_ddl_seed
-from pipeline.jobs.state import OPS, Kept, keep_state
-from pipeline.jobs.workers import Engine
-from pipeline.options import SourceOptions
-from pipeline.tables.buckets import read_state
-from pipeline.tables.delta import read_delta
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
 from tests.pipeline.stores import store_of_upstream
 from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case
-from tests.pipeline.views import FULL
+from tests.pipeline.view_rows import FULL
 
 
 def database(name: str) -> str:

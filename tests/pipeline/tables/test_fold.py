@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.tables.effects import effects
+from binlog_pipeline.tables.fold import fold
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from pipeline.errors import BadOption, SourceError
-from pipeline.tables.effects import effects
-from pipeline.tables.fold import fold
 
 COLUMNS: Final = pa.struct(
     [pa.field("a", pa.int32()), pa.field("b", pa.string()), pa.field("c", pa.int64())]
@@ -106,7 +105,7 @@ class Model:
         self.log.append(change(len(self.log) + 1, op, before, after, present))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), minimal=st.booleans(), keys=st.sampled_from([["a"], ["b"], ["a", "b"]]))
 def test_as_a_dictionary(data: st.DataObject, minimal: bool, keys: list[str]) -> None:
     rows = st.fixed_dictionaries(

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from binlog_pipeline.errors import BadOption, PipelineError, SourceError
+from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
+from binlog_pipeline.tables.delta import read_delta
+from binlog_pipeline.tables.landing import Landing, landed_parts
+from binlog_pipeline.tables.manifest import manifest_numbers
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_protocol.gtid import SlavePosition
 
-from pipeline.errors import BadOption, PipelineError, SourceError
-from pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
-from pipeline.tables.delta import read_delta
-from pipeline.tables.landing import Landing, landed_parts
-from pipeline.tables.manifest import manifest_numbers
-from pipeline.tables.sinks import open_sink
-from protocol.gtid import SlavePosition
 from tests.pipeline.tables.changes import SCHEMA, History, Row, in_order
 
 START = SlavePosition()
@@ -129,7 +129,7 @@ def test_old_files_go(tmp_path: Path, rng: random.Random) -> None:
 
 
 def _files(target: Path, number: int) -> list[str]:
-    from pipeline.tables.manifest import StateManifest
+    from binlog_pipeline.tables.manifest import StateManifest
 
     return StateManifest.read(target, number).files
 

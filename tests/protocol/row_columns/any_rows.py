@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from protocol.events.column_type import ColumnLayout, ColumnType
-from protocol.events.compressed import COMPRESSED_TYPES
-from protocol.events.event_type import EventType
-from protocol.events.row_values.numbers import decimal_groups
-from protocol.events.table_map import Column, Kind
-from protocol.row_columns.image import value_size
+from binlog_protocol.events.column_type import ColumnLayout, ColumnType
+from binlog_protocol.events.compressed import COMPRESSED_TYPES
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.row_values.numbers import decimal_groups
+from binlog_protocol.events.table_map import Column, Kind
+from binlog_protocol.row_columns.image import value_size
+
 from tests.protocol.row_columns.reference import rows_event, table_map
 
 T = ColumnType

@@ -9,18 +9,17 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-
-from protocol.event_group import split_events
-from protocol.events.charsets import UndecodedText, replaced_text
-from protocol.events.column_type import ColumnType
-from protocol.events.compressed import uncompressed
-from protocol.events.event_type import EventType
-from protocol.events.header import build_event
-from protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
-from protocol.events.rows import ABSENT, ROWS_TYPES, Absent, Image, RowsEvent
-from protocol.events.table_map import Column, TableMap
-from protocol.row_columns import Changes, Prepare
-from protocol.wire.values import lenenc_int
+from binlog_protocol.events.charsets import UndecodedText, replaced_text
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import build_event
+from binlog_protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
+from binlog_protocol.events.rows import ABSENT, ROWS_TYPES, Absent, Image, RowsEvent
+from binlog_protocol.events.table_map import Column, TableMap
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.row_columns import Changes, Prepare
+from binlog_protocol.values import lenenc_int
 
 T = ColumnType
 

@@ -7,15 +7,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.row_columns import RowDecoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.events.event_type import EventType
-from protocol.row_columns import RowDecoder
+from tests.protocol.events.rows import samples
 from tests.protocol.row_columns.any_rows import AnyRows, Table
 from tests.protocol.row_columns.reference import column_rows, plain_rows, same
-from tests.protocol.rows import samples
 
 SEEDS = st.integers(0, 2**32)
 
@@ -44,7 +44,7 @@ def plainly(table: Table, groups: list[bytes]) -> list[Any]:
 
 
 @given(SEEDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_rows_of_any_table(seed: int) -> None:
     any_rows = AnyRows(seed)
     table = any_rows.table()
@@ -53,7 +53,7 @@ def test_any_rows_of_any_table(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damaged_rows_are_refused_or_read_alike(seed: int) -> None:
     """Some bytes changed, also those of events and table maps: never anything but what the plain decoder says."""
     any_rows = AnyRows(seed)
@@ -75,7 +75,6 @@ def test_damaged_rows_are_refused_or_read_alike(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(deadline=None)
 def test_rows_cut_short(seed: int) -> None:
     any_rows = AnyRows(seed)
     table = any_rows.table()

@@ -9,10 +9,10 @@ PROGRAM = """
 import importlib, pkgutil, sys
 for name in ("numpy", "pyarrow", "pyspark"):
     sys.modules[name] = None  # importing it is an ImportError from here on
-import binlog_server, protocol, storage
-for package in (binlog_server, protocol, storage):
+import binlog_protocol, binlog_server, binlog_storage
+for package in (binlog_server, binlog_protocol, binlog_storage):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.startswith("protocol.row_columns") and not module.name.endswith("__main__"):
+        if not module.name.startswith("binlog_protocol.row_columns") and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
             print(module.name)
 """
@@ -24,6 +24,6 @@ def test_server_runs_without_them() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert {"binlog_server.app", "protocol.events.rows", "storage.engine"} <= set(
+    assert {"binlog_server.app", "binlog_protocol.events.rows", "binlog_storage.engine"} <= set(
         done.stdout.split()
     )

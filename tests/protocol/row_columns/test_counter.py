@@ -6,18 +6,18 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.rows import RowsEvent
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.row_columns import Prepare, RowCounter, event_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.event_group import split_events
-from protocol.events.event_type import EventType
-from protocol.events.rows import RowsEvent
-from protocol.events.table_map import TableMap
-from protocol.row_columns import Prepare, RowCounter, event_runs
+from tests.protocol.events.rows import samples
 from tests.protocol.row_columns.any_rows import TABLE_ID, AnyRows
 from tests.protocol.row_columns.reference import plain_rows, rows_event, table_map
-from tests.protocol.rows import samples
 
 SEEDS = st.integers(0, 2**32)
 Place = tuple[int, int, str]
@@ -45,7 +45,7 @@ def test_recorded_binlogs(name: str) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_rows_of_any_table(seed: int) -> None:
     any_rows = AnyRows(seed)
     table = any_rows.table()

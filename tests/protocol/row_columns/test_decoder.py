@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from protocol.errors import ProtocolError
-from protocol.events.column_type import ColumnLayout, ColumnType
-from protocol.events.event_type import EventType
-from protocol.events.table_map import Column, TableMap
-from protocol.row_columns import (
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.column_type import ColumnLayout, ColumnType
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.table_map import Column, TableMap
+from binlog_protocol.row_columns import (
     ColumnOptions,
     Prepare,
     RowDecoder,
@@ -21,6 +20,8 @@ from protocol.row_columns import (
     arrow_schema,
     event_runs,
 )
+
+from tests.protocol.events.rows import samples
 from tests.protocol.row_columns.any_rows import TABLE_ID, AnyRows
 from tests.protocol.row_columns.reference import (
     column_rows,
@@ -29,7 +30,6 @@ from tests.protocol.row_columns.reference import (
     same,
     table_map,
 )
-from tests.protocol.rows import samples
 
 T = ColumnType
 INT = Column(ColumnLayout(T.LONG, 4), True, name="n")
@@ -161,7 +161,7 @@ def test_refused(damage: Callable[[bytes], bytes], says: str) -> None:
 
 
 def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.row_columns.event_walk._BYTES_AT_ONCE_MAX", 50)
+    monkeypatch.setattr("binlog_protocol.row_columns.event_walk._BYTES_AT_ONCE_MAX", 50)
     with pytest.raises(ValueError, match="50 are the most"):
         RowDecoder().add([inserted(b"\1")])
 
@@ -169,7 +169,7 @@ def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_shape_that_grows_too_large_is_turned_into_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
+    monkeypatch.setattr("binlog_protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
     decoder = RowDecoder(prepare=of(INT))
     for number in range(5):
         decoder.add([inserted(number.to_bytes(4, "little"))], number)
@@ -179,7 +179,7 @@ def test_a_shape_that_grows_too_large_is_turned_into_columns(
 
 
 def test_more_rows_at_once_than_fit_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
+    monkeypatch.setattr("binlog_protocol.row_columns.decoder._GATHERED_BYTES_MAX", 12)
     rows = [b"\0" + number.to_bytes(4, "little") for number in range(5)]
     decoder = RowDecoder(prepare=of(INT))
     one = table_map(TABLE_ID, 1) + b"".join(
@@ -193,7 +193,7 @@ def test_more_rows_at_once_than_fit_are_split(monkeypatch: pytest.MonkeyPatch) -
 
 def test_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are remembered."""
-    monkeypatch.setattr("protocol.row_columns.decoder._KNOWN_MAX", 3)
+    monkeypatch.setattr("binlog_protocol.row_columns.decoder._KNOWN_MAX", 3)
     any_rows = AnyRows(1)
     decoder = RowDecoder()
     groups = []

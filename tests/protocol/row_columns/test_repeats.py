@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.row_columns import RowCounter, RowDecoder, repeats, walk_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.events.event_type import EventType
-from protocol.events.xid import XidEvent
-from protocol.row_columns import RowCounter, RowDecoder, repeats, walk_groups
 from tests.protocol.row_columns.any_rows import COMPRESSED
 from tests.protocol.row_columns.reference import (
     column_rows,
@@ -73,7 +73,7 @@ def decoded(groups: list[bytes], pieces: int) -> Any:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_groups(seed: int, count: int, is_damaged: bool) -> None:
     rng = Random(seed)
     kinds = [any_group(rng) for _ in range(rng.randrange(1, 6))]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.row_columns import table_maps_of, walk_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.events.event_type import EventType
-from protocol.events.xid import XidEvent
-from protocol.row_columns import table_maps_of, walk_groups
 from tests.protocol.row_columns.reference import rows_event, table_map
 
 ROWS = (EventType.WRITE_ROWS_V1, EventType.DELETE_ROWS_V1, EventType.WRITE_ROWS)
@@ -44,7 +44,7 @@ def plainly(groups: list[list[bytes]]) -> list[int]:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_groups(seed: int, count: int) -> None:
     rng = Random(seed)
     groups = [any_group(rng) for _ in range(count)]

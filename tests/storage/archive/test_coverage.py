@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from protocol.gtid import BinlogState
-from storage.archive.coverage import first_missing, is_within
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.archive.coverage import first_missing, is_within
 
 # In front of files 3 to 7; the last is being written.
 STATES = {3: "", 4: "0-1-10", 5: "0-1-20,1-1-5", 6: "0-1-20,0-2-25,1-1-5", 7: "0-1-20,0-2-25,1-1-9"}

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from binlog_storage.archive.errors import PyarrowMissing
+from binlog_storage.archive.part_reader import PartReader
 
-from storage.archive.errors import PyarrowMissing
-from storage.archive.part_reader import PartReader
 from tests.storage.archive.test_publisher import part
 
 

@@ -7,15 +7,14 @@ import random
 from pathlib import Path
 
 import pytest
-
-from protocol.gtid import BinlogState
-from storage.archive.archive import Archive, read_manifest
-from storage.archive.errors import ArchiveDamaged, ArchiveInUse, NotAnArchive
-from storage.archive.manifest import MANIFEST_NAME, Manifest, Part, chunk_name, part_name
-from storage.archive.publisher import LOCK_NAME, ArchivePublisher, StagedPart
-from storage.disk import Disk, OsDisk
-from storage.errors import DiskError
-from storage.memory_disk import MemoryDisk
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.archive.archive import Archive, read_manifest
+from binlog_storage.archive.errors import ArchiveDamaged, ArchiveInUse, NotAnArchive
+from binlog_storage.archive.manifest import MANIFEST_NAME, Manifest, Part, chunk_name, part_name
+from binlog_storage.archive.publisher import LOCK_NAME, ArchivePublisher, StagedPart
+from binlog_storage.disk.disk import Disk, OsDisk
+from binlog_storage.errors import DiskError
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 SOURCE = {"kind": "directory", "name": "/store"}
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from protocol.events.checksum import append_checksum
-from protocol.events.event_type import EventType
-from protocol.events.format_description import FormatDescription
-from protocol.events.gtid import GtidEvent, GtidFlags
-from protocol.events.gtid_list import GtidList
-from protocol.events.header import (
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import (
     END_POSITION_OFFSET,
     FLAG_IN_USE,
     FLAGS_OFFSET,
     LENGTH_OFFSET,
     build_event,
 )
-from protocol.events.query import QueryEvent
-from protocol.events.xid import XidEvent
-from protocol.group_runs import GroupRun
-from protocol.gtid import BinlogState, Gtid
-from storage.classic.event_reader import CLASSIC_MAGIC
-from storage.classic.groups import FileGroups
-from storage.intake.source import SourceGroup, UnfinishedGroup
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.groups import FileGroups
+from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
+
 from tests.storage.groups import Group, filler
 
 VERSION = "10.11.19-MariaDB-log"

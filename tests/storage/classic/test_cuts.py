@@ -6,19 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.head import read_head
+from binlog_storage.errors import StorageError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from storage.classic.head import read_head
-from storage.errors import StorageError
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
 
 GROUPS = binlog_files.simple(7)
-CHANGES = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+CHANGES = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("checksums", [True, False])

@@ -7,26 +7,26 @@ import re
 from pathlib import Path
 
 import pytest
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.header import FLAG_IGNORABLE, build_event
+from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.vocabulary import type_name
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups import group_runs
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.classic import event_reader
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.file_list import in_order, of_index
+from binlog_storage.classic.groups import PIECE_BYTES
+from binlog_storage.classic.head import read_head
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.intake.source import SourceGroup
 
-from protocol import group_runs
-from protocol.events.event_type import EventType
-from protocol.events.format_description import FormatDescription
-from protocol.events.gtid import GtidEvent
-from protocol.events.header import FLAG_IGNORABLE, build_event
-from protocol.events.incident import IncidentEvent
-from protocol.events.query import QueryEvent
-from protocol.events.xid import XidEvent
-from protocol.gtid import BinlogState, Gtid
-from protocol.vocabulary import type_name
-from storage.classic import event_reader
-from storage.classic.binlog import ClassicBinlog
-from storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from storage.classic.event_reader import CLASSIC_MAGIC
-from storage.classic.file_list import in_order, of_index
-from storage.classic.groups import PIECE_BYTES
-from storage.classic.head import read_head
-from storage.inspection.classic import classic_groups
-from storage.intake.source import SourceGroup
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
 

@@ -7,21 +7,21 @@ import random
 from pathlib import Path
 
 import pytest
+from binlog_protocol.groups import group_runs
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic import event_reader
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import CorruptBinlog, PositionPurged
+from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
+from binlog_storage.intake.ibb_files import IbbFiles
+from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.testing.memory_disk import MemoryDisk
 
-from protocol import group_runs
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from protocol.stored_group import group_gtid
-from storage.binlog.store import IbbEngine
-from storage.classic import event_reader
-from storage.classic.binlog import ClassicBinlog
-from storage.classic.errors import DamagedBinlog
-from storage.engine import BinlogEngine
-from storage.errors import CorruptBinlog, PositionPurged
-from storage.intake.errors import DoesNotContinue, FilesMissing
-from storage.intake.ibb_files import IbbFiles
-from storage.intake.intake import Intake, Taken
-from storage.memory_disk import MemoryDisk
-from tests.binlog_server_cli.command import copy_to
+from tests.binlog_server.cli.command import copy_to
 from tests.storage import vectors
 from tests.storage.classic import binlog_files
 from tests.storage.classic.test_files import mixed

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol
 
-from protocol.gtid import Gtid, SlavePosition
-from storage.engine import BinlogEngine
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.engine import BinlogEngine
+
 from tests.storage.groups import Group, append_all, payloads, read_from, state_after, wanted
 
 FILE_BYTES = 4 * 16384  # of the smallest file there may be; engines under test should use it

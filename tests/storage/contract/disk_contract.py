@@ -1,11 +1,10 @@
-"""The promises of `storage.disk.Disk` and `File`, for every disk. A test gets a fresh `disk`."""
+"""The promises of `binlog_storage.disk.disk.Disk` and `File`, for every disk. A test gets a fresh `disk`."""
 
 from __future__ import annotations
 
 import pytest
-
-from storage.disk import Disk, File
-from storage.errors import DiskError
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.errors import DiskError
 
 
 def content(file: File) -> bytes:

@@ -1,4 +1,4 @@
-"""The promises of `storage.engine.BinlogEngine`, as tests that any engine must pass.
+"""The promises of `binlog_storage.engine.BinlogEngine`, as tests that any engine must pass.
 
 To hold a new engine to them, write a `Bench` for it and a class:
 
@@ -17,11 +17,11 @@ import random
 import threading
 
 import pytest
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.engine import Position
+from binlog_storage.errors import DiskError, StoreFailed
 
-from protocol.group_runs import GroupRun
-from protocol.gtid import Gtid, SlavePosition
-from storage.engine import Position
-from storage.errors import DiskError, StoreFailed
 from tests.storage.contract.bench import (
     FILE_BYTES,
     Bench,

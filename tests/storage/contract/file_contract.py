@@ -1,4 +1,4 @@
-"""The promises about files, of `storage.engine.BinlogEngine`: FLUSH, RESET MASTER, PURGE, holds. A part of
+"""The promises about files, of `binlog_storage.engine.BinlogEngine`: FLUSH, RESET MASTER, PURGE, holds. A part of
 `EngineContract`; an engine of a single file keeps them too.
 """
 
@@ -8,10 +8,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-
-from protocol.gtid import BinlogState, Gtid, SlavePosition
-from storage.engine import BinlogEngine, Xid
-from storage.errors import (
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.errors import (
     BinlogInUse,
     BinlogInUseByTransaction,
     DiskError,
@@ -21,6 +20,7 @@ from storage.errors import (
     StoreFailed,
     UnknownBinlog,
 )
+
 from tests.storage.contract.bench import Bench, filled, position, received
 from tests.storage.groups import (
     append_all,

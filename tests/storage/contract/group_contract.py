@@ -1,4 +1,4 @@
-"""The promises of `storage.engine.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
+"""The promises of `binlog_storage.engine.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 
 import pytest
+from binlog_protocol.gtid import Gtid
+from binlog_storage.engine import BinlogEngine, GroupWriter, Xid
+from binlog_storage.errors import DiskError, StoreFailed, XaStateError
 
-from protocol.gtid import Gtid
-from storage.engine import BinlogEngine, GroupWriter, Xid
-from storage.errors import DiskError, StoreFailed, XaStateError
 from tests.storage.contract.bench import FILE_BYTES, Bench, filled, pieces_of
 from tests.storage.groups import (
     GTID_EVENT_BYTES,

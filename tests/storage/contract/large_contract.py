@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_storage.engine import BinlogEngine, LargeGroup, PlacedBatch, PlacedGroup, Position
 
-from protocol.stored_group import group_gtid
-from storage.engine import BinlogEngine, LargeGroup, PlacedBatch, PlacedGroup, Position
 from tests.storage.contract.bench import FILE_BYTES, Bench, filled
 from tests.storage.groups import Group, append_all, beginning, history, payloads, simple
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from binlog_storage.engine import BinlogEngine, PlacedBatch, PlacedGroup, Position
+from binlog_storage.errors import PositionPurged
 
-from storage.engine import BinlogEngine, PlacedBatch, PlacedGroup, Position
-from storage.errors import PositionPurged
 from tests.storage.contract.bench import FILE_BYTES, Bench, filled, pieces_of
 from tests.storage.groups import (
     Group,

@@ -1,13 +1,13 @@
-"""The promises of `storage.engine.BinlogEngine.find_start`: a part of `EngineContract`."""
+"""The promises of `binlog_storage.engine.BinlogEngine.find_start`: a part of `EngineContract`."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.errors import PositionPurged
 
-from protocol.gtid import Gtid, SlavePosition
-from storage.errors import PositionPurged
 from tests.storage.contract.bench import FILE_BYTES, Bench, expected, filled, position, received
 from tests.storage.groups import (
     group,

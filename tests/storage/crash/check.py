@@ -9,17 +9,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from protocol.gtid import BinlogState, Gtid
-from storage.binlog.group_reader import group_payload
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk
-from storage.engine import Position, Xid
-from storage.errors import PositionPurged, StorageError
-from storage.ibb.chunk import RecordType
-from storage.ibb.page import PAGE_SIZE
-from storage.ibb.records import RecordReader
-from storage.inspection.verify import Finding, Severity, Verifier
-from storage.memory_disk import MemoryDisk
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk
+from binlog_storage.engine import Position, Xid
+from binlog_storage.errors import PositionPurged, StorageError
+from binlog_storage.ibb.chunk import RecordType
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.group_reader import group_payload
+from binlog_storage.testing.memory_disk import MemoryDisk
+from binlog_storage.verify.verify import Finding, Severity, Verifier
+
 from tests.storage.crash.history import Expectation, History, open_engine
 from tests.storage.crash.model import Found, entries_of
 from tests.storage.crash.recorder import RecordingDisk

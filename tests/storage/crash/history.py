@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage.binlog.options import StoreOptions
-from storage.binlog.publication import read_published
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk
-from storage.ibb.chunk import Position
-from storage.memory_disk import MemoryDisk
-from storage.state import StateStore
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.log.publication import read_published
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
+
 from tests.storage.crash.model import Found, Model
 from tests.storage.crash.player import Player, Step
 from tests.storage.crash.recorder import Mark, RecordingDisk

@@ -10,9 +10,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.gtid import BinlogState, Gtid
-from storage.engine import Xid
-from storage.ibb.chunk import Position
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.engine import Xid
+from binlog_storage.ibb.chunk import Position
 
 Entries = frozenset[tuple[Gtid, ...]]  # of each domain, in the order of logging
 

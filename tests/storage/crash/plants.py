@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from protocol.gtid import BinlogState
-from storage.binlog import purge
-from storage.binlog.durability import Durability
-from storage.binlog.flusher import Flusher
-from storage.binlog.log_writer import LogWriter
-from storage.binlog.page_store import FullPages, PageStore
-from storage.binlog.purge import PurgePlan
-from storage.binlog.replay import _Applier
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk, File
-from storage.redo import format as redo_format
-from storage.redo.log import RedoLog
-from storage.redo.reader import RedoReader
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.binlog import purge
+from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.flusher import Flusher
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.page_store import FullPages, PageStore
+from binlog_storage.binlog.purge import PurgePlan
+from binlog_storage.binlog.replay import _Applier
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.redo import format as redo_format
+from binlog_storage.redo.log import RedoLog
+from binlog_storage.redo.reader import RedoReader
 
 Planted = Callable[[], AbstractContextManager[object]]
 
@@ -45,7 +45,7 @@ class Plant:
 
 
 class Careless:
-    """See `storage.disk.Disk`. Leaves out some of the syncs."""
+    """See `binlog_storage.disk.disk.Disk`. Leaves out some of the syncs."""
 
     def __init__(
         self, disk: Disk, *, directory: bool = True, file: Callable[[str], bool] = lambda _: True

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.gtid import BinlogState, Gtid
-from storage.binlog.file_names import file_number
-from storage.binlog.store import IbbEngine
-from storage.engine import GroupWriter, Xid
-from storage.errors import BinlogInUseByTransaction, DomainInUse
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine import GroupWriter, Xid
+from binlog_storage.errors import BinlogInUseByTransaction, DomainInUse
+from binlog_storage.ibb.file_names import file_number
+
 from tests.storage.crash.model import Model
 from tests.storage.groups import GROUP_BYTES_MIN, events, group, gtid_event, marker
 

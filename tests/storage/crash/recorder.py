@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from storage.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File
 
 
 class Create(NamedTuple):
@@ -66,7 +66,7 @@ Operation = Create | Write | Resize | SyncFile | Rename | Unlink | SyncDirectory
 
 
 class RecordingFile:
-    """See `storage.disk.File`."""
+    """See `binlog_storage.disk.disk.File`."""
 
     def __init__(self, disk: RecordingDisk, file: File, inode: int) -> None:
         self._disk = disk
@@ -100,7 +100,7 @@ class RecordingFile:
 
 
 class RecordingDisk:
-    """See `storage.disk.Disk`. Operations are done and recorded one at a time, from any thread.
+    """See `binlog_storage.disk.disk.Disk`. Operations are done and recorded one at a time, from any thread.
 
     What is there at the start counts as durable. An operation that fails is not recorded.
 

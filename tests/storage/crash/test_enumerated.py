@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from binlog_storage.binlog.options import StoreOptions
 
-from storage.binlog.options import StoreOptions
 from tests.storage.crash.check import Checker, Tally, Violation
 from tests.storage.crash.history import BULK_OPTIONS, OPTIONS, record
 from tests.storage.crash.player import Step

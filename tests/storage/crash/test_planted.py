@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from binlog_storage.errors import StorageError
 
-from storage.errors import StorageError
 from tests.storage.crash.check import Checker, Violation, quiet
 from tests.storage.crash.history import BULK_OPTIONS, History, record
 from tests.storage.crash.plants import PLANTS, Plant

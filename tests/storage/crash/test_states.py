@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from storage.memory_disk import SECTOR_BYTES, MemoryDisk
+from binlog_storage.testing.memory_disk import SECTOR_BYTES, MemoryDisk
+
 from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.crash.states import crash_points, crash_states
 from tests.storage.crash.variants import Limits

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from storage.memory_disk import SECTOR_BYTES
+from binlog_storage.testing.memory_disk import SECTOR_BYTES
 
 T = TypeVar("T")
 Pending = tuple[int, bytes] | int  # a write (offset, data), or a length set

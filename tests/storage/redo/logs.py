@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from storage.ibb.chunk import Position
-from storage.memory_disk import MemoryDisk
-from storage.redo import log as redo_log
-from storage.redo.format import (
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.redo import log as redo_log
+from binlog_storage.redo.format import (
     CUT,
     KIND_CUT,
     KIND_UNLOGGED,
@@ -17,7 +16,8 @@ from storage.redo.format import (
     UNLOGGED,
     WRITE_HEAD,
 )
-from storage.redo.log import FIRST_LSN, RedoLog
+from binlog_storage.redo.log import FIRST_LSN, RedoLog
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 UUID = bytes(range(16))
 END = Position(0, 16384)

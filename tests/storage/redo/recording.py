@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from storage.disk import File
-from storage.errors import DiskError
-from storage.ibb.page import PAGE_SIZE
-from storage.memory_disk import MemoryDisk
+from binlog_storage.disk.disk import File
+from binlog_storage.errors import DiskError
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 
 class Done(NamedTuple):
@@ -54,7 +54,7 @@ class _File:
 
 
 class Recording:
-    """See `storage.disk.Disk`. `fails` says which operations do, once each is asked for."""
+    """See `binlog_storage.disk.disk.Disk`. `fails` says which operations do, once each is asked for."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import DiskError, StoreFailed
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.redo.format import MTR_OVERHEAD
+from binlog_storage.redo.log import FIRST_LSN
+from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.binlog.store import IbbEngine
-from storage.errors import DiskError, StoreFailed
-from storage.ibb.chunk import Position
-from storage.memory_disk import MemoryDisk
-from storage.redo.format import MTR_OVERHEAD
-from storage.redo.log import FIRST_LSN
 from tests.storage.groups import (
     Group,
     append_all,
@@ -25,7 +25,7 @@ from tests.storage.groups import (
 from tests.storage.redo.logs import body, new_log, opened
 from tests.storage.sizes import small
 
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 log_steps = st.lists(
     st.one_of(

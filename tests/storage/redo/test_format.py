@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import google_crc32c
 import pytest
-
-from storage.ibb.chunk import Position
-from storage.ibb.page import PAGE_SIZE
-from storage.redo import format as redo_format
-from storage.redo.format import (
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.redo import format as redo_format
+from binlog_storage.redo.format import (
     BLOCK,
     Checkpoint,
     Cut,

@@ -8,13 +8,11 @@ import threading
 import time
 
 import pytest
-
-from storage.disk import OsDisk
-from storage.errors import CorruptRedo, DiskError
-from storage.ibb.chunk import Position
-from storage.memory_disk import MemoryDisk
-from storage.redo import log as redo_log
-from storage.redo.format import (
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.errors import CorruptRedo, DiskError
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.redo import log as redo_log
+from binlog_storage.redo.format import (
     BLOCK,
     FLUSHED,
     KIND_FLUSHED,
@@ -23,7 +21,9 @@ from storage.redo.format import (
     RING_AT,
     build_mtr,
 )
-from storage.redo.log import FIRST_LSN, RedoLog
+from binlog_storage.redo.log import FIRST_LSN, RedoLog
+from binlog_storage.testing.memory_disk import MemoryDisk
+
 from tests.storage.redo.logs import (
     BUFFER,
     END,

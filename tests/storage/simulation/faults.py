@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from storage.errors import DiskError
-from storage.memory_disk import MemoryDisk
+from binlog_storage.errors import DiskError
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 WRITING = ("write", "sync", "truncate", "allocate", "create", "rename", "unlink", "sync directory")
 

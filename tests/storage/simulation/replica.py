@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from protocol.gtid import Gtid, SlavePosition
-from storage.binlog.store import IbbEngine
-from storage.engine import Hold, Position
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine import Hold, Position
+
 from tests.storage.groups import gtid_of
 
 

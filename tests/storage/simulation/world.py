@@ -19,11 +19,12 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from storage.binlog.store import IbbEngine
-from storage.disk import Disk
-from storage.errors import DiskError, PositionPurged, StoreFailed
-from storage.memory_disk import MemoryDisk
-from storage.state import StateStore
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import DiskError, PositionPurged, StoreFailed
+from binlog_storage.state import StateStore
+from binlog_storage.testing.memory_disk import MemoryDisk
+
 from tests.storage.crash.check import groups_held, look, quiet
 from tests.storage.crash.history import OPTIONS, Expectation
 from tests.storage.crash.model import Model

@@ -1,0 +1,359 @@
+"""One client on one socket: asyncio on this side, the protocol machine on the other; from the greeting to the login."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+from binlog_protocol.connection.auth import certificate_proof
+from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
+from binlog_protocol.connection.server import (
+    AuthSwitchAnswered,
+    LoginReceived,
+    ServerConnection,
+    TlsRequested,
+)
+from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.errors import ProtocolError, ServerError, TooManyConnections
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
+
+from binlog_server.accounts.account import UserAccount, plain_address
+from binlog_server.host import Host, new_salt
+from binlog_server.logs import Peer
+from binlog_server.loop.turn import Turn
+from binlog_server.sessions.channel import ANSWER_BUFFER_BYTES, Channel
+from binlog_server.sessions.compression import CompressionLayer
+from binlog_server.sessions.connections import Connection
+from binlog_server.sessions.conversation import Conversation
+from binlog_server.sessions.login import Login
+from binlog_server.sessions.session_memory import FREE_BYTES
+from binlog_server.sessions.tcp_options import keep_alive
+from binlog_server.sessions.tls import TlsLayer
+
+log = logging.getLogger(__name__)
+
+
+class ClientSession(asyncio.Protocol):
+    """Made for each connection that is accepted."""
+
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self._id = server.connections.next_id()
+        self._machine = ServerConnection(
+            connection_id=self._id,
+            server_version=server.config.server_version,
+            salt=new_salt(),
+            capabilities=SERVER_CAPABILITIES | (Capability.SSL if server.tls else 0),
+            max_allowed_packet=server.config.max_allowed_packet,
+        )
+        self._channel: Channel
+        self._connection: Connection
+        self._user = ""
+        self._address = ""  # without the port
+        self._login = Login(server.users, server.failed_logins, server.connections, server.config)
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._request: LoginRequest
+        self._tls: TlsLayer | None = None  # once the client has asked for it
+        self._conversation: Conversation | None = None  # from the login on
+        self._layer: CompressionLayer | None = None
+        self._pumping = False
+        self._is_counted = False  # in the memory of all sessions
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's; they only behave alike.
+        transport = cast(asyncio.Transport, transport)
+        self._channel = Channel(transport, self._machine, self._describe, self._go_on)
+        peer = transport.get_extra_info("peername")
+        self._connection = Connection(
+            self._id,
+            f"{peer[0]}:{peer[1]}" if peer else "",
+            self,
+            traffic=self._channel.traffic,
+        )
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock, self._server.config)
+        self._address = plain_address(peer[0]) if peer else ""
+        refusal = self._login.greets(self._address)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._make_room()
+        self._login_timer = asyncio.get_running_loop().call_later(
+            self._server.config.connect_timeout, self._login_timed_out
+        )
+        transport.write(self._machine.greeting())
+
+    def _make_room(self) -> None:
+        """Among those that have not logged in: who has had the most time leaves."""
+        connections = self._server.connections
+        limit = self._server.config.max_connections
+        leaves = connections.pending.add(self._connection, self._address, limit)
+        connections.add(self._connection)
+        if leaves is not None:
+            connections.too_many += 1
+            leaves.ending.end(TooManyConnections())
+
+    def data_received(self, data: bytes) -> None:
+        conversation = self._conversation
+        self._channel.traffic.received += len(data)
+        if conversation is not None and conversation.quick(data):
+            return
+        try:
+            self._machine.receive_data(data)
+            if conversation is not None:
+                conversation.received()
+            self._pump()
+            if conversation is not None:
+                conversation.taken_in()
+                self.holds_more()
+        except ProtocolError as error:
+            self._give_up(error)
+
+    def holds_more(self) -> None:
+        """Or less: to be told when it may be much. See `session_memory`."""
+        if self._conversation is None or self._machine.state is ServerState.DUMPING:
+            size = 0
+        else:
+            size = self._machine.held + (self._channel.untaken if self._channel.is_full else 0)
+            if self._layer is not None:
+                size += self._layer.held
+        if self._conversation is not None:
+            size += self._conversation.sql.variable_bytes
+        if size > FREE_BYTES or self._is_counted:
+            self._is_counted = size > FREE_BYTES
+            self._server.session_memory.holds(self, size)
+
+    @property
+    def id(self) -> int:
+        """The connection's."""
+        return self._id
+
+    @property
+    def account(self) -> str:
+        """See `session_memory.Holder`."""
+        return self._connection.account
+
+    def drop(self, error: ServerError) -> None:
+        """See `session_memory.Holder`."""
+        channel = self._channel
+        log.warning("closed %s: %s", channel.peer, error)
+        self._is_counted = False
+        if self._machine.state is ServerState.DUMPING:
+            self.end(error)  # it is told behind a whole event
+            return
+        if self._conversation is not None:
+            self._conversation.cancel(str(error))
+        if channel.is_full:
+            channel.abort()
+        else:
+            channel.write(self._machine.last_words(error))
+            channel.close()
+        self._machine.give_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            self._server.session_memory.holds(self, 0)
+        connections = self._server.connections
+        connections.remove(self._connection)
+        connections.aborted_connects += self._conversation is None
+        # TCP may notice it first: see `tcp_options`.
+        connections.write_timeouts += self._channel.timed_out or isinstance(exc, TimeoutError)
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        if self._conversation is not None:
+            self._conversation.lost(exc)
+        self._channel.lost()
+        # Session, machine and layers refer to each other: what they hold would stay until garbage is looked for.
+        self._machine.give_up()
+        if self._layer is not None:
+            self._layer.give_up()
+
+    def pause_writing(self) -> None:
+        self._channel.pause_writing()
+        # Later: whoever writes now is in the middle of an answer.
+        asyncio.get_running_loop().call_soon(self.holds_more)
+
+    def resume_writing(self) -> None:
+        self._channel.resume_writing()
+
+    # --- session of a TlsLayer ---
+
+    def tls_started(self) -> None:
+        """See `tls.Secured`."""
+        self._machine.tls_started()
+        self._connection.uses_tls = True
+        self._server.connections.tls_finished += 1
+
+    def tls_failed(self, reason: str) -> None:
+        """See `tls.Secured`."""
+        log.warning("closed %s: TLS: %s", self._channel.peer, reason)
+        if self._conversation is not None:
+            self._conversation.cancel(f"TLS: {reason}")
+        self._channel.mute = True
+
+    # --- session of a CompressionLayer ---
+
+    def compression_failed(self, error: ProtocolError) -> None:
+        """See `compression.Session`."""
+        self._give_up(error)
+
+    # --- ending, from outside ---
+
+    def end(self, error: ServerError | None) -> None:
+        """See `connections.Ending`."""
+        if self._conversation is not None:
+            self._conversation.end(error)
+            return
+        if error is not None and self._machine.state is ServerState.GREETED:
+            self._channel.write(self._machine.last_words(error))
+        self._channel.close()
+
+    def interrupt(self) -> None:
+        """See `connections.Ending`."""
+        if self._conversation is not None:
+            self._conversation.interrupt()
+
+    def shut_down(self) -> None:
+        """See `connections.Ending`."""
+        if self._conversation is not None:
+            self._conversation.shut_down()
+        else:
+            self._channel.close()
+
+    # --- what came ---
+
+    def _go_on(self) -> None:
+        """With commands that came while the last one was being answered."""
+        if not self._pumping and not self._channel.is_resting:
+            try:
+                if self._conversation is not None:
+                    self._conversation.take_acks()
+                self._pump()
+            except ProtocolError as error:
+                self._give_up(error)
+        if self._is_counted:
+            self.holds_more()
+
+    def _pump(self) -> None:
+        self._pumping = True
+        try:
+            self._answer_all()
+        finally:
+            self._pumping = False
+
+    def _answer_all(self) -> None:
+        # Short commands can have long answers: who does not read them waits with the commands that came together.
+        channel = self._channel
+        turn = Turn()
+        while not channel.transport.is_closing() and not channel.is_full:
+            if turn.is_over and self._machine.buffered:
+                channel.rest()
+                return
+            try:
+                event = self._machine.next_event()
+            except ServerError as error:
+                channel.send_error(error)
+                continue
+            match event:
+                case None:
+                    return
+                case TlsRequested(handshake):
+                    assert self._server.tls is not None
+                    self._server.connections.tls_accepts += 1
+                    channel.transport = self._tls = TlsLayer(
+                        channel.transport, self, self._server.tls.context
+                    )
+                    self._tls.start(handshake)
+                case LoginReceived(request, needs_switch):
+                    self._begin_login(request, needs_switch=needs_switch)
+                case AuthSwitchAnswered(response):
+                    self._log_in(response)
+                case _:
+                    assert self._conversation is not None
+                    self._conversation.answer(event)
+
+    def _give_up(self, error: ProtocolError) -> None:
+        log.warning("closed %s: %s", self._channel.peer, error)
+        if error.answer is not None:
+            self._channel.write(self._machine.last_words(error.answer))
+        if self._conversation is not None:
+            self._conversation.cancel(str(error))
+        self._channel.close()
+
+    # --- login ---
+
+    def _begin_login(self, request: LoginRequest, *, needs_switch: bool) -> None:
+        self._user, self._request = request.user, request
+        switch = self._login.begin(
+            request.user, self._address, self._machine.salt, needs_switch=needs_switch
+        )
+        if switch is not None:
+            self._channel.write(self._machine.request_auth_switch(*switch))
+        else:
+            self._log_in(request.auth_response)
+
+    def _log_in(self, response: bytes) -> None:
+        try:
+            account = self._login.finish(
+                response,
+                self._address,
+                secured=self._tls is not None,
+                certified=self._tls is not None and self._tls.has_client_certificate,
+            )
+            self._conversation = Conversation(
+                self._server,
+                self._channel,
+                self._connection,
+                account,
+                self._request,
+                self._address,
+            )
+        except ServerError as error:
+            self._refuse(error)
+            return
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        self._server.connections.pending.remove(self._connection)
+        self._connection.account = account.name
+        self._connection.policy = account.replica
+        self._connection.user = self._user
+        self._connection.now("Sleep", "")
+        self._channel.write(self._machine.accept_login(self._certificate_proof(account)))
+        if self._request.capabilities & Capability.COMPRESS:
+            self._compress()
+
+    def _compress(self) -> None:
+        channel, machine = self._channel, self._machine
+        channel.transport = self._layer = layer = CompressionLayer(
+            channel.transport,
+            self,
+            self._server.compressor,
+            lambda: machine.state is ServerState.READY,
+            payload_bytes_max=self._server.config.max_allowed_packet + PACKET_HEADER_SIZE,
+            write_buffer_bytes=ANSWER_BUFFER_BYTES,
+        )
+        layer.start(machine.start_compression())
+
+    def _refuse(self, error: ServerError) -> None:
+        log.warning("refused %s: %s", self._channel.peer, error)
+        self._channel.write(self._machine.reject_login(error))
+        self._channel.close()
+
+    def _certificate_proof(self, account: UserAccount) -> bytes:
+        tls = self._server.tls
+        if self._tls is None or tls is None:
+            return b""
+        stored = account.credential.stored_bytes
+        return certificate_proof(stored, self._machine.salt, tls.fingerprint)
+
+    def _login_timed_out(self) -> None:
+        log.warning("closed %s: no login within connect_timeout", self._channel.peer)
+        self._channel.close()
+
+    def _describe(self) -> Peer:
+        return Peer(self._id, self._connection.address, self._user)

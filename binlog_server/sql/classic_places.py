@@ -1,0 +1,139 @@
+"""What only sessions with classic coordinates can ask: BINLOG_GTID_POS, and SHOW BINLOG EVENTS with positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from binlog_protocol.dump.classic_positions import (
+    POSITIONS_PER_BYTE,
+    event_ends,
+    event_lengths,
+    overtaken_ends,
+    position_of,
+)
+from binlog_protocol.event_text.info import event_info, event_type_name
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
+from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
+from binlog_storage.engine import BinlogEngine, LargeGroup, PlacedGroup, Position
+from binlog_storage.errors import PositionPurged
+from binlog_storage.ibb.page import PAGE_SIZE
+
+from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
+from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.sql.statements import ShowBinlogEvents
+from binlog_server.sql.view import Row
+
+_IN_HEAD = (FIRST_EVENT_POSITION, FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE)
+
+
+def style_of(binlog_checksum: str) -> FrameStyle:
+    """Of a replica that asks for everything: its positions are those that statements tell."""
+    return FrameStyle(
+        annotate=True,
+        skip_marked=False,
+        classic=True,
+        checksum=binlog_checksum == ChecksumAlgorithm.CRC32.name,
+    )
+
+
+def gtid_position(
+    engine: BinlogEngine, style: FrameStyle, file: object, position: object
+) -> str | None:
+    """BINLOG_GTID_POS: the GTID position of a replica that has everything before; None for what is no place.
+
+    A group counts as soon as its first event lies before the position, as in MariaDB.
+    """
+    file_no, at = classic_number(str(file)), _number(position)
+    if file_no is None or at is None:
+        return None
+    try:
+        if at in _IN_HEAD:
+            return str(engine.state_at(Position(file_no, PAGE_SIZE)).position())
+        offset = at // POSITIONS_PER_BYTE
+        if offset < PAGE_SIZE:
+            return None
+        place = Position(file_no, offset)
+        found = engine.locate(place)
+        if found.border and at == position_of(offset):
+            return str(engine.state_at(place).position())
+        if found.group is None:
+            return None
+        group = _whole(found.group)
+        if style.rest_of(group, at) is None:
+            return None
+        lengths = event_lengths(style.events(group.payload), checksum=style.checksum)
+        begins = at == position_of(group.end.offset) - sum(lengths)
+        return str(engine.state_at(found.begin if begins else found.after).position())
+    except PositionPurged:
+        return None
+
+
+def _number(position: object) -> int | None:
+    """Of a number, in quotes, too: mariadb-dump says it so."""
+    text = str(position)
+    return int(text) if text.isdecimal() and len(text) <= 20 else None
+
+
+def event_rows(
+    engine: BinlogEngine, style: FrameStyle, statement: ShowBinlogEvents
+) -> Iterator[Row]:
+    """The groups of one file, event by event, from a position on. Holds one batch of groups.
+
+    Pos is 0 where a group is overtaken: nobody can begin inside it.
+
+    Raises `StorageError`, `ProtocolError`.
+    """
+    name = AS_CLASSIC.store_name(statement.file or AS_CLASSIC.name(engine.files()[0].name))
+    file_no = classic_number(AS_CLASSIC.name(name))
+    if file_no is None:
+        raise PositionPurged("Could not find target log")
+    hold = engine.hold("SHOW BINLOG EVENTS")
+    try:
+        offset = max(PAGE_SIZE, statement.start // POSITIONS_PER_BYTE)
+        before = position_of(PAGE_SIZE)
+        for group in _groups(engine, Position(file_no, offset)):
+            events = style.events(group.payload)
+            lengths = event_lengths(events, checksum=style.checksum)
+            end = position_of(group.end.offset)
+            begin = end - sum(lengths)
+            overtaken = begin < before
+            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
+            for event, length, end_position in zip(events, lengths, ends, strict=True):
+                at = 0 if overtaken else end_position - length
+                if at < statement.start and not overtaken:
+                    continue
+                whole = bytes(event)
+                yield (
+                    AS_CLASSIC.name(name),
+                    at,
+                    event_type_name(whole),
+                    EventHeader.parse(whole).server_id,
+                    end_position,
+                    event_info(whole),
+                )
+            before = end
+    finally:
+        hold.release()
+
+
+def _groups(engine: BinlogEngine, place: Position) -> Iterator[PlacedGroup]:
+    """Those of the file that end behind the place."""
+    found = engine.locate(place)
+    start = found.after
+    if found.group is not None:
+        yield _whole(found.group)
+    while start.file_no == place.file_no and start < engine.durable_end:
+        batch = engine.read_placed(start)
+        yield from batch.groups
+        if batch.large is not None:
+            yield _whole(batch.large)
+        start = batch.end
+
+
+def _whole(group: PlacedGroup | LargeGroup) -> PlacedGroup:
+    """In memory, however large: who asks for the places inside it."""
+    if isinstance(group, LargeGroup):
+        return PlacedGroup(b"".join(group.pieces()), group.end)
+    return group

@@ -1,0 +1,134 @@
+"""EXPLAIN PURGE and EXPLAIN GTID: what would go and what holds it back; what became of a group. Called in a thread."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from binlog_protocol.errors import BadGtidList
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.wire.results import Column
+from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.errors import PositionPurged
+from binlog_storage.ibb.file_names import file_name
+
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.sql.maintenance import PURGE_REASON, not_a_time, seconds_of
+from binlog_server.sql.shows import utc
+from binlog_server.sql.statements import ExplainGtid, ExplainPurge
+from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, ServerView
+
+_ONLY_CONNECTED: Final = (
+    "Only replicas that are connected hold files back. One that is away and is to come back to these files needs a "
+    "lease: CREATE BINLOG LEASE"
+)
+HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other history"
+
+
+def explain_purge(
+    view: ServerView,
+    statement: ExplainPurge,
+    diagnostics: list[Diagnostic],
+    coordinates: Coordinates = AS_STORED,
+) -> ResultSet:
+    """File by file. Raises `UnknownBinlog`."""
+    view.refresh_holds()
+    columns = [
+        Column.text("Log_name"),
+        Column.bigint("File_size"),
+        Column.text("Last_write"),
+        Column.text("Wanted", 3),
+        Column.text("Purged", 3),
+        Column.text("Held_back_by", 4096),
+    ]
+    to, before = None, None
+    if statement.purge is not None:
+        to = statement.purge.to
+        if to is not None:
+            to = coordinates.store_name(to)
+        if statement.purge.before is not None:
+            before = seconds_of(statement.purge.before, time.time())
+            if before is None:
+                diagnostics.append(not_a_time(statement.purge.before))
+                before = 0.0  # nothing is as old
+    fates = view.engine.explain_purge(to, before)
+    if any(fate.goes for fate in fates):
+        diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
+    rows: list[Row] = [
+        (
+            coordinates.name(file_name(fate.file_no)),
+            coordinates.position(fate.size),
+            utc(fate.modified),
+            _yes(fate.wanted),
+            _yes(fate.goes),
+            "; ".join(fate.held_by) or None,
+        )
+        for fate in fates
+    ]
+    return ResultSet(columns, rows)
+
+
+def _yes(value: bool) -> str:
+    return "YES" if value else "NO"
+
+
+def explain_gtid(view: ServerView, statement: ExplainGtid) -> ResultSet:
+    """Raises `BadGtidList` (1941)."""
+    gtid = Gtid.parse(statement.gtid.strip())
+    if not gtid.seq_no:
+        raise BadGtidList  # numbers begin with 1
+    status, advice = _found(view.engine, gtid)
+    columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
+    return ResultSet(columns, [(str(gtid), status, advice)])
+
+
+def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
+    state = engine.binlog_state()
+    last = state.last(gtid.domain_id)
+    if last is None:
+        return NEVER_SEEN, (
+            f"The binlog has nothing of domain {gtid.domain_id}. If an upstream has it, wait until it has come; a "
+            "replica at this position is refused (1236)"
+        )
+    logged = state.get(gtid.domain_id, gtid.server_id)
+    if logged is None or logged < gtid.seq_no:
+        if last.seq_no >= gtid.seq_no:
+            return OTHER_HISTORY, (
+                f"The domain has gone on to {last} without it: a replica at this position has executed something of "
+                "its own (diverged). Set it up again, or give it a position that this binlog has"
+            )
+        return NEVER_SEEN, (
+            f"The domain ends at {last}. If an upstream is ahead, wait until it has come; else whoever has it has "
+            "written past this server"
+        )
+    # The number was reached by that server: the group was logged at some time, or is one that it has left out.
+    others = [other for other in state.position() if other.domain_id != gtid.domain_id]
+    try:
+        start = engine.find_start(SlavePosition([gtid, *others]))
+    except PositionPurged:
+        return PURGED, (
+            f"It was passed before Binlog_gtid_begin ('{engine.first_start().state.position()}'), behind which all "
+            "groups are whole. A replica at this position must be set up again from a backup"
+        )
+    if start.state.last(gtid.domain_id) == gtid or _is_behind(engine, start.position, gtid):
+        return HAVE, "A replica at this position goes on from here"
+    return OTHER_HISTORY, (
+        f"Server {gtid.server_id} has gone on to {logged} here, but this number was never logged here. A replica in "
+        "strict mode is refused at this position (1236); another one goes on behind it"
+    )
+
+
+def _is_behind(engine: BinlogEngine, at: Position, gtid: Gtid) -> bool:
+    """Whether it is among the groups from `at` on; a higher number of the same server ends the search."""
+    while True:
+        batch = engine.read(at)
+        for head in batch.heads:
+            found = group_gtid(head)
+            if found == gtid:
+                return True
+            if found is not None and found[:2] == gtid[:2] and found.seq_no > gtid.seq_no:
+                return False
+        if batch.end == at:
+            return False
+        at = batch.end

@@ -1,0 +1,104 @@
+"""The functions that clients ask a server for. Everything else is a syntax error: there is nothing to compute on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, Protocol
+
+from binlog_protocol.errors import EngineBinlogUnavailable, SqlSyntaxError
+from binlog_protocol.errors.sql_errors import WrongParameterCount
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.wire.results import Column
+
+from binlog_server.sql.view import ResultSet, Wait
+
+Argument = str | int | Decimal | None
+
+# May stand without parentheses.
+BARE_FUNCTIONS: Final = frozenset(
+    {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
+)
+# Their values are times: no time zone but UTC is known here.
+TIMES: Final = frozenset({"CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE", "UTC_TIMESTAMP"})
+
+
+class Caller(Protocol):
+    """The session, as functions see it."""
+
+    connection_id: int
+    account: str
+    current_user: str
+    database: bytes
+
+    def global_value(self, name: str) -> str:
+        """Of a system variable."""
+
+
+def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int | None:
+    """The value. Raises `SqlSyntaxError` for what there is not, `EngineBinlogUnavailable` (4247)."""
+    match name, list(arguments):
+        case "UNIX_TIMESTAMP", []:
+            return int(time.time())
+        case _, [] if name in TIMES:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        case "VERSION", []:
+            return caller.global_value("version")
+        case "CONNECTION_ID", []:
+            return caller.connection_id
+        case "USER" | "SESSION_USER" | "SYSTEM_USER", []:
+            return caller.account
+        case "CURRENT_USER", []:
+            return caller.current_user or caller.account
+        case "CURRENT_ROLE", []:
+            return None  # there are no roles
+        case "DATABASE" | "SCHEMA", []:
+            return caller.database.decode("utf-8", "replace") or None
+        case "UUID", []:
+            return str(uuid.uuid1())
+        case "BINLOG_GTID_POS", found:
+            _require_count(name, found, 2, 2)
+            raise EngineBinlogUnavailable("BINLOG_GTID_POS()")
+        case "MASTER_POS_WAIT", found:
+            _require_count(name, found, 2, 4)
+            raise EngineBinlogUnavailable("MASTER_POS_WAIT()")
+    raise SqlSyntaxError(f"{name}(")
+
+
+def _require_count(name: str, arguments: Sequence[Argument], least: int, most: int) -> None:
+    if not least <= len(arguments) <= most:
+        raise WrongParameterCount(name)
+
+
+def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | ResultSet:
+    """0 when everything up to the position is durable here, -1 after the time. Raises `BadGtidList` (1941)."""
+    _require_count("MASTER_GTID_WAIT", arguments, 1, 2)
+
+    def result(reached: bool | None) -> ResultSet:
+        return ResultSet([Column.integer(label)], [(None if reached is None else reached - 1,)])
+
+    if None in arguments[:1]:
+        return result(None)
+    position = SlavePosition.from_peer(str(arguments[0]))
+    return Wait(list(position), _seconds(arguments[1:]), result)
+
+
+def _seconds(arguments: Sequence[Argument]) -> float | None:
+    """A timeout; for ever without one, or with a negative one."""
+    try:
+        seconds = float(arguments[0]) if arguments and arguments[0] is not None else -1.0
+    except ValueError:
+        seconds = 0.0
+    return None if seconds < 0 else min(seconds, 1e9)
+
+
+_WAITING: Mapping[str, Callable[[Sequence[Argument], str], Wait | ResultSet]] = {
+    "MASTER_GTID_WAIT": _master_gtid_wait
+}
+
+
+def waits_for(name: str) -> Callable[[Sequence[Argument], str], Wait | ResultSet] | None:
+    """What makes the result of a function that waits; None for one that does not."""
+    return _WAITING.get(name)

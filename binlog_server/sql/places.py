@@ -1,0 +1,39 @@
+"""Files and offsets as statements show them. All of them ask here, so that a session can be shown other ones."""
+
+from __future__ import annotations
+
+import itertools
+
+from binlog_storage.engine import BinlogFile
+
+from binlog_server.dumps.coordinates import Coordinates
+from binlog_server.sql.view import Row, ServerView
+
+
+def next_write(view: ServerView, coordinates: Coordinates) -> tuple[str, int]:
+    """SHOW MASTER STATUS: the file and the offset in it."""
+    name, offset = view.engine.status()
+    return coordinates.name(name), coordinates.position(offset)
+
+
+def snapshot(view: ServerView, coordinates: Coordinates) -> dict[str, str]:
+    """SHOW STATUS LIKE 'binlog_snapshot_%': dump programs take it to BINLOG_GTID_POS(), which only the classic
+    coordinates have."""
+    if not coordinates.classic:
+        return {}
+    name, position = next_write(view, coordinates)
+    return {"Binlog_snapshot_file": name, "Binlog_snapshot_position": str(position)}
+
+
+def files(view: ServerView, coordinates: Coordinates) -> list[Row]:
+    """SHOW BINARY LOGS: names and sizes in bytes, the oldest first.
+
+    As with MariaDB's engine the file made ahead is listed, too, and the one being written with its physical size. A
+    traditional binlog ends with the one being written, as far as it is written: programs take that row for the end.
+    """
+    found = view.engine.files()
+    if coordinates.classic:
+        written, end = view.engine.status()
+        older = itertools.takewhile(lambda file: file.name != written, found)
+        found = [*older, BinlogFile(written, end)]
+    return [(coordinates.name(name), coordinates.position(size)) for name, size in found]

@@ -1,0 +1,191 @@
+"""SQL about upstreams: text to values, by the grammar in `replication.lark`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.errors.replication_errors import WrongArguments
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
+
+from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote, whole_words
+
+IS_ABOUT_REPLICATION: Final = re.compile(
+    r"(?:\s|/\*M?![0-9]{0,6}|/\*(?!M?!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*\n|#[^\n]*\n)*+"
+    r"(?:change\s+master|(?:start|stop)\s+(?:all\s+slaves|all\s+replicas|slave|replica)|reset\s+(?:slave|replica))\b",
+    re.IGNORECASE,
+)
+_STRINGS: Final = re.compile(r"""'[^']*'?|"[^"]*"?""")
+_BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
+
+
+class Until(Enum):
+    """Of START SLAVE."""
+
+    NONE = auto()
+    GTID = auto()
+    OTHER = auto()  # refused
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMaster:
+    """`options`: by the names of CHANGE MASTER in lower case without MASTER_. `name` None is the session's default."""
+
+    name: str | None
+    options: Mapping[str, Any] = field(repr=False)  # one may be a password
+
+
+@dataclass(frozen=True, slots=True)
+class StartSlave:
+    """START SLAVE. `threads` as named."""
+
+    name: str | None
+    threads: frozenset[str] = frozenset()
+    until: Until = Until.NONE
+    gtids: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopSlave:
+    """STOP SLAVE."""
+
+    name: str | None
+    threads: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StartAllSlaves:
+    """START ALL SLAVES."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAllSlaves:
+    """STOP ALL SLAVES."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSlave:
+    """RESET SLAVE; `everything`: ALL."""
+
+    name: str | None
+    everything: bool = False
+
+
+ReplicationStatement = (
+    ChangeMaster | StartSlave | StopSlave | StartAllSlaves | StopAllSlaves | ResetSlave
+)
+
+
+def parse_replication_statement(text: str) -> ReplicationStatement:
+    """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
+    try:
+        tree = build_grammar().parse(text)
+    except UnexpectedInput as error:
+        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            at = len(text)
+        # From the beginning, so that no half of a string is taken for text.
+        hidden = _STRINGS.sub(lambda found: "?" * len(found[0]), text)
+        near = hidden[at : at + NEAR_CHARS]
+        raise SqlSyntaxError(near, text.count("\n", 0, at) + 1) from None
+    try:
+        statement: ReplicationStatement = _Builder().transform(tree)
+    except VisitError as error:
+        raise error.orig_exc from None
+    return statement
+
+
+@cache
+def build_grammar() -> Lark:
+    """Once, for all."""
+    grammar = Path(__file__).with_name("replication.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
+
+
+def _name(name: Token | None, channel: str | None) -> str | None:
+    """Raises `WrongArguments` (1210) if it is given twice."""
+    if name is not None and channel is not None:
+        raise WrongArguments(_BOTH_NAMES)
+    return channel if name is None else unquote(name)
+
+
+def _option(token: Token) -> str:
+    return token.lower().removeprefix("master_")
+
+
+class _Builder(Transformer[Token, Any]):
+    """A method per rule or alias of the grammar."""
+
+    def start(self, children: list[Any]) -> ReplicationStatement:
+        statement: ReplicationStatement = children[0]
+        return statement
+
+    # Statements
+
+    def change_master(self, children: list[Any]) -> ChangeMaster:
+        name, *options, channel = children
+        return ChangeMaster(_name(name, channel), dict(options))
+
+    def start_slave(self, children: list[Any]) -> StartSlave:
+        name, threads, until, channel = children
+        kind, gtids = until or (Until.NONE, "")
+        return StartSlave(_name(name, channel), threads or frozenset(), kind, gtids)
+
+    def stop_slave(self, children: list[Any]) -> StopSlave:
+        name, threads, channel = children
+        return StopSlave(_name(name, channel), threads or frozenset())
+
+    def start_all(self, _: list[Any]) -> StartAllSlaves:
+        return StartAllSlaves()
+
+    def stop_all(self, _: list[Any]) -> StopAllSlaves:
+        return StopAllSlaves()
+
+    def reset_slave(self, children: list[Any]) -> ResetSlave:
+        name, everything, channel = children
+        return ResetSlave(_name(name, channel), everything)
+
+    def reset_all(self, children: list[Token]) -> bool:
+        return bool(children)
+
+    # Parts
+
+    def channel(self, children: list[Token]) -> str:
+        return unquote(children[0])
+
+    def threads(self, children: list[Token]) -> frozenset[str]:
+        return frozenset(thread.upper() for thread in children)
+
+    def until_gtid(self, children: list[Token]) -> tuple[Until, str]:
+        return Until.GTID, unquote(children[0])
+
+    def until_other(self, _: list[Token]) -> tuple[Until, str]:
+        return Until.OTHER, ""
+
+    # Options
+
+    def text_option(self, children: list[Token]) -> tuple[str, str]:
+        return _option(children[0]), unquote(children[1])
+
+    def number_option(self, children: list[Token]) -> tuple[str, int]:
+        return _option(children[0]), integer(children[1])
+
+    def heartbeat(self, children: list[Token]) -> tuple[str, float]:
+        if len(children[0]) > NEAR_CHARS:
+            raise SqlSyntaxError(children[0][:NEAR_CHARS])
+        return "heartbeat_period", float(children[0])
+
+    def list_option(self, children: list[Token | None]) -> tuple[str, tuple[int, ...]]:
+        option, *numbers = children
+        assert option is not None
+        return option.lower(), tuple(integer(number) for number in numbers if number is not None)
+
+    def use_gtid(self, children: list[Token]) -> tuple[str, str]:
+        return "use_gtid", children[0].lower().replace("replica", "slave")

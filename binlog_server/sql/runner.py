@@ -1,0 +1,168 @@
+"""Runs what a statement could not answer at once: in threads, with the result sent as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.errors import ServerError
+from binlog_protocol.gtid import Gtid
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+
+from binlog_server.loop.defects import internal_error
+from binlog_server.loop.shielded import shielded
+from binlog_server.sql.maintenance import server_error
+from binlog_server.sql.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
+
+T = TypeVar("T")
+
+# Of their own: dumps use the threads of the loop, and a client that asks for much must not take them all.
+THREADS = 4
+
+
+class Runner:
+    """For one event loop, which must run."""
+
+    def __init__(self, engine: BinlogEngine) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
+        self._parser = ThreadPoolExecutor(1, "sql-parser")
+        self._is_closed = False
+
+    def close(self) -> None:
+        """No more statements. What runs is waited for: it changes files."""
+        self._is_closed = True
+        self._parser.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Call what only computes, in a thread that waits for no disk."""
+        return self._loop.run_in_executor(self._parser, call)
+
+    async def answer(
+        self,
+        what: Later,
+        client: Client,
+        machine: ServerConnection,
+        warnings: Callable[[], int],
+    ) -> None:
+        """Run it, and give the client its answer. `warnings`: how many there are, asked at the end."""
+        # Who waits for others may go meanwhile, which is noticed only as long as its socket is read.
+        if not isinstance(what, Wait):
+            client.hold(held=True)
+        try:
+            if isinstance(what, RowStream):
+                await self._send(what, client, machine)
+                return
+            result: ResultSet | None = None
+            if isinstance(what, Work):
+                result = await self._work(what)
+            elif isinstance(what, Deed):
+                await shielded(asyncio.ensure_future(what.run()))
+            else:
+                result = what.result(await self._reached(what))
+            if machine.is_closed:
+                return
+            machine.warnings = warnings()
+            if result is None:
+                client.write(machine.send_ok())
+            else:
+                client.write(machine.send_result_set(result.columns, result.rows))
+        except ServerError as error:
+            client.refused(error)
+        except StorageError as error:
+            client.refused(server_error(error))
+        except ConnectionError:
+            pass  # said where it was noticed
+        except Exception as error:  # noqa: BLE001 - logged there
+            if not self._is_closed:  # or there is no thread any more to do it
+                client.refused(internal_error(error, f"connection {machine.connection_id}"))
+        finally:
+            client.hold(held=False)
+
+    async def _work(self, work: Work) -> ResultSet | None:
+        future = self._loop.run_in_executor(self._threads, work.run)
+        # Also when the client has gone meanwhile.
+        future.add_done_callback(lambda _: work.done())
+        return await shielded(future)
+
+    async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
+        rows = _Steps(stream.batches)
+        begun = False
+        try:
+            while (batch := await self._in_thread(rows.next)) is not None:
+                if not batch:
+                    continue
+                if not begun:  # an error before the first row is the whole answer
+                    client.write(machine.begin_result_set(stream.columns))
+                    begun = True
+                client.write(machine.more_rows(batch))
+                await client.drain()
+            if not begun:
+                client.write(machine.begin_result_set(stream.columns))
+            client.write(machine.end_result_set())
+        finally:
+            with contextlib.suppress(RuntimeError):  # when the server stops
+                self._threads.submit(rows.close)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await shielded(self._loop.run_in_executor(self._threads, call))
+
+    async def _reached(self, wait: Wait) -> bool:
+        left = list(wait.position)
+        if wait.timeout_s == 0:
+            return self._have_come(left)
+        moved = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(moved.set)
+
+        stop = self._engine.subscribe(wake)
+        try:
+            async with asyncio.timeout(wait.timeout_s):
+                while not self._have_come(left):
+                    await moved.wait()
+                    moved.clear()
+                await self._in_thread(
+                    self._engine.sync
+                )  # it may be the last thing that was appended
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            stop()
+
+    def _have_come(self, left: list[Gtid]) -> bool:
+        """Whether the store has all of them. Takes away those that it has, up to the first that it has not."""
+        while left:
+            wanted = left[-1]
+            last = self._engine.binlog_state(wanted.domain_id).last(wanted.domain_id)
+            if last is None or last.seq_no < wanted.seq_no:
+                return False
+            left.pop()
+        return True
+
+
+class _Steps:
+    """An iterator that may be closed while another thread is in a step of it: afterwards, then."""
+
+    def __init__(self, batches: Iterator[list[Row]]) -> None:
+        self._batches = batches
+        self._lock = threading.Lock()
+
+    def next(self) -> list[Row] | None:
+        with self._lock:
+            return next(self._batches, None)
+
+    def close(self) -> None:
+        with self._lock:
+            if isinstance(self._batches, Generator):
+                self._batches.close()

@@ -1,0 +1,234 @@
+"""The SHOW statements: MariaDB's columns and the rows of this server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from binlog_protocol.errors.sql_errors import UnknownXaFormat
+from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
+
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.sql import places, privilege_list
+from binlog_server.sql.row_filter import Test, filtered, may_hold
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.statements import Show, ShowDatabases, ShowDiagnostics, XaRecover
+from binlog_server.sql.view import (
+    Diagnostic,
+    Level,
+    Result,
+    ResultSet,
+    Row,
+    ServerView,
+    Shown,
+    Work,
+    text_of,
+)
+
+_TYPE_DOUBLE = 5
+
+VARIABLE_COLUMNS = ("variable_name", "value")
+
+
+_INFO_CHARS: Final = 100  # of a statement, without FULL
+
+
+def show(
+    view: ServerView,
+    what: Show,
+    *,
+    user: str | None,
+    coordinates: Coordinates = AS_STORED,
+    texts: StateTexts | None = None,
+) -> Result:
+    """One of the statements without arguments. `user`: whose connections to show; None is everybody's. `texts`: of the
+    state that is shown; None is the present one."""
+    if what is Show.MASTER_STATUS:
+        return _master_status(view, coordinates, texts or view.state_texts())
+    if what in _OF_PLACES:
+        return _OF_PLACES[what](view, coordinates)
+    if what in (Show.PROCESSLIST, Show.FULL_PROCESSLIST):
+        return _processlist(view, user, None if what is Show.FULL_PROCESSLIST else _INFO_CHARS)
+    return _SHOWS[what](view)
+
+
+def databases(statement: ShowDatabases) -> ResultSet:
+    """There is none but that which every server has."""
+    name = "Database" if statement.pattern is None else f"Database ({statement.pattern})"
+    label = name.encode("utf-8", "replace").decode()
+    rows = filtered([("information_schema",)], ("database",), statement.filter)
+    return ResultSet([Column.text(label, 256)], rows)
+
+
+def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> ResultSet:
+    """SHOW WARNINGS, SHOW ERRORS, and how many there are."""
+    wanted = [d for d in told if not statement.errors_only or d.level == Level.ERROR]
+    if statement.count:
+        name = "error_count" if statement.errors_only else "warning_count"
+        return ResultSet([Column.bigint(f"@@session.{name}")], [(len(wanted),)])
+    columns = [Column.text("Level", 28), Column.integer("Code"), Column.text("Message", 2048)]
+    limit = statement.limit
+    count = len(wanted) if limit.count is None else limit.count
+    rows: list[Row] = list(wanted[limit.offset : limit.offset + count])
+    return ResultSet(columns, rows)
+
+
+def variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
+    """SHOW VARIABLES and SHOW STATUS. Of what may not be among the rows the value is not made."""
+    names = (name for name in sorted(shown) if may_hold(test, VARIABLE_COLUMNS, (name,)))
+    rows = filtered([(name, text_of(shown[name])) for name in names], VARIABLE_COLUMNS, test)
+    return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
+
+
+def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
+    """XA RECOVER: what waits in the binlog for XA COMMIT or XA ROLLBACK. Raises `UnknownXaFormat` (1791)."""
+    style = statement.format.upper()
+    if style not in ("RAW", "SQL"):
+        raise UnknownXaFormat(statement.format)
+    columns = [
+        Column.bigint("formatID"),
+        Column.bigint("gtrid_length"),
+        Column.bigint("bqual_length"),
+        Column.text("data", 1024),
+    ]
+    rows: list[Row] = [
+        (
+            xid.format_id,
+            len(xid.gtrid),
+            len(xid.bqual),
+            xid.sql() if style == "SQL" else xid.gtrid + xid.bqual,
+        )
+        for xid in view.engine.prepared()
+    ]
+    return ResultSet(columns, rows)
+
+
+def _master_status(view: ServerView, coordinates: Coordinates, texts: StateTexts) -> ResultSet:
+    file, position = places.next_write(view, coordinates)
+    columns = [
+        Column.text("File", 2048),
+        Column.bigint("Position"),
+        Column.text("Binlog_Do_DB"),
+        Column.text("Binlog_Ignore_DB"),
+        Column.text("Gtid_Binlog_Pos"),
+    ]
+    return ResultSet(columns, [(file, position, "", "", texts.position)])
+
+
+def _binary_logs(view: ServerView, coordinates: Coordinates) -> ResultSet:
+    columns = [Column.text("Log_name"), Column.bigint("File_size")]
+    return ResultSet(columns, places.files(view, coordinates))
+
+
+def _slave_hosts(view: ServerView) -> ResultSet:
+    columns = [
+        Column.integer("Server_id"),
+        Column.text("Host"),
+        Column.integer("Port"),
+        Column.integer("Master_id"),
+    ]
+    return ResultSet(columns, list(view.slave_hosts()))
+
+
+def _processlist(view: ServerView, user: str | None, info_chars: int | None) -> ResultSet:
+    columns = [
+        Column.bigint("Id"),
+        Column.text("User"),
+        Column.text("Host"),
+        Column.text("db"),
+        Column.text("Command"),
+        Column.integer("Time"),
+        Column.text("State"),
+        Column.text("Info"),
+        Column("Progress", _TYPE_DOUBLE, CHARSET_BINARY, 7, FLAG_BINARY, 3),
+    ]
+    at = [column.name for column in columns].index("Info")
+    rows = (list(row) for row in view.processlist(user))
+    return ResultSet(
+        columns, [[*row[:at], _cut(row[at], info_chars), *row[at + 1 :]] for row in rows]
+    )
+
+
+def _cut(info: Value, chars: int | None) -> Value:
+    return info[:chars] if isinstance(info, str) else info
+
+
+def _engines(_: ServerView) -> ResultSet:
+    columns = [
+        Column.text("Engine", 256),
+        Column.text("Support", 32),
+        Column.text("Comment", 640),
+        Column.text("Transactions", 12),
+        Column.text("XA", 12),
+        Column.text("Savepoints", 12),
+    ]
+    comment = "The binlog in its files (binlog_storage_engine); there are no tables"
+    return ResultSet(columns, [("InnoDB", "DEFAULT", comment, "YES", "NO", "YES")])
+
+
+def _binlog_replicas(view: ServerView) -> Work:
+    columns = [
+        Column.bigint("Connection_id"),
+        Column.integer("Server_id"),
+        Column.text("Host"),
+        Column.text("User"),
+        Column.text("Sent_gtid"),
+        Column.text("Durable_gtid"),
+        Column.text("Acknowledged_gtid"),
+        Column.bigint("Gap_bytes"),
+        Column.bigint("Gap_ms"),
+        Column.text("State"),
+    ]
+    rows = view.replicas()
+    return Work(lambda: ResultSet(columns, list(rows)))
+
+
+def _binlog_leases(view: ServerView, coordinates: Coordinates) -> ResultSet:
+    columns = [
+        Column.text("Name"),
+        Column.text("From_gtid"),
+        Column.text("First_file"),
+        Column.text("Created"),
+        Column.text("Until"),
+        Column.bigint("Max_bytes"),
+        Column.bigint("Held_bytes"),
+    ]
+    rows: list[Row] = [
+        (
+            lease.name,
+            lease.position,
+            coordinates.name(lease.first_file),
+            utc(lease.created),
+            None if lease.until is None else utc(lease.until),
+            lease.max_bytes,
+            view.leases.held_bytes(lease),
+        )
+        for lease in view.leases.all()
+    ]
+    return ResultSet(columns, rows)
+
+
+def utc(seconds: float) -> str:
+    """A time as MariaDB prints it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+_OF_PLACES: Mapping[Show, Callable[[ServerView, Coordinates], Result]] = {
+    Show.BINARY_LOGS: _binary_logs,
+    Show.BINLOG_LEASES: _binlog_leases,
+}
+_SHOWS: Mapping[Show, Callable[[ServerView], Result]] = {
+    Show.SLAVE_HOSTS: _slave_hosts,
+    Show.ENGINES: _engines,
+    Show.PRIVILEGES: lambda _: privilege_list.show(),
+    Show.BINLOG_REPLICAS: _binlog_replicas,
+}
+assert {
+    *_SHOWS,
+    *_OF_PLACES,
+    Show.MASTER_STATUS,
+    Show.PROCESSLIST,
+    Show.FULL_PROCESSLIST,
+    Show.ALL_SLAVES_STATUS,
+} == set(Show)

@@ -1,0 +1,123 @@
+"""Tokens of the grammars to values: names, texts, numbers."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.errors.sql_errors import NotSupportedYet
+from lark import Token
+from lark.lexer import PatternRE, PatternStr, TerminalDef
+
+NEAR_CHARS: Final = 80  # as much as MariaDB quotes of the place of a syntax error
+U64_DIGITS: Final = 20
+_KEY_WORD = 1
+# Of a statement that is parsed. Nothing a binlog server understands is longer.
+STATEMENT_CHARS_MAX: Final = 64 * 1024
+# Without what its strings hold: parsing takes 10 to 20 us for each of these.
+CODE_CHARS_MAX: Final = 4 * 1024
+# What is longer is parsed in a thread, so that nobody else waits for it: this takes 3 ms at worst.
+LOOP_CHARS_MAX: Final = 128
+
+# A string, or the rest of the text if it is not ended: so that no place is looked at twice.
+_STRING: Final = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)""", re.DOTALL
+)
+_ESCAPES: Final = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": r"\%",
+    "_": r"\_",  # they are for LIKE, and stay
+}
+# What stands in quotes, to the end of the text if it is not ended; and comments, which are not looked into.
+_NAMES_AND_COMMENTS: Final = r"`[^`]*+(?:`|\Z)|/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
+_DOUBLE: Final = r'(?P<double>"[^"]*+(?:""[^"]*+)*+")'
+_WITHOUT_ESCAPES: Final = re.compile(
+    rf"""(?P<string>'[^']*+(?:''[^']*+)*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
+)
+_WITH_ESCAPES: Final = re.compile(
+    rf"""(?P<string>'(?:[^'\\]|\\.|'')*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
+)
+_DECIMAL_DIGITS_MAX: Final = 65
+_DECIMAL_SCALE_MAX: Final = 38
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a statement is none for the grammars."""
+    return len(text) > CODE_CHARS_MAX and (
+        len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
+    )
+
+
+def unquote(token: str) -> str:
+    """The text of a quoted string or name."""
+    quote, body = token[0], token[1:-1]
+    if quote == "`":
+        return body
+    body = body.replace(quote * 2, quote)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), body, flags=re.DOTALL)
+
+
+def in_default_mode(text: str, *, backslash_escapes: bool, ansi_quotes: bool) -> str:
+    """A statement as it would be written without the sql_mode NO_BACKSLASH_ESCAPES or ANSI_QUOTES: for the grammars.
+
+    Raises `SqlSyntaxError` for a string that is not ended.
+    """
+
+    def written(match: re.Match[str]) -> str:
+        token: str = match[0]
+        if token[0] in "'\"" and not (match["string"] or match["double"]):
+            raise SqlSyntaxError("")  # not ended; it may be a password
+        if ansi_quotes and match["double"]:
+            return "`" + token[1:-1].replace('""', '"') + "`"
+        if not backslash_escapes and (match["double"] or match["string"]):
+            return token.replace("\\", r"\\")
+        return token
+
+    if backslash_escapes and not ansi_quotes:
+        return text
+    return (_WITH_ESCAPES if backslash_escapes else _WITHOUT_ESCAPES).sub(written, text)
+
+
+def exact_number(token: str) -> Decimal:
+    """Digits, with or without a point. Raises `NotSupportedYet` (1235) for more than a DECIMAL has."""
+    # By its digits, so that no context rounds it.
+    whole, _, part = token.lstrip("+-").partition(".")
+    whole = whole.lstrip("0")
+    if len(whole) + len(part) > _DECIMAL_DIGITS_MAX or len(part) > _DECIMAL_SCALE_MAX:
+        raise NotSupportedYet(
+            f"a number of more than {_DECIMAL_DIGITS_MAX} digits, or {_DECIMAL_SCALE_MAX} behind the point"
+        )
+    digits = tuple(map(int, whole + part)) or (0,)
+    return Decimal((int(token[0] == "-" and any(digits)), digits, -len(part)))
+
+
+def integer(token: str) -> int:
+    """A number that takes no long time to convert. Raises `SqlSyntaxError`."""
+    if len(token) > U64_DIGITS:
+        raise SqlSyntaxError(token[:NEAR_CHARS])
+    return int(token)
+
+
+def as_written(token: Token) -> str:
+    """A name, quoted or not, in the case that it has."""
+    return str(token) if token.type == "NAME" else unquote(token)
+
+
+def name_of(token: Token) -> str:
+    """A name of which the case does not matter: in lower case."""
+    return as_written(token).lower()
+
+
+def whole_words(terminal: TerminalDef) -> None:
+    """For `Lark(edit_terminals=)`: a key word ends where the word ends; REPLICA is no beginning of REPLICAS."""
+    pattern = terminal.pattern
+    if isinstance(pattern, PatternStr) and re.fullmatch(r"\w+", pattern.value):
+        terminal.pattern = PatternRE(rf"{pattern.value}(?![a-zA-Z0-9_$])", pattern.flags)
+        terminal.priority = _KEY_WORD  # before names

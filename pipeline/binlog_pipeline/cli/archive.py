@@ -1,0 +1,102 @@
+"""Copy the binlog into an archive: lossless, compressed, and read by all other commands.
+
+OUT gets part-*.parquet, whose columns are those of view raw, and _archive.json, which says what counts. Run it again to
+add what has come since; a run that was killed is gone on with. With binlog_archive_directory = "OUT" in its
+configuration, a binlog-server purges no file that is not archived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_engine, add_source, engine, source_options
+
+if TYPE_CHECKING:
+    from binlog_pipeline.jobs.archive import Archived
+
+_MIB = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument(
+        "target", type=path_argument, metavar="OUT", help="directory, made if need be"
+    )
+    parser.add_argument(
+        "--include-tail",
+        action="store_true",
+        help="also what is in the file that is being written (default: only files that are full)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="read each part back before it is published"
+    )
+    parser.add_argument(
+        "--zstd-level",
+        type=int,
+        choices=range(1, 23),
+        default=1,
+        metavar="1..22",
+        help="default: 1",
+    )
+    parser.add_argument("--partition-bytes", metavar="BYTES", help="of a part (default: 64m)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_pipeline.jobs.archive import ArchiveSettings, archive
+    from binlog_pipeline.jobs.progress import Progress
+    from binlog_pipeline.sources.opening import open_source
+
+    options = source_options(arguments)
+    settings = ArchiveSettings(
+        tail=arguments.include_tail,
+        partition_bytes=options.partition_bytes,
+        level=arguments.zstd_level,
+        is_checked=arguments.check,
+        engine=engine(arguments),
+    )
+    began = time.monotonic()
+    with Progress(0, "archive") as bar:
+        done = archive(open_source(options), arguments.target, settings, bar.set)
+    seconds = time.monotonic() - began
+    if arguments.json:
+        print(json.dumps(_facts(arguments.target, done, seconds)))
+    elif not done.parts:
+        print(f"nothing new: {arguments.target} is at '{done.manifest.state.position()}'")
+    else:
+        mib = done.payload_bytes / _MIB
+        print(
+            f"{done.groups} groups, {mib:.1f} MiB, in {done.parts} parts of {done.size / _MIB:.1f} MiB, in "
+            f"{seconds:.1f} s; {arguments.target} is at '{done.manifest.state.position()}'"
+        )
+    return 0
+
+
+def _facts(target: Path, done: Archived, seconds: float) -> dict[str, Any]:
+    manifest = done.manifest
+    return {
+        "archive": str(target),
+        "added": {
+            "parts": done.parts,
+            "groups": done.groups,
+            "bytes": done.payload_bytes,
+            "size": done.size,
+        },
+        "parts": manifest.count,
+        "groups": manifest.groups,
+        "bytes": manifest.payload_bytes,
+        "size": manifest.size,
+        "begin": manifest.begin,
+        "state": str(manifest.state),
+        "position": str(manifest.state.position()),
+        "seconds": round(seconds, 3),
+    }

@@ -1,0 +1,70 @@
+"""Write all tables as typed Parquet files.
+
+OUT gets DATABASE/TABLE/schema=N/part-*.parquet, and _manifest.json, which says what is there and up to which GTID. A
+table whose columns change gets a new N. What changes rows without rows in the log is listed in the manifest, and if the
+log does not say what it did, the exit code is 1. Run it again to add what has come since; a run that was killed is done
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument(
+        "target", type=path_argument, metavar="OUT", help="directory, made if need be"
+    )
+    parser.add_argument(
+        "--tables", metavar="GLOB,...", help="only these, such as shop.*,app.users (default: all)"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=("struct", "flat"),
+        default="struct",
+        help="struct: columns before and after (default); flat: the columns themselves",
+    )
+    add_range(parser)
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_pipeline.cli import EXIT_FAILED
+    from binlog_pipeline.jobs.export import export
+
+    began = time.monotonic()
+    options = source_options(arguments)
+    done = export(
+        options,
+        arguments.target,
+        layout=arguments.layout,
+        engine=engine(arguments),
+    )
+    seconds = time.monotonic() - began
+    if done.files:
+        print(
+            f"{done.rows} rows in {done.files} files, {done.bytes / (1 << 20):.1f} MiB, in {seconds:.1f} s; "
+            f"{arguments.target} is at '{done.position}'"
+        )
+    else:
+        print(f"nothing new: {arguments.target} is at '{done.position}'")
+    if not done.unknown or options.non_row == "skip":
+        return 0
+    for one in done.unknown:
+        print(f"{one.database}.{one.table}: {one.gtid}: {one.sql}: {one.why}", file=sys.stderr)
+    print(
+        f"binlog-spark: {arguments.target} has all rows as they were logged, and behind these {len(done.unknown)} "
+        "statements the tables are not what those rows make of them; _manifest.json lists them. --option nonRow=skip "
+        "ends with 0",
+        file=sys.stderr,
+    )
+    return EXIT_FAILED

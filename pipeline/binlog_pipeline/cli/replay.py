@@ -1,0 +1,85 @@
+"""Write an archive back into a store of .ibb files.
+
+The store has the same groups under the same GTIDs, and binlog-server serves it to replicas. Run it again after an
+interruption, or when the archive has grown: what the store has is passed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import path_argument
+
+_SIZE_MIN = 64 << 10
+_SIZE_MAX = 1 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument(
+        "archive", type=path_argument, metavar="ARCHIVE", help="directory of an archive"
+    )
+    parser.add_argument(
+        "--ibb", type=path_argument, required=True, metavar="DIR", help="the store, made if need be"
+    )
+    parser.add_argument(
+        "--start-position",
+        type=_position,
+        metavar="GTIDS",
+        help="begin an empty store with the part of the archive that has this position",
+    )
+    parser.add_argument(
+        "--max-binlog-size",
+        type=_size,
+        default="1g",
+        metavar="BYTES",
+        help="of a file, 64k to 1g (default: 1g)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_pipeline.jobs.progress import Progress
+    from binlog_pipeline.jobs.replay import replay
+
+    began = time.monotonic()
+    with Progress(0, "replay", "B") as bar:
+        done = replay(
+            arguments.archive,
+            arguments.ibb,
+            start=arguments.start_position,
+            max_binlog_size=arguments.max_binlog_size,
+            progress=bar.set,
+        )
+    seconds = time.monotonic() - began
+    taken = done.taken
+    if not taken.groups:
+        print(f"nothing new: {arguments.ibb} is at '{done.position}'")
+        return 0
+    mib = taken.size / (1 << 20)
+    print(
+        f"{taken.groups} groups, {mib:.1f} MiB, in {seconds:.1f} s, {mib / max(seconds, 1e-3):.0f} MiB/s; "
+        f"{arguments.ibb} is at '{done.position}'"
+    )
+    return 0
+
+
+def _position(text: str) -> SlavePosition:
+    try:
+        return SlavePosition.parse(text)
+    except (BadGtidList, DuplicateGtidDomain) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None
+
+
+def _size(text: str) -> int:
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
+    if not number.isdecimal() or unit not in ("", *units):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 256m")
+    size = int(number) * units.get(unit, 1)
+    if not _SIZE_MIN <= size <= _SIZE_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 64k and 1g")
+    return size

@@ -1,0 +1,89 @@
+"""Keep a table as it is now, or as it was.
+
+TARGET gets the rows of the table, as Parquet files or as a Delta table, and knows up to which GTID. Run it again to
+bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were inserted
+before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
+
+Where a statement changes rows without saying in the log what they are then, such as RENAME TABLE or ADD COLUMN ...
+DEFAULT, it ends with an error, and TARGET stays as it was. The exit code is 1, too, if rows of TARGET may be wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_source, source_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument(
+        "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
+    )
+    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
+    parser.add_argument(
+        "--sink",
+        choices=("parquet", "delta", "changes"),
+        default="parquet",
+        help="changes: what happened, not what is",
+    )
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--at-gtid", metavar="GTIDS", help="the table as it was at this position")
+    end.add_argument(
+        "--at-time", metavar="TIME", help="as it was then; ISO 8601, UTC without a zone"
+    )
+    parser.add_argument("--start-gtid", metavar="GTIDS", help="where a new target begins")
+    parser.add_argument(
+        "--copy", type=path_argument, metavar="PARQUET", help="the rows at --start-gtid"
+    )
+    parser.add_argument(
+        "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
+    )
+    parser.add_argument("--schema-seed", metavar="FILE", help="names and types of columns, JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_protocol.gtid import SlavePosition
+
+    from binlog_pipeline.cli import EXIT_FAILED
+    from binlog_pipeline.jobs.state import OPS, keep_state, position_at
+    from binlog_pipeline.options import moment
+    from binlog_pipeline.sources.opening import open_source
+
+    began = time.monotonic()
+    said = {"time": arguments.time, "schemaseed": arguments.schema_seed}
+    more = {name: text for name, text in said.items() if text is not None}
+    options = source_options(
+        arguments, view="changes", layout="struct", ops=OPS, schemaevolution="ignore", **more
+    )
+    until = None
+    if arguments.at_gtid is not None:
+        until = SlavePosition.parse(arguments.at_gtid)
+    elif arguments.at_time is not None:
+        source = open_source(options)
+        start = options.start_gtid if options.start_gtid is not None else source.earliest()
+        until = position_at(source, start, moment(arguments.at_time))
+    done = keep_state(
+        options,
+        arguments.target,
+        keys=arguments.keys.split(",") if arguments.keys else (),
+        sink=arguments.sink,
+        until=until,
+        copy=arguments.copy,
+    )
+    seconds = time.monotonic() - began
+    print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
+    if done.is_complete:
+        return 0
+    why = done.doubt or (
+        "the log has no CREATE TABLE of it, so rows from before may be missing; --start-gtid and --copy give them"
+    )
+    print(f"binlog-spark: {arguments.target} may not be complete: {why}", file=sys.stderr)
+    return EXIT_FAILED if done.doubt and options.non_row != "skip" else 0

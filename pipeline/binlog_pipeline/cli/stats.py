@@ -1,0 +1,208 @@
+"""Tell which tables are hot, how large transactions are, how many there are when, and which GTIDs are missing.
+
+Bytes of a table are those of its row events; all others are of whole transactions as they are in the log. Times are
+those at which statements began, in UTC. A GTID gap is no error: filters and other servers make them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
+from binlog_pipeline.cli.text_table import bar, size_text, text_table, time_text
+from binlog_pipeline.errors import BadOption
+
+if TYPE_CHECKING:
+    from binlog_pipeline.jobs.amounts import Amount
+    from binlog_pipeline.jobs.stats import Statistics
+
+PERCENTILES: Final = (50, 95, 99)
+_PLOTS: Final = (".png", ".html")
+_GAPS_SHOWN: Final = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument(
+        "--top", type=int, default=20, metavar="N", help="tables and transactions (default: 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="one object, with all numbers")
+    parser.add_argument(
+        "--plot",
+        type=path_argument,
+        metavar="FILE",
+        help="a picture beside the text: FILE.png or FILE.html",
+    )
+    add_range(parser)
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    if arguments.plot is not None and arguments.plot.suffix.lower() not in _PLOTS:
+        raise BadOption("--plot takes a file that ends in .png or .html")
+    from binlog_pipeline.jobs.stats import statistics
+
+    found = statistics(source_options(arguments), engine(arguments))
+    if arguments.plot is not None:
+        from binlog_pipeline.jobs.stats_plot import write_plot
+
+        write_plot(found, arguments.source, arguments.plot)
+    if arguments.json:
+        print(json.dumps(as_object(found, arguments.top), indent=1))
+        return 0
+    for line in _text(found, arguments.top):
+        print(line)
+    return 0
+
+
+def as_object(found: Statistics, top: int) -> dict[str, Any]:
+    """For --json."""
+    return {
+        "transactions": found.groups,
+        "events": found.events,
+        "rows": found.rows,
+        "bytes": found.bytes,
+        "ddl": found.ddl,
+        "xa": found.xa,
+        "operations": found.operations,
+        "tables": [{"table": name, **_amount(amount)} for name, amount in _hottest(found, top)],
+        "table_count": len(found.tables),
+        "writers": [{"server_id": server, **_amount(amount)} for server, amount in _writers(found)],
+        "sizes": {
+            **{f"p{percent}": found.sizes.percentile(percent) for percent in PERCENTILES},
+            "max": found.sizes.largest,
+            "histogram": [
+                {"from": least, "transactions": count} for least, count in found.sizes.buckets()
+            ],
+        },
+        "rates": {
+            "step_s": found.rates.step,
+            "peak": {name: _peak(found, *what) for name, what in _PEAKS.items()},
+            "minutes": [
+                {"time": time_text(begin), **_amount(amount)}
+                for begin, amount in sorted(found.rates.by(60).amounts.items())
+            ],
+        },
+        "domains": [
+            {
+                "domain": domain,
+                "first": str(numbers.first),
+                "last": str(numbers.last),
+                "transactions": numbers.count,
+                "missing": numbers.missing,
+                "gaps": [
+                    {"before": str(gap.before), "behind": str(gap.behind), "missing": gap.missing}
+                    for gap in numbers.gaps
+                ],
+                "gap_count": numbers.gap_count,
+            }
+            for domain, numbers in sorted(found.domains.items())
+        ],
+        "largest": [
+            {
+                "gtid": str(largest.gtid),
+                "bytes": largest.bytes,
+                "rows": largest.rows,
+                "time": time_text(largest.timestamp),
+                "tables": list(largest.tables),
+            }
+            for largest in found.largest[:top]
+        ],
+    }
+
+
+_PEAKS: Final = {
+    "transactions_s": ("transactions", 1),
+    "rows_s": ("rows", 1),
+    "bytes_s": ("bytes", 1),
+    "transactions_min": ("transactions", 60),
+    "rows_min": ("rows", 60),
+    "bytes_min": ("bytes", 60),
+}
+
+
+def _text(found: Statistics, top: int) -> Iterator[str]:
+    if not found.groups:
+        yield "nothing: no transaction of the source is in that range"
+        return
+    operations = ", ".join(f"{count:,} {name}" for name, count in found.operations.items())
+    times = sorted(found.rates.amounts)
+    yield f"{found.groups:,} transactions, {found.events:,} events, {size_text(found.bytes)}"
+    yield f"{found.rows:,} rows: {operations}; {found.ddl:,} DDL, {found.xa:,} XA"
+    yield f"from {time_text(times[0])} to {time_text(times[-1])}"
+    yield ""
+    shown = [(name, *_row(amount)) for name, amount in _hottest(found, top)]
+    yield from text_table(("TABLE", "TRANSACTIONS", "ROWS", "BYTES"), shown)
+    if len(found.tables) > top:
+        yield f"and {len(found.tables) - top:,} more"
+    yield ""
+    yield from _sizes(found)
+    yield ""
+    peaks = [
+        (name, _peak(found, name, 1), _peak(found, name, 60))
+        for name in ("transactions", "rows", "bytes")
+    ]
+    finest = "A SECOND" if found.rates.step == 1 else f"IN {found.rates.step} S"
+    yield from text_table(("PEAK", finest, "A MINUTE"), peaks)
+    yield ""
+    yield from text_table(
+        ("SERVER ID", "TRANSACTIONS", "ROWS", "BYTES"),
+        [(str(server), *_row(amount)) for server, amount in _writers(found)],
+    )
+    yield ""
+    yield from _domains(found)
+    yield ""
+    yield from text_table(
+        ("LARGEST", "BYTES", "ROWS", "TIME", "TABLES"),
+        [
+            (str(one.gtid), one.bytes, one.rows, time_text(one.timestamp), ", ".join(one.tables))
+            for one in found.largest[:top]
+        ],
+    )
+
+
+def _sizes(found: Statistics) -> Iterator[str]:
+    percentiles = [f"p{p} {size_text(found.sizes.percentile(p))}" for p in PERCENTILES]
+    yield f"SIZE OF TRANSACTIONS: {', '.join(percentiles)}, max {size_text(found.sizes.largest)}"
+    buckets = found.sizes.buckets()
+    most = max(count for _, count in buckets)
+    rows = [(f"from {size_text(least)}", count, bar(count / most)) for least, count in buckets]
+    yield from list(text_table(("", "", ""), rows))[1:]
+
+
+def _domains(found: Statistics) -> Iterator[str]:
+    rows = []
+    for domain, numbers in sorted(found.domains.items()):
+        gaps = [f"{gap.before} .. {gap.behind}" for gap in numbers.gaps[:_GAPS_SHOWN]]
+        more = ["..."] if numbers.gap_count > _GAPS_SHOWN else []
+        ends = (str(numbers.first), str(numbers.last))
+        rows.append((str(domain), *ends, numbers.count, numbers.missing, ", ".join(gaps + more)))
+    yield from text_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING", "GAPS"), rows)
+
+
+def _hottest(found: Statistics, top: int) -> list[tuple[str, Amount]]:
+    return sorted(found.tables.items(), key=lambda item: (-item[1].rows, item[0]))[:top]
+
+
+def _writers(found: Statistics) -> list[tuple[int, Amount]]:
+    return sorted(found.writers.items(), key=lambda item: (-item[1].transactions, item[0]))
+
+
+def _peak(found: Statistics, name: str, step: int) -> int:
+    amounts = found.rates.by(step).amounts.values()
+    return max((getattr(amount, name) for amount in amounts), default=0)
+
+
+def _row(amount: Amount) -> tuple[int, int, int]:
+    return amount.transactions, amount.rows, amount.bytes
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return dict(zip(("transactions", "rows", "bytes"), _row(amount), strict=True))

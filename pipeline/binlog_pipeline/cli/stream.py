@@ -1,0 +1,82 @@
+"""Keep a target up to date by Spark: what is there first, then what comes.
+
+Runs until it is stopped, or with --available-now until it has what was there. Each change counts once, however often it
+is stopped or killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_source, source_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser, "--from")
+    parser.add_argument("--to", type=path_argument, required=True, metavar="TARGET", dest="target")
+    parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
+    parser.add_argument("--tables", metavar="GLOB,...", help="several as JSON, for --sink changes")
+    parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
+    parser.add_argument("--sink", choices=("parquet", "delta", "changes"), default="parquet")
+    parser.add_argument(
+        "--checkpoint", type=path_argument, required=True, metavar="DIR", help="Spark's own notes"
+    )
+    parser.add_argument("--available-now", action="store_true", help="end when it is up to date")
+    parser.add_argument("--trigger", default="1 second", metavar="TIME", help="default: 1 second")
+    parser.add_argument(
+        "--max-bytes-per-trigger", default="64m", metavar="SIZE", help="default 64m"
+    )
+    parser.add_argument(
+        "--schema-evolution", choices=("restart", "fail", "ignore"), default="restart"
+    )
+    parser.add_argument("--master", default="local[*]", metavar="URL", help="default: this machine")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_pipeline.errors import BadOption
+    from binlog_pipeline.jobs.state import OPS
+
+    if arguments.table is None and arguments.sink != "changes":
+        raise BadOption(f"--sink {arguments.sink} keeps one table: name it by --table")
+    options = {
+        "view": "changes",
+        "maxbytespertrigger": arguments.max_bytes_per_trigger,
+        "schemaevolution": arguments.schema_evolution,
+    }
+    if arguments.table is not None:
+        options["ops"] = OPS
+    source_options(arguments, **options)  # complains before Spark starts
+    return _stream(arguments, options)
+
+
+def _stream(arguments: argparse.Namespace, options: dict[str, str]) -> int:
+    from binlog_pipeline.cli.arguments import spark_options
+    from binlog_pipeline.spark.session import session
+    from binlog_pipeline.spark.streams import state
+
+    spark = session(arguments.master)
+    spark.sparkContext.setLogLevel("ERROR")
+    changes = (
+        spark.readStream.format("binlog").options(**spark_options(arguments, **options)).load()
+    )
+    now = {"availableNow": True} if arguments.available_now else None
+    query = state(
+        changes,
+        str(arguments.target),
+        checkpoint=str(arguments.checkpoint),
+        table=arguments.table or "",
+        keys=arguments.keys.split(",") if arguments.keys else (),
+        sink=arguments.sink,
+        trigger=now or {"processingTime": arguments.trigger},
+    )
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    finally:
+        spark.stop()
+    return 0

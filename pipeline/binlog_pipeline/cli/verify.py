@@ -1,0 +1,55 @@
+"""Read everything once, and tell what is damaged.
+
+Checksums of pages and of parts of archives, the events of each transaction, and the rows of each event. One line for
+each part of the source that cannot be read; exit code 1 if there is one. `binlog-server verify` looks closer at the
+files of a store that no server has open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
+from binlog_pipeline.cli.text_table import size_text, text_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    add_source(parser)
+    parser.add_argument("--json", action="store_true", help="one object")
+    add_range(parser)
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command."""
+    from binlog_pipeline.jobs.verify import verify
+
+    done = verify(source_options(arguments), engine(arguments))
+    found = done.found
+    domains = [
+        (str(domain), str(numbers.first), str(numbers.last), numbers.count, numbers.missing)
+        for domain, numbers in sorted(found.domains.items())
+    ]
+    if arguments.json:
+        totals = {
+            "transactions": found.groups,
+            "events": found.events,
+            "rows": found.rows,
+            "bytes": found.bytes,
+            "domains": [
+                dict(zip(("domain", "first", "last", "transactions", "missing"), one, strict=True))
+                for one in domains
+            ],
+        }
+        print(json.dumps({"sound": not done.damage, "damage": done.damage, **totals}, indent=1))
+        return 1 if done.damage else 0
+    print("\n".join(text_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING"), domains)))
+    for text in done.damage:
+        print(text)
+    print(
+        f"{'damaged' if done.damage else 'sound'}: {found.groups:,} transactions, {found.events:,} events, "
+        f"{found.rows:,} rows, {size_text(found.bytes)}"
+    )
+    return 1 if done.damage else 0

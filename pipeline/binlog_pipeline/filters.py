@@ -1,0 +1,167 @@
+"""Conditions on rows that narrow what is read: of groups, and of tables.
+
+Spark applies its conditions again, so what is read may be more, but never less than they ask for.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple, TypeVar
+
+from binlog_storage.log.ranges import TimeRange
+
+from binlog_pipeline.wanted import Numbers, Wanted
+
+SLACK_S: Final = 86_400
+"""How far times of a log may be out of order, and those of a statement before the end of its transaction. The log tells
+times of few groups, and what is further than that outside of a condition is not read for it."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+_CHANGES_LAYOUTS: Final = ("struct", "flat")  # those that have _gtid and _ts
+
+Value = TypeVar("Value", int, str)
+
+
+class Condition(NamedTuple):
+    """`column op value`. A nested column has several names.
+
+    op: = <=> < <= > >= in; the value of in is a sequence.
+    """
+
+    op: str
+    path: tuple[str, ...]
+    value: Any
+
+
+def narrowed(wanted: Wanted, conditions: Iterable[Condition], view: str, layout: str) -> Wanted:
+    """What is left of `wanted`; conditions that say nothing of groups are passed over.
+
+    Times of view events are those of events; of other views, those of groups.
+    """
+    gtid, ts = ("gtid", "ts")
+    if view == "changes":
+        if layout not in _CHANGES_LAYOUTS:
+            return wanted  # a column of the table may have any name
+        gtid, ts = ("_gtid", "_ts")
+    elif view == "files":
+        return wanted
+    for condition in conditions:
+        match condition.path:
+            case (name, "domain") if name == gtid:
+                found = _values(condition, int)
+                if found is not None:
+                    wanted = replace(wanted, domains=_both(wanted.domains, found))
+            case (name, "server") if name == gtid:
+                found = _values(condition, int)
+                if found is not None:
+                    wanted = replace(wanted, servers=_both(wanted.servers, found))
+            case (name, "seq") if name == gtid:
+                wanted = replace(wanted, numbers=_and_also(wanted.numbers, _numbers(condition)))
+            case (name,) if name == ts and view == "events":
+                wanted = replace(wanted, hints=wanted.hints.and_also(_times(condition)))
+            case (name,) if name == ts:
+                wanted = replace(wanted, times=wanted.times.and_also(_times(condition)))
+    return wanted
+
+
+def narrowed_tables(patterns: Sequence[str], conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """Of the patterns of option `tables`, none of which are all tables, those that `_db` and `_table` leave."""
+    databases: frozenset[str] | None = None
+    tables: frozenset[str] | None = None
+    for condition in conditions:
+        found = _values(condition, str)
+        if found is None or any("." in name for name in found):
+            continue
+        if condition.path == ("_db",):
+            databases = _both(databases, found)
+        elif condition.path == ("_table",):
+            tables = _both(tables, found)
+    if databases is None and tables is None:
+        return tuple(patterns)
+    left = [
+        f"{database}.{table}"
+        for pattern in patterns or ["*.*"]
+        for database in _matching(pattern.split(".")[0], databases)
+        for table in _matching(pattern.split(".")[1], tables)
+    ]
+    return tuple(left or patterns)  # nothing at all cannot be said; the rows are looked at again
+
+
+def _matching(pattern: str, names: frozenset[str] | None) -> list[str]:
+    if names is None:
+        return [pattern]
+    return [glob.escape(name) for name in sorted(names) if fnmatchcase(name, pattern)]
+
+
+def _values(condition: Condition, kind: type[Value]) -> frozenset[Value] | None:
+    """Those that the column may have; None if they are not told one by one."""
+    if condition.op in ("=", "<=>"):
+        found = [condition.value]
+    elif condition.op == "in":
+        found = [value for value in condition.value if value is not None]
+    else:
+        return None
+    return frozenset(found) if all(type(value) is kind for value in found) else None
+
+
+def _both(one: frozenset[Value] | None, other: frozenset[Value]) -> frozenset[Value]:
+    return other if one is None else one & other
+
+
+def _numbers(condition: Condition) -> Numbers:
+    values = _values(condition, int)
+    if values is not None:
+        return Numbers(min(values), max(values)) if values else Numbers(0, -1)
+    value = condition.value
+    if type(value) is not int:
+        return Numbers()
+    return _RANGES[condition.op](value)
+
+
+_RANGES: Final[dict[str, Callable[[int], Numbers]]] = {
+    "<": lambda value: Numbers(None, value - 1),
+    "<=": lambda value: Numbers(None, value),
+    ">": lambda value: Numbers(value + 1, None),
+    ">=": lambda value: Numbers(value, None),
+}
+
+
+def _and_also(one: Numbers, other: Numbers) -> Numbers:
+    firsts = [first for first in (one.first, other.first) if first is not None]
+    lasts = [last for last in (one.last, other.last) if last is not None]
+    return Numbers(max(firsts, default=None), min(lasts, default=None))
+
+
+def _times(condition: Condition) -> TimeRange:
+    """Of times in whole seconds."""
+    op, value = condition.op, condition.value
+    values = list(value) if op == "in" else [value]
+    moments = [v for v in values if isinstance(v, datetime) and v.tzinfo is not None]
+    if len(moments) != len([v for v in values if v is not None]) or not moments:
+        return TimeRange()
+    first, last = _seconds(min(moments)), _seconds(max(moments))
+    match op:
+        case "<":
+            return TimeRange(None, last.ceiling, SLACK_S)
+        case "<=":
+            return TimeRange(None, last.floor + 1, SLACK_S)
+        case ">":
+            return TimeRange(first.floor + 1, None, SLACK_S)
+        case ">=":
+            return TimeRange(first.ceiling, None, SLACK_S)
+    return TimeRange(first.floor, last.floor + 1, SLACK_S)
+
+
+class _Seconds(NamedTuple):
+    floor: int
+    ceiling: int
+
+
+def _seconds(moment: datetime) -> _Seconds:
+    since = moment - _EPOCH
+    return _Seconds(since // _SECOND, -(-since // _SECOND))

@@ -1,0 +1,191 @@
+"""Archiving: what of a source is not archived yet, as Parquet parts that are published in their order.
+
+Parts are made by workers, side by side, under names that do not count; here they are published, each only when all
+before it are. So the archive is a beginning of the history at any time, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.archive.manifest import Manifest, Part
+from binlog_storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.local_path import local_path
+from binlog_storage.log.partitions import PARTITION_BYTES
+
+from binlog_pipeline.errors import DataLost
+from binlog_pipeline.jobs.archive_part import ArchiveItem, WritePart, WrittenPart
+from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
+from binlog_pipeline.jobs.tasks import Workers
+from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.sources.source import Source
+
+_PUBLISH_PARTS: Final = 64
+_PUBLISH_S: Final = 2.0
+_SPARK_ITEMS: Final = 256  # their results come together
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """How an archive is made.
+
+    tail: also what is in the file that is being written, up to what is durable.
+    partition_bytes: of the source, for a part.
+    level: of zstd.
+    is_checked: parts are read back before they are published.
+    """
+
+    tail: bool = False
+    partition_bytes: int = PARTITION_BYTES
+    level: int = 1
+    is_checked: bool = False
+    engine: Engine = field(default_factory=Engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What a run has added, and the archive as it is then."""
+
+    manifest: Manifest
+    parts: int = 0
+    groups: int = 0
+    payload_bytes: int = 0
+    size: int = 0
+
+
+def archive(
+    source: Source,
+    target: Path,
+    settings: ArchiveSettings,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Archived:
+    """Add what is new. What was published is durable, also if this raises.
+
+    Raises `SourceError`, `DataLost`, `WorkFailed`, `StorageError`, OSError.
+
+    Args:
+        progress: is called with how many slices are done, of how many.
+    """
+    target = local_path(target)
+    publisher = ArchivePublisher(OsDisk(target), str(target))
+    try:
+        if publisher.manifest is None:
+            publisher.begin(beginning(source), {"kind": _kind(source), "name": source.name})
+        assert publisher.manifest is not None
+        plan = plan_archive(
+            source, publisher.manifest, settings.partition_bytes, tail=settings.tail
+        )
+        run = _Run(publisher, target, settings)
+        run.work(plan, progress)
+        if plan.end is not None:
+            _require_whole(source, publisher.manifest.state, plan.end)
+        return replace(run.added, manifest=publisher.manifest)
+    finally:
+        publisher.close()
+
+
+class _Run:
+    """One run of the workers."""
+
+    def __init__(
+        self, publisher: ArchivePublisher, target: Path, settings: ArchiveSettings
+    ) -> None:
+        assert publisher.manifest is not None
+        self._publisher = publisher
+        self._settings = settings
+        self._name = uuid.uuid4().hex[:8]
+        self._task = WritePart(
+            str(target.absolute()), self._name, settings.level, settings.is_checked
+        )
+        self._ready: list[WrittenPart] = []
+        self._published_at = time.monotonic()
+        self.added = Archived(publisher.manifest)
+
+    def work(self, plan: ArchivePlan, progress: Callable[[int, int], None]) -> None:
+        done, following = 0, 0
+        waiting: dict[int, WrittenPart | None] = {}
+        progress(0, len(plan.items))
+        try:
+            for number, written in self._written(plan):
+                waiting[number] = written
+                while following in waiting:
+                    part = waiting.pop(following)
+                    following += 1
+                    self._ready += [] if part is None else [part]
+                self._publish_now_and_then()
+                done += 1
+                progress(done, len(plan.items))
+        finally:
+            self._publish()
+            self._publisher.discard_staged(f"{STAGED_PREFIX}{self._name}")
+
+    def _written(self, plan: ArchivePlan) -> Iterator[tuple[int, WrittenPart | None]]:
+        if not plan.items:
+            return
+        engine = self._settings.engine
+        at_once = _SPARK_ITEMS if engine.is_spark(plan.size) else len(plan.items)
+        with open_workers(engine, plan.size) as workers:
+            for begin in range(0, len(plan.items), at_once):
+                yield from self._mapped(workers, plan.items[begin : begin + at_once], begin)
+
+    def _mapped(
+        self, workers: Workers, items: Sequence[ArchiveItem], begin: int
+    ) -> Iterator[tuple[int, WrittenPart | None]]:
+        for number, written in workers.map(self._task, items):
+            yield begin + number, written
+
+    def _publish_now_and_then(self) -> None:
+        is_time = time.monotonic() - self._published_at > _PUBLISH_S
+        if len(self._ready) >= _PUBLISH_PARTS or is_time:
+            self._publish()
+
+    def _publish(self) -> None:
+        self._published_at = time.monotonic()
+        if not self._ready:
+            return
+        assert self._publisher.manifest is not None
+        parts = self._publisher.publish(list(_growing(self._publisher.manifest, self._ready)))
+        self._ready = []
+        self.added = Archived(
+            self._publisher.manifest,
+            self.added.parts + len(parts),
+            self.added.groups + sum(part.groups for part in parts),
+            self.added.payload_bytes + sum(part.payload_bytes for part in parts),
+            self.added.size + sum(part.size for part in parts),
+        )
+
+
+def _growing(manifest: Manifest, written: list[WrittenPart]) -> Iterator[StagedPart]:
+    """Parts whose places come behind those of the parts before, also where the source is another one now."""
+    last: Part | None = next((part for part in reversed(manifest.parts) if part.groups), None)
+    for one in written:
+        part = one.staged.part
+        if part.groups:
+            base = 0 if last is None else last.file_base
+            file_no, offset = one.first_place
+            if last is not None and (file_no + base, offset) <= last.last_place:
+                base = last.last_place[0] + 1 - file_no
+            end_file, end_offset = part.last_place
+            part = replace(part, file_base=base, last_place=(end_file + base, end_offset))
+            last = part
+        yield StagedPart(one.staged.staged, part)
+
+
+def _require_whole(source: Source, archived: BinlogState, end: BinlogState) -> None:
+    """Nothing was left out. Where groups were found by number, numbers that go backwards would be."""
+    if any((archived.get(g.domain_id, g.server_id) or -1) < g.seq_no for g in end.entries()):
+        raise DataLost(
+            f"{source.name} ends at '{end}', but what was archived at '{archived}': numbers go backwards in it, so "
+            "it cannot be told what is new. Begin another archive"
+        )
+
+
+def _kind(source: Source) -> str:
+    return type(source).__name__.removesuffix("Source").lower()

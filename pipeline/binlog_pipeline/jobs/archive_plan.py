@@ -1,0 +1,192 @@
+"""What of a source an archive does not have yet.
+
+A directory is gone on with at the very place where the archive ended, if the group that ends there is the archive's
+last one, byte by byte. Else, and at other sources, the position tells where; then that group is looked for by its GTID.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.archive.manifest import Manifest, Part
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.partitions import plan, state_of
+from binlog_storage.log.publication import Published
+from binlog_storage.log.ranges import GtidRange
+
+from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.jobs.archive_part import ArchiveItem
+from binlog_pipeline.sources.archive import ArchiveSource
+from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
+from binlog_pipeline.sources.source import Source
+from binlog_pipeline.wanted import Wanted
+
+_LOOK_BYTES: Final = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePlan:
+    """What becomes parts, in this order.
+
+    size: bytes to be read, about; 0 where nobody knows.
+    end: the state that the archive must have afterwards; None where nobody tells it.
+    """
+
+    items: Sequence[ArchiveItem]
+    size: int = 0
+    end: BinlogState | None = None
+
+
+def beginning(source: Source) -> BinlogState:
+    """What had been logged before the first group of the source. Raises `SourceError`, `StorageError`."""
+    if isinstance(source, DirectorySource | ArchiveSource):
+        return source.beginning()
+    return BinlogState(source.earliest())
+
+
+def plan_archive(
+    source: Source, manifest: Manifest, partition_bytes: int, *, tail: bool
+) -> ArchivePlan:
+    """What is behind the archive. Raises `SourceError`, `DataLost`, `StorageError`.
+
+    Args:
+        tail: also of the file that is being written, if the source is a directory.
+    """
+    if isinstance(source, DirectorySource):
+        return _plan_directory(source, manifest, partition_bytes, tail)
+    _require_last(source, manifest)
+    wanted = Wanted(GtidRange(_position(manifest), source.latest()))
+    return ArchivePlan([ArchiveItem(part) for part in source.slices(wanted, partition_bytes)])
+
+
+def _plan_directory(
+    source: DirectorySource, manifest: Manifest, partition_bytes: int, tail: bool
+) -> ArchivePlan:
+    published = source.published()
+    with LogPages(ReadOnlyDisk(Path(source.path)), _end(published)) as pages:
+        files = there = pages.files()
+        end = None if published is None else BinlogState.parse(published.state)
+        if published is not None and not tail and published.end.file_no in there:
+            end = state_of(pages, published.end.file_no)
+            files = [number for number in there if number < published.end.file_no]
+        start = _place(source.path, pages, there, manifest)
+        wanted = Wanted()
+        if start is None:
+            _require_last(source, manifest)
+            wanted = Wanted(GtidRange(_position(manifest)))
+        elif not files or start.file_no > files[-1]:
+            return ArchivePlan([])
+        files = [number for number in files if start is None or number >= start.file_no]
+        parts = plan(pages, files, partition_bytes=partition_bytes, gtids=wanted.gtids)
+    begin = start or Position(0, 0)
+    items = [
+        ArchiveItem(
+            DirectorySlice(source.path, part, _end(published), wanted, published),
+            begin if part.begin < begin else None,
+            _known_markers(manifest) if not number and start is not None else 0,
+        )
+        for number, part in enumerate(part for part in parts if part.end > begin)
+    ]
+    size = sum(part.end_page - part.first_page for part in parts) * PAGE_SIZE
+    return ArchivePlan(items, size, end)
+
+
+def _end(published: Published | None) -> Position | None:
+    return None if published is None else published.end
+
+
+def _place(path: str, pages: LogPages, files: list[int], manifest: Manifest) -> Position | None:
+    """Where to go on; None if that is not known by place."""
+    last = _last(manifest)
+    if not files:
+        return None
+    if last is not None:
+        file_no, offset = last.last_place
+        place = Position(file_no - last.file_base, offset)
+        if place.file_no >= files[0]:
+            return place if _ends_there(path, pages, files, place, last) else None
+    if state_of(pages, files[0]) == manifest.state:
+        return Position(files[0], 0)  # nothing was archived, or just that was purged
+    return None
+
+
+def _ends_there(path: str, pages: LogPages, files: list[int], place: Position, last: Part) -> bool:
+    """Whether the last group of the archive ends at that place."""
+    if place.file_no not in files:
+        return False
+    parts = plan(pages, [place.file_no], partition_bytes=_LOOK_BYTES)
+    # Its record begins in the range that the place is in, or in one before.
+    for part in reversed([part for part in parts if part.begin < place]):
+        for groups in DirectorySlice(path, part, pages.end, Wanted()).read():
+            at = (groups.file == place.file_no) & (groups.offset == place.offset)
+            if at.any():
+                return _is_last(groups.some(at), last)
+    return False
+
+
+def _is_last(found: Groups, last: Part) -> bool:
+    digest = hashlib.sha256()
+    for piece in found.pieces(0):
+        digest.update(piece)
+    return found.gtid(0) == last.last_gtid and digest.hexdigest() == last.last_sha256
+
+
+def _require_last(source: Source, manifest: Manifest) -> None:
+    """Raises `SourceError` if the source has another group by the name of the archive's last, `DataLost` if none."""
+    last, position = _last(manifest), _position(manifest)
+    if last is None:
+        return
+    domain, server, seq = last.last_gtid
+    before = SlavePosition(gtid for gtid in position if gtid.domain_id != domain)
+    if seq > 1:
+        before = before.with_gtid(Gtid(domain, server, seq - 1))
+    try:
+        for found in _groups(source, Wanted(GtidRange(before, position))):
+            here = (found.domain == domain) & (found.server == server) & (found.seq == seq)
+            if here.any():
+                if _is_last(found.some(here), last):
+                    return
+                raise SourceError(
+                    f"{source.name}: its group {last.last} is another one than the last group of the archive: the "
+                    "histories differ. Give the source that was archived, or begin another archive"
+                )
+    except DataLost:
+        pass
+    if source.earliest() != position:
+        raise DataLost(
+            f"{source.name}: the archive ends with {last.last}, at '{position}', and the source does not have that "
+            "group: what is between may be lost. Give the source that was archived, or begin another archive"
+        )
+
+
+def _groups(source: Source, wanted: Wanted) -> Iterable[Groups]:
+    for part in source.slices(wanted, _LOOK_BYTES):
+        yield from part.read()
+
+
+def _position(manifest: Manifest) -> SlavePosition:
+    return manifest.state.position()
+
+
+def _known_markers(manifest: Manifest) -> int:
+    """Start markers behind the last group of the archive."""
+    count = 0
+    for part in reversed(manifest.parts):
+        count += part.markers_behind
+        if part.groups:
+            break
+    return count
+
+
+def _last(manifest: Manifest) -> Part | None:
+    """The last part that has groups."""
+    return next((part for part in reversed(manifest.parts) if part.groups), None)

@@ -1,0 +1,333 @@
+"""All tables of a source as typed Parquet files, in one pass.
+
+Each worker decodes its slice once and writes a file for each table that it meets, below OUT/_staging. When all are
+done, the files are moved to OUT/DATABASE/TABLE/schema=N, and then one manifest says that they count. What a run that
+was killed has left is not in the manifest: the next run removes it, and does the same again. So each row is there once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.row_columns import ColumnOptions, RowDecoder
+from binlog_storage.disk.durable_files import sync_folder
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
+from binlog_pipeline.jobs.cutting import cut
+from binlog_pipeline.jobs.manifest import MANIFEST, ExportedFile, ExportedStatement, Manifest
+from binlog_pipeline.jobs.progress import Progress
+from binlog_pipeline.jobs.typed_files import TypedFiles, WrittenFile
+from binlog_pipeline.jobs.typed_rows import Layout
+from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.seed import Seed
+from binlog_pipeline.schemas.statements import TableName
+from binlog_pipeline.schemas.subscription import Subscription
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.source import Slice, Source
+from binlog_pipeline.views.changes_gathering import gathered
+from binlog_pipeline.views.changes_opening import column_options_of
+from binlog_pipeline.views.changes_statements import refuse_non_row, row_statements
+from binlog_pipeline.views.prepared import PREPARED, ROLLED_BACK, XaSteps
+
+_STAGING: Final = "_staging"
+_LOCK: Final = "_lock"
+_GATHER_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a run has added."""
+
+    position: SlavePosition
+    files: int
+    rows: int
+    bytes: int
+    unknown: tuple[ExportedStatement, ...] = ()
+    """Behind these the rows of a table are not those that were logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceExport:
+    """What came of a slice."""
+
+    files: list[WrittenFile]
+    statements: list[ExportedStatement]
+    xa: list[ExportedXa]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedXa:
+    """A step of an XA transaction: see `views/prepared.py`."""
+
+    gtid: str
+    kind: str
+    xid: str
+    sql: str
+    tables: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSlice:
+    """The task: the files of one slice, below `staging`, which all workers see under that name."""
+
+    staging: str
+    layout: Layout
+    wanted: Subscription
+    seed: Seed
+    columns: ColumnOptions
+    is_strict: bool
+    """Whether statements that change rows without logging them are refused."""
+
+    def __call__(self, part: Slice) -> SliceExport:
+        directory = Path(self.staging) / uuid.uuid4().hex
+        directory.mkdir(parents=True)
+        files = TypedFiles(directory, self.layout)
+        decoder = RowDecoder(self.columns, self._prepare)
+        statements: list[ExportedStatement] = []
+        steps = XaSteps()
+        xa: list[ExportedXa] = []
+        for some in gathered(part.read(), decoder, _GATHER_BYTES, with_statements=True):
+            if self.is_strict:
+                refuse_non_row(some, self.wanted)
+            statements += [
+                ExportedStatement(
+                    str(gtid),
+                    _shown(name.database),
+                    _shown(name.table),
+                    effect.op,
+                    _shown(effect.sql),
+                    effect.doubt,
+                )
+                for gtid, name, effect in row_statements(some, self.wanted)
+            ]
+            xa += [
+                ExportedXa(
+                    str(step.gtid),
+                    step.kind,
+                    step.xid,
+                    step.placed.statement.sql,
+                    tuple(sorted(step.tables)),
+                )
+                for step in steps.of(some)
+            ]
+            files.add(some)
+        return SliceExport(files.close(), statements, xa)
+
+    def _prepare(self, table: TableMap) -> TableMap | None:
+        is_wanted = self.wanted.has(table.database, table.table)
+        return self.seed.applied(table) if is_wanted else None
+
+
+def export(
+    options: SourceOptions,
+    target: Path,
+    *,
+    layout: Layout = "struct",
+    engine: Engine | None = None,
+) -> Exported:
+    """Add to `target` what `options` mean and it has not. Raises `PipelineError`, `StorageError`, OSError.
+
+    Args:
+        options: the source; `tables`, ranges, and types of columns. A second run needs the same, but for the end.
+    """
+    target = local_path(target)
+    source = open_source(options)
+    engine = engine or Engine()
+    with _locked(target):
+        settings = _settings(options, layout)
+        manifest = Manifest.read(target)
+        if manifest is None:
+            begin = options.start_gtid or source.earliest()
+            manifest = Manifest(source.name, settings, begin=str(begin), position=str(begin))
+            _begin(target, manifest)
+        _check(manifest, settings, options.start_gtid, target)
+        _clean(target, manifest)
+        start = manifest.slave_position
+        end = _end(source, start, options.end_gtid)
+        if end == start:
+            return Exported(start, 0, 0, 0)
+        slices, size = cut(source, options.wanted.between(start, end), engine.count)
+        staging = target / _STAGING
+        task = ExportSlice(
+            str(staging.absolute()),
+            layout,
+            Subscription.parse(options.tables),
+            Seed.read(options.schema_seed),
+            column_options_of(options),
+            options.non_row == "fail",
+        )
+        written: dict[int, SliceExport] = {}
+        with (
+            open_workers(engine, size) as workers,
+            Progress(len(slices), "export", "slice") as progress,
+        ):
+            for number, files in workers.map(task, slices):
+                written[number] = files
+                progress.add()
+        added = _publish(target, manifest, [written[i] for i in range(len(slices))], end)
+        shutil.rmtree(staging, ignore_errors=True)
+        return added
+
+
+def _publish(
+    target: Path, manifest: Manifest, slices: Sequence[SliceExport], end: SlavePosition
+) -> Exported:
+    """Files where they belong, then the manifest."""
+    manifest.runs += 1
+    manifest.position = str(end)
+    folders: set[Path] = set()
+    all_files = [file for one in slices for file in one.files]
+    statements = [statement for one in slices for statement in one.statements]
+    manifest.statements += statements
+    statements += _judged(manifest, [step for one in slices for step in one.xa])
+    for number, file in enumerate(all_files):
+        schema = manifest.schema_of(file)
+        name = f"part-{manifest.runs:05}-{number:06}.parquet"
+        folder = target / schema.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        Path(file.path).rename(folder / name)
+        folders |= {folder, *list(folder.parents)[: len(Path(schema.folder).parts)]}
+        schema.files.append(ExportedFile(name, file.rows, file.bytes, file.first, file.last))
+    for folder in folders:
+        sync_folder(folder)
+    manifest.write(target)
+    rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
+    unknown = tuple(statement for statement in statements if statement.op == "x")
+    return Exported(end, len(all_files), rows, size, unknown)
+
+
+def _judged(manifest: Manifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
+    """What XA transactions that are rolled back, or at no end yet, add to the statements of the manifest.
+
+    One that was prepared in front of all that was exported has no rows in it.
+    """
+    added: list[ExportedStatement] = []
+    for step in steps:
+        prepared = f"XA PREPARE {step.xid}"
+        if step.kind == PREPARED:
+            added += [
+                _of_xa(step, name, prepared, "only prepared: its rows may be taken back")
+                for name in step.tables
+            ]
+            continue
+        had = [one for one in (*manifest.statements, *added) if one.sql == prepared]
+        manifest.statements = [one for one in manifest.statements if one.sql != prepared]
+        added = [one for one in added if one.sql != prepared]
+        if step.kind == ROLLED_BACK:
+            for one in had:
+                name = TableName(one.database, one.table)
+                added.append(_of_xa(step, name, step.sql, f"takes back the rows of {one.gtid}"))
+    manifest.statements += added
+    return added
+
+
+def _of_xa(step: ExportedXa, name: TableName, sql: str, why: str) -> ExportedStatement:
+    return ExportedStatement(
+        step.gtid, _shown(name.database), _shown(name.table), "x", _shown(sql), why
+    )
+
+
+def _shown(text: str) -> str:
+    """Surrogates stand for bytes that are no UTF-8; JSON does not take them."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _end(source: Source, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
+    """Up to where there is something, and it is wanted; not before `start`. Raises `DataLost`."""
+    latest = source.latest()
+    for gtid in start:
+        last = latest.get(gtid.domain_id)
+        if last is None or last.seq_no < gtid.seq_no:
+            raise DataLost(
+                f"{source.name} ends at '{latest}', and {gtid} was exported before: it is another source, or has begun "
+                "anew; export into another directory"
+            )
+    end = start
+    for last in latest:
+        stop = last if wanted is None else wanted.get(last.domain_id)
+        known = start.get(last.domain_id)
+        if stop is None or (known is not None and stop.seq_no <= known.seq_no):
+            continue
+        end = end.with_gtid(min(stop, last, key=lambda gtid: gtid.seq_no))
+    return end
+
+
+def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
+    """What all runs into a directory have in common."""
+    domains = options.domains
+    return {
+        "layout": layout,
+        "tables": list(options.tables),
+        "domains": None if domains is None else sorted(domains),
+        "start_time": options.start_time,
+        "end_time": options.end_time,
+        "columns": asdict(column_options_of(options)),
+    }
+
+
+def _begin(target: Path, manifest: Manifest) -> None:
+    """Before the first file: what is removed later is ours. Raises `BadOption`."""
+    others = {path.name for path in target.iterdir()} - {_LOCK, f"{MANIFEST}.new"}
+    if others:
+        raise BadOption(
+            f"{target} has {min(others)}, but no {MANIFEST}: export into a directory that is empty, or new"
+        )
+    manifest.write(target)
+
+
+def _check(
+    manifest: Manifest, settings: dict[str, Any], start: SlavePosition | None, target: Path
+) -> None:
+    """Whether this run may go on behind the others. Raises `BadOption`, `SourceError`."""
+    if start is not None and start != SlavePosition.parse(manifest.begin):
+        raise BadOption(
+            f"{target} begins behind '{manifest.begin}': leave --start-gtid out to go on behind "
+            f"'{manifest.position}', or export into another directory"
+        )
+    for name, value in manifest.settings.items():
+        if settings.get(name) != value:
+            raise BadOption(
+                f"{target} was exported with {name} {value}, now {settings.get(name)} is wanted: say the same, or "
+                "export into another directory"
+            )
+    missing = next((name for name in manifest.files if not (target / name).is_file()), None)
+    if missing is not None:
+        raise SourceError(
+            f"{target / missing} is in the manifest, but is missing: restore it, or export into another directory"
+        )
+
+
+def _clean(target: Path, manifest: Manifest) -> None:
+    """Without what a run that was killed has left."""
+    shutil.rmtree(target / _STAGING, ignore_errors=True)
+    known = manifest.files
+    for path in target.glob("*/*/schema=*/part-*.parquet"):
+        if str(path.relative_to(target)) not in known:
+            path.unlink()
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One run at a time. Raises `PipelineError`."""
+    target.mkdir(parents=True, exist_ok=True)
+    fd = os.open(target / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(f"another export into {target} is running") from None
+        yield
+    finally:
+        os.close(fd)

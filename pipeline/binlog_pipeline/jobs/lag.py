@@ -1,0 +1,94 @@
+"""How far something that was made of a source is behind it, in numbers of GTIDs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.archive import is_archive
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.jobs.manifest import Manifest
+from binlog_pipeline.sources.archive import ArchiveSource
+from binlog_pipeline.tables.manifest import StateManifest
+
+
+@dataclass(frozen=True, slots=True)
+class DomainLag:
+    """Of one domain. `behind`: numbers between the two; so many transactions, or fewer where there are gaps."""
+
+    domain: int
+    at: str
+    latest: str
+    behind: int
+
+
+def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
+    """Of all domains that are in either."""
+    found = []
+    for domain in sorted({*latest.domains(), *at.domains()}):
+        end, here = latest.get(domain), at.get(domain)
+        behind = (0 if end is None else end.seq_no) - (0 if here is None else here.seq_no)
+        found.append(DomainLag(domain, str(here or "-"), str(end or "-"), behind))
+    return found
+
+
+def position_of(what: str) -> SlavePosition:
+    """Of an export, an archive, a state table (Parquet), or a checkpoint of a stream; or the GTID position itself.
+
+    Raises `BadOption` for anything else, `SourceError` for one that is damaged, `NotLocal`.
+    """
+    path = local_path(what)
+    if not path.is_dir():
+        try:
+            return SlavePosition.parse(what)
+        except (BadGtidList, DuplicateGtidDomain):
+            raise BadOption(
+                f"{what} is neither a directory nor a GTID position such as 0-1-500"
+            ) from None
+    if is_archive(path):
+        return ArchiveSource(what).latest()
+    for read in _READERS:
+        position = read(path)
+        if position is not None:
+            return position
+    raise BadOption(f"{what} is no export, archive, state table or checkpoint")
+
+
+def _of_export(path: Path) -> SlavePosition | None:
+    manifest = Manifest.read(path)
+    return None if manifest is None else manifest.slave_position
+
+
+def _of_state(path: Path) -> SlavePosition | None:
+    manifest = StateManifest.newest(path)
+    return None if manifest is None else manifest.slave_position
+
+
+def _of_checkpoint(path: Path) -> SlavePosition | None:
+    """The end of the last batch that was committed; before the first, the beginning of that."""
+    if not (path / "offsets").is_dir():
+        return None
+    done = [int(name.name) for name in (path / "commits").glob("[0-9]*")]
+    if not done:
+        raise SourceError(f"{path}: no batch of the stream is done yet")
+    offsets = path / "offsets" / str(max(done))
+    for line in offsets.read_text("utf-8").splitlines():
+        try:
+            return SlavePosition.parse(json.loads(line)["gtid"])
+        except (ValueError, KeyError, TypeError, BadGtidList):
+            continue
+    raise SourceError(f"{offsets} has no offset of a source binlog")
+
+
+_READERS: Final[tuple[Callable[[Path], SlavePosition | None], ...]] = (
+    _of_export,
+    _of_state,
+    _of_checkpoint,
+)

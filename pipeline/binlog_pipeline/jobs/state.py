@@ -1,0 +1,151 @@
+"""A table as it is now, or was at a GTID or a time: changes of a source folded into a target. Without Spark.
+
+What is there already is not read again: the target knows its GTID position. A run that was killed goes on where
+something was published last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption, PipelineError
+from binlog_pipeline.groups import after
+from binlog_pipeline.jobs.progress import Progress
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.source import Source
+from binlog_pipeline.tables.chunks import chunks
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.views import open_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+OPS: Final = "c,u,d,t,x"
+"""What a state needs of view changes: also that a table was emptied, or that its rows are not known any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run has done.
+
+    is_complete: no row is missing and none is in doubt.
+    doubt: what may be wrong; empty for nothing.
+    """
+
+    position: SlavePosition
+    changes: int
+    is_complete: bool
+    doubt: str
+
+
+def keep_state(
+    options: SourceOptions,
+    target: Path,
+    *,
+    keys: Sequence[str] = (),
+    sink: str = "parquet",
+    until: SlavePosition | None = None,
+    copy: Path | None = None,
+) -> Kept:
+    """Bring the target of one table up to a position.
+
+    Raises `NonRowChange` where the log does not say what the rows are, other `PipelineError`, `StorageError`, OSError.
+
+    Args:
+        options: the source, with view changes, layout struct and `OPS`; `start_gtid` is where a new target begins.
+        keys: the primary key of the log, unless named.
+        until: a position of the source; its end unless given.
+        copy: a Parquet file, or a folder of them, with the rows of the table as they were at `start_gtid`.
+    """
+    if "x" not in options.ops:
+        raise BadOption(f"a state needs the option ops={OPS}")
+    source = open_source(options)
+    begin = options.start_gtid if options.start_gtid is not None else source.earliest()
+    if copy is not None and options.start_gtid is None:
+        raise BadOption("a copy of the table counts from a GTID position on: name it as the start")
+    end = source.latest() if until is None else until
+    view = open_view(options, source)
+    chosen = list(keys) or primary_key(view.schema)
+    opened = open_sink(
+        sink,
+        target,
+        options.table,
+        chosen,
+        begin,
+        copy=None if copy is None else lambda: _read_copy(copy),
+    )
+    with opened as kept:
+        start = kept.position if len(kept.position) else begin
+        _require_ahead(start, end, target)
+        slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
+        count = 0
+        with Progress(len(slices), "state", "slice") as progress:
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                for part in slices:
+                    yield from view.batches(part.read())
+                    progress.add()
+
+            for table, position in chunks(batches(), start, split_groups=kept.takes_parts):
+                kept.add(table, position)
+                count += len(table)
+        kept.flush(_merged(start, end))
+        return Kept(kept.position, count, kept.is_complete, kept.doubt)
+
+
+def primary_key(schema: pa.Schema) -> list[str]:
+    """The columns of `_key`; none without it."""
+    if "_key" not in schema.names:
+        return []
+    return [field.name for field in schema.field("_key").type]
+
+
+def position_at(source: Source, start: SlavePosition, time: int) -> SlavePosition:
+    """The position in front of the first group behind `start` that began later than `time`, in seconds since 1970.
+
+    So it is a place of the log: times may be out of order in it, commits are not.
+    """
+    position = start
+    feed = source.feed()
+    try:
+        for groups in feed.after(start, 0.0):
+            late = groups.timestamp > time
+            if late.any():
+                first = int(late.argmax())
+                return after(position, groups.some(late.cumsum() == 0)) if first else position
+            position = after(position, groups)
+        return position
+    finally:
+        feed.close()
+
+
+def _merged(start: SlavePosition, end: SlavePosition) -> SlavePosition:
+    """The end, and domains that are not in it as they were."""
+    for gtid in end:
+        start = start.with_gtid(gtid)
+    return start
+
+
+def _require_ahead(start: SlavePosition, end: SlavePosition, target: Path) -> None:
+    for gtid in start:
+        last = end.get(gtid.domain_id)
+        if last is not None and last.seq_no < gtid.seq_no:
+            raise PipelineError(
+                f"{target} is at '{start}' already, which is behind '{end}': use another target to look back, or begin "
+                "anew if the source has another history"
+            )
+
+
+def _read_copy(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(local_path(path))

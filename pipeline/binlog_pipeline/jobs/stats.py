@@ -1,0 +1,186 @@
+"""Statistics of a source: which tables are hot, how large transactions are, how many there are when, who writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from binlog_protocol.gtid import Gtid
+
+from binlog_pipeline.groups import Integers
+from binlog_pipeline.jobs.amounts import Amount, Rates, Sizes
+from binlog_pipeline.jobs.cutting import cut
+from binlog_pipeline.jobs.gtid_gaps import DomainNumbers
+from binlog_pipeline.jobs.progress import Progress
+from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.source import Slice
+from binlog_pipeline.views.transactions import TransactionsView
+
+LARGEST: Final = 100
+_OPS: Final = ("inserts", "updates", "deletes")
+_MICROSECONDS: Final = 1_000_000
+
+
+class LargeTransaction(NamedTuple):
+    """One of the largest. `tables`: up to three that have most of it."""
+
+    bytes: int
+    gtid: Gtid
+    timestamp: int
+    rows: int
+    tables: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Of consecutive groups. A group is a transaction, or a statement such as DDL."""
+
+    groups: int = 0
+    events: int = 0
+    bytes: int = 0
+    ddl: int = 0
+    xa: int = 0
+    operations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OPS, 0))
+    """Rows that were inserted, updated, deleted."""
+    tables: dict[str, Amount] = field(default_factory=dict)
+    """By database.table; bytes are those of row events."""
+    writers: dict[int, Amount] = field(default_factory=dict)
+    """By server id."""
+    domains: dict[int, DomainNumbers] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=Sizes)
+    rates: Rates = field(default_factory=Rates)
+    largest: list[LargeTransaction] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(self.operations.values())
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows of view transactions."""
+        if not batch.num_rows:
+            return
+        columns = _Columns(batch)
+        self.groups += batch.num_rows
+        self.events += int(columns.integers("events").sum())
+        self.bytes += int(columns.bytes.sum())
+        self.ddl += batch.column("ddl").true_count
+        self.xa += batch.num_rows - batch.column("xa").null_count
+        for name in _OPS:
+            self.operations[name] += int(columns.integers(name).sum())
+        self._add_tables(batch.column("tables"))
+        self._add_writers(columns)
+        for domain in np.unique(columns.domain).tolist():
+            here = columns.domain == domain
+            numbers = DomainNumbers.of(domain, columns.server[here], columns.seq[here])
+            self._add_domain(domain, numbers)
+        self.sizes.add(columns.bytes)
+        self.rates.add(columns.seconds, columns.rows, columns.bytes)
+        self._add_largest(columns, batch.column("tables"))
+
+    def merge(self, following: Statistics) -> None:
+        """What comes next in the log."""
+        self.groups += following.groups
+        self.events += following.events
+        self.bytes += following.bytes
+        self.ddl += following.ddl
+        self.xa += following.xa
+        for name in _OPS:
+            self.operations[name] += following.operations[name]
+        for table, amount in following.tables.items():
+            self.tables.setdefault(table, Amount()).add(amount)
+        for writer, amount in following.writers.items():
+            self.writers.setdefault(writer, Amount()).add(amount)
+        for domain, numbers in following.domains.items():
+            self._add_domain(domain, numbers)
+        self.sizes.merge(following.sizes)
+        self.rates.merge(following.rates)
+        self.largest = sorted(self.largest + following.largest, key=_by_size)[:LARGEST]
+
+    def _add_tables(self, tables: pa.ListArray) -> None:
+        found = pa.Table.from_struct_array(tables.flatten()).group_by(["db", "table"])
+        sums = found.aggregate([("rows", "sum"), ("bytes", "sum"), ("rows", "count")])
+        for row in sums.to_pylist():
+            amount = Amount(row["rows_count"], row["rows_sum"], row["bytes_sum"])
+            self.tables.setdefault(f"{row['db']}.{row['table']}", Amount()).add(amount)
+
+    def _add_writers(self, columns: _Columns) -> None:
+        for server in np.unique(columns.server).tolist():
+            here = columns.server == server
+            amount = Amount(
+                int(np.count_nonzero(here)),
+                int(columns.rows[here].sum()),
+                int(columns.bytes[here].sum()),
+            )
+            self.writers.setdefault(server, Amount()).add(amount)
+
+    def _add_domain(self, domain: int, numbers: DomainNumbers) -> None:
+        known = self.domains.setdefault(domain, numbers)
+        if known is not numbers:
+            known.merge(numbers)
+
+    def _add_largest(self, columns: _Columns, tables: pa.ListArray) -> None:
+        least = self.largest[-1].bytes if len(self.largest) == LARGEST else 0
+        candidates = np.flatnonzero(columns.bytes > least)
+        order = np.argsort(-columns.bytes[candidates], kind="stable")[:LARGEST]
+        found = []
+        for i in candidates[order].tolist():
+            changed = sorted(tables[i].as_py(), key=lambda table: -int(table["bytes"]))
+            names = tuple(f"{table['db']}.{table['table']}" for table in changed[:3])
+            gtid = Gtid(*(int(c[i]) for c in (columns.domain, columns.server, columns.seq)))
+            numbers = (int(columns.seconds[i]), int(columns.rows[i]))
+            found.append(LargeTransaction(int(columns.bytes[i]), gtid, *numbers, names))
+        self.largest = sorted(self.largest + found, key=_by_size)[:LARGEST]
+
+
+class _Columns:
+    """Of a batch of view transactions, as numpy arrays."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        gtid = batch.column("gtid")
+        self.domain: Integers = gtid.field("domain").to_numpy()
+        self.server: Integers = gtid.field("server").to_numpy()
+        self.seq: Integers = gtid.field("seq").to_numpy()
+        self.seconds: Integers = batch.column("ts").view(pa.int64()).to_numpy() // _MICROSECONDS
+        self.bytes: Integers = self.integers("bytes")
+        self.rows: Integers = sum(
+            (self.integers(name) for name in _OPS[1:]), self.integers(_OPS[0])
+        )
+
+    def integers(self, name: str) -> Integers:
+        found: Integers = self._batch.column(name).to_numpy().astype(np.int64, copy=False)
+        return found
+
+
+def statistics(options: SourceOptions, engine: Engine | None = None) -> Statistics:
+    """Of what the options mean. Raises `PipelineError`, `StorageError`."""
+    engine = engine or Engine()
+    slices, size = cut(open_source(options), options.wanted, engine.count)
+    parts: dict[int, Statistics] = {}
+    with (
+        open_workers(engine, size) as workers,
+        Progress(len(slices), "stats", "slice") as progress,
+    ):
+        for number, part in workers.map(slice_statistics, slices):
+            parts[number] = part
+            progress.add()
+    total = Statistics()
+    for number in range(len(slices)):
+        total.merge(parts.pop(number))
+    return total
+
+
+def slice_statistics(part: Slice) -> Statistics:
+    """The task: of one slice."""
+    found = Statistics()
+    for batch in TransactionsView().batches(part.read()):
+        found.add(batch)
+    return found
+
+
+def _by_size(transaction: LargeTransaction) -> tuple[int, Gtid]:
+    return -transaction.bytes, transaction.gtid

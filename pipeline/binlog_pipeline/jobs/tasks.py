@@ -1,0 +1,61 @@
+"""A task: a function of one item, which workers do somewhere else, and what comes back of it.
+
+A task is a function that is named in a module, or an object of a class with `__call__`; it is pickled, as are items and
+results. A task may run twice for an item, at the same time too, if a machine of a cluster is lost: what it writes has a
+name of its own, and counts only once it is published by whoever called `map`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from binlog_protocol.errors import ProtocolError
+from binlog_storage.errors import StorageError
+
+from binlog_pipeline.errors import PipelineError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_FAILURES: Final = (PipelineError, StorageError, ProtocolError, OSError)
+
+
+class WorkFailed(PipelineError):
+    """A part of a job failed. The text names the part and what the matter is."""
+
+
+class Workers(Protocol):
+    """Who does the work."""
+
+    @property
+    def count(self) -> int:
+        """How many items are done at a time; a guess for a cluster."""
+
+    def map(
+        self, task: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Results as they come, each with the number of its item. Raises `WorkFailed`, after which no more is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error on its way from a worker; its text alone, as not every exception can be pickled."""
+
+    text: str
+
+
+def attempt(task: Callable[[Item], Result], item: Item) -> Result | Failure:
+    """In a worker. What is nobody's mistake in this program comes back as a `Failure`."""
+    try:
+        return task(item)
+    except _FAILURES as error:
+        return Failure(f"{item}: {error}")
+
+
+def outcome(result: Result | Failure) -> Result:
+    """What `attempt` gave. Raises `WorkFailed`."""
+    if isinstance(result, Failure):
+        raise WorkFailed(result.text)
+    return result

@@ -1,0 +1,251 @@
+"""Options of a source: case-insensitive names, texts as Spark hands them over, into values that have been checked.
+
+docs/spark.md has the table for users. What is misspelt is an error, not ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import local_path
+from binlog_storage.log.ranges import GtidRange, TimeRange
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.wanted import Wanted
+
+MIB: Final = 1 << 20
+VIEWS: Final = ("events", "transactions", "changes", "ddl", "raw", "files")
+SOURCES: Final = ("auto", "directory", "archive", "server")
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Every option of the data source. The names are those of the fields in camelCase."""
+
+    # source
+    path: str = ""
+    paths: tuple[str, ...] = ()
+    source: str = "auto"
+    host: str = ""
+    port: int = 3306
+    user: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    password_env: str = ""
+    server_id: int = 0
+    tls: str = "preferred"
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    connect_timeout: int = 10
+    # what
+    view: str = "events"
+    table: str = ""
+    tables: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    ops: frozenset[str] = frozenset("cud")
+    layout: str = "struct"
+    # range
+    start_gtid: SlavePosition | None = None
+    end_gtid: SlavePosition | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    starting_position: str = "earliest"
+    domains: frozenset[int] | None = None
+    # size
+    partition_bytes: int = 64 * MIB
+    batch_rows: int = 16384
+    max_bytes_per_trigger: int = 256 * MIB
+    max_transactions_per_trigger: int = 0
+    long_poll_ms: int = 500
+    # safety
+    fail_on_data_loss: bool = True
+    non_row: str = "fail"
+    schema_evolution: str = "restart"
+    schema_seed: str = ""
+    # types, as `ColumnOptions`
+    zero_date: str = "null"
+    time: str = "interval"
+    unsigned_bigint: str = "decimal"
+    bad_text: str = "replace"
+    bit1: str = "long"
+    set_labels: str = "string"
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Raises `BadOption`."""
+        found: dict[str, Any] = {}
+        for name, text in options.items():
+            known = _BY_NAME.get(name.lower())
+            if known is None:
+                raise BadOption(f"there is no option {name}; docs/spark.md has the table of them")
+            field_name, parse = known
+            try:
+                found[field_name] = parse(str(text))
+            except (ValueError, BadGtidList, DuplicateGtidDomain) as error:
+                raise BadOption(f"option {name}: {text!r} is wrong: {error}") from None
+        made = cls(**found)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        if self.table and self.tables:
+            raise BadOption(
+                "table and tables exclude each other: one table has its columns, several come as JSON"
+            )
+        if bool(self.path) and bool(self.paths):
+            raise BadOption("path and paths exclude each other")
+        if self.kind != "server" and not self.all_paths:
+            raise BadOption(
+                "there is nothing to read: give a path, or host, user and passwordFile of a server"
+            )
+        if self.kind == "server" and not (self.host and self.user):
+            raise BadOption("a server is named by host and user, and passwordFile or passwordEnv")
+        if sum(map(bool, (self.password, self.password_file, self.password_env))) > 1:
+            raise BadOption("password, passwordFile and passwordEnv exclude each other")
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return (self.path,) if self.path else self.paths
+
+    @property
+    def kind(self) -> str:
+        """`source`, with `auto` decided as far as the options tell: server, or path."""
+        if self.source != "auto":
+            return self.source
+        return "server" if self.host else "path"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What of the source is wanted."""
+        gtids = GtidRange(self.start_gtid, self.end_gtid)
+        return Wanted(gtids, TimeRange(self.start_time, self.end_time), self.domains)
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"it is one of {', '.join(choices)}")
+        return text.lower()
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("it is true or false")
+    return text.lower() == "true"
+
+
+def _number(least: int = 0, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise ValueError(f"it is a number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def size(text: str) -> int:
+    """Bytes, with k, m, g or t. Raises ValueError."""
+    number, unit = text.strip().lower().removesuffix("b"), ""
+    if number[-1:] in tuple(_UNITS)[1:]:
+        number, unit = number[:-1], number[-1]
+    if not number.isdecimal() or int(number) < 1:
+        raise ValueError("it is a number of bytes such as 64m")
+    return int(number) * _UNITS[unit]
+
+
+def moment(text: str) -> int:
+    """Seconds since 1970 of an ISO 8601 time; UTC, if no zone is named. Raises ValueError."""
+    time = datetime.fromisoformat(text)
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+
+
+def _list(text: str) -> tuple[str, ...]:
+    if text.lstrip().startswith("["):
+        return tuple(map(str, json.loads(text)))
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _file(text: str) -> str:
+    return str(local_path(text)) if text else ""
+
+
+def _files(text: str) -> tuple[str, ...]:
+    return tuple(map(_file, _list(text)))
+
+
+def _table(text: str) -> str:
+    if text.count(".") != 1 or not all(text.split(".")):
+        raise ValueError("a table is named database.table")
+    return text
+
+
+def _domains(text: str) -> frozenset[int]:
+    return frozenset(map(_number(0, (1 << 32) - 1), _list(text)))
+
+
+def _ops(text: str) -> frozenset[str]:
+    found = frozenset(_list(text))
+    if not found or not found <= set("cudrtx"):
+        raise ValueError("it is a list of c (INSERT), u (UPDATE), d (DELETE), t and x (statements)")
+    return found
+
+
+def _position(text: str) -> str:
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    return str(SlavePosition.parse(text))
+
+
+_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
+    "source": _choice(*SOURCES),
+    "path": _file,
+    "paths": _files,
+    "password_file": _file,
+    "tls_ca": _file,
+    "tls_cert": _file,
+    "tls_key": _file,
+    "schema_seed": _file,
+    "port": _number(1, 65535),
+    "server_id": _number(1, (1 << 32) - 1),
+    "tls": _choice("disabled", "preferred", "required", "verify"),
+    "connect_timeout": _number(1, 3600),
+    "view": _choice(*VIEWS),
+    "table": _table,
+    "tables": _list,
+    "columns": _list,
+    "ops": _ops,
+    "layout": _choice("struct", "flat", "cdf", "debezium"),
+    "start_gtid": SlavePosition.parse,
+    "end_gtid": SlavePosition.parse,
+    "start_time": moment,
+    "end_time": moment,
+    "starting_position": _position,
+    "domains": _domains,
+    "partition_bytes": size,
+    "batch_rows": _number(1, 1 << 20),
+    "max_bytes_per_trigger": size,
+    "max_transactions_per_trigger": _number(1),
+    "long_poll_ms": _number(0, 60_000),
+    "fail_on_data_loss": _boolean,
+    "non_row": _choice("fail", "skip"),
+    "schema_evolution": _choice("restart", "fail", "ignore"),
+    "zero_date": _choice("null", "string", "error"),
+    "time": _choice("interval", "micros", "string"),
+    "unsigned_bigint": _choice("decimal", "long", "string"),
+    "bad_text": _choice("replace", "binary", "error"),
+    "bit1": _choice("long", "boolean"),
+    "set_labels": _choice("string", "array"),
+}
+_BY_NAME: Final = {
+    f.name.replace("_", ""): (f.name, _PARSERS.get(f.name, str)) for f in fields(SourceOptions)
+}

@@ -1,0 +1,88 @@
+"""Rows of one layout of a table as rows of another: by the names of the columns, where no value is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.row_columns import ColumnOptions
+
+from binlog_pipeline.schemas.columns import table_fields
+
+_INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+class Inconvertible(Exception):
+    """A column's values may not fit; the text says which, from what to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """For each column wanted, the number of the column that it is made of, or None where there is none."""
+
+    fields: tuple[pa.Field, ...]
+    sources: tuple[int | None, ...]
+
+    @classmethod
+    def make(
+        cls, table: TableMap, options: ColumnOptions, fields: Sequence[pa.Field]
+    ) -> Conversion:
+        """From the images of a table to `fields`. Raises `Inconvertible`."""
+        own = {field.name: (i, field.type) for i, field in enumerate(table_fields(table, options))}
+        sources: list[int | None] = []
+        for field in fields:
+            number, type_ = own.get(field.name, (None, field.type))
+            if not widens(type_, field.type):
+                raise Inconvertible(f"column {field.name} is {type_}, not {field.type}")
+            sources.append(number)
+        return cls(tuple(fields), tuple(sources))
+
+    def columns(self, image: pa.RecordBatch) -> list[pa.Array]:
+        """Of an image; null where the layout has no such column."""
+        return [
+            pa.nulls(len(image), field.type) if number is None else _as(image, number, field.type)
+            for field, number in zip(self.fields, self.sources, strict=True)
+        ]
+
+    def present(self, numbers: Collection[int]) -> bytes | None:
+        """Which of the wanted columns were logged, least bit first; None if all were."""
+        return bitmap([number is not None and number in numbers for number in self.sources])
+
+
+def bitmap(logged: Sequence[bool]) -> bytes | None:
+    """A bit an element, least first; None if all are True."""
+    if all(logged):
+        return None
+    bits = sum(1 << i for i, is_there in enumerate(logged) if is_there)
+    return bits.to_bytes((len(logged) + 7) // 8, "little")
+
+
+def _as(image: pa.RecordBatch, number: int, type_: pa.DataType) -> pa.Array:
+    column = image.column(number)
+    return column if column.type is type_ else column.cast(type_)
+
+
+def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether every value of the one type is a value of the other."""
+    if narrow == wide:
+        return True
+    types = pa.types
+    if types.is_integer(narrow):
+        digits = _INTEGER_DIGITS[narrow.bit_width]
+        if types.is_integer(wide):
+            return bool(wide.bit_width >= narrow.bit_width)
+        if types.is_decimal(wide):
+            return bool(wide.precision - wide.scale >= digits)
+        exact = 24 if types.is_float32(wide) else 53 if types.is_float64(wide) else 0
+        return bool(narrow.bit_width <= exact)
+    if types.is_float32(narrow):
+        return bool(types.is_float64(wide))
+    if types.is_decimal(narrow) and types.is_decimal(wide):
+        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+        return bool(whole and wide.scale >= narrow.scale)
+    if types.is_date32(narrow):
+        return bool(types.is_timestamp(wide) and wide.tz is None)
+    return bool(types.is_boolean(narrow) and types.is_integer(wide))

@@ -1,0 +1,207 @@
+"""What an ALTER TABLE does to columns, from its tokens."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from binlog_pipeline.schemas.ddl_columns import Elements
+from binlog_pipeline.schemas.ddl_options import OptionsReader
+from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
+from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
+from binlog_pipeline.schemas.token_reader import NotUnderstood
+
+_INDEXES: Final = ("INDEX", "KEY")
+_OF_PARTITIONS: Final = frozenset((
+    "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "TRUNCATE",
+))  # fmt: skip
+
+
+class AlterReader(OptionsReader):
+    """Reads what stands behind the name of the table."""
+
+    def alteration(self) -> Alteration:
+        """Raises `NotUnderstood`."""
+        made = Alteration()
+        while True:
+            before = self.at
+            if not self._part(made):
+                self._options(made)
+            if self.is_at_end():
+                return made
+            if self.at == before or not (self.sign(",") or self.word() in ("PARTITION", "REMOVE")):
+                raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
+
+    def _options(self, made: Alteration) -> None:
+        charset = made.options.charset
+        while not (self.is_at_end() or self.is_sign(",")):
+            self.option(made.options)
+        if made.converts and made.options.charset != charset:
+            raise NotUnderstood("CONVERT TO CHARACTER SET beside another character set")
+
+    def _part(self, made: Alteration) -> bool:
+        """One of the parts; False for options of the table."""
+        word = self.word()
+        if self.accept("ADD"):
+            self._add(made)
+        elif self.accept("DROP"):
+            self._drop(made)
+        elif self.accept("MODIFY"):
+            self._change(made, is_renamed=False)
+        elif self.accept("CHANGE"):
+            self._change(made, is_renamed=True)
+        elif self.accept("RENAME"):
+            self._rename(made)
+        elif self.accept("ALTER"):
+            self._alter()
+        elif self.accept("CONVERT", "TO"):
+            self._convert(made)
+        elif self.accept("PARTITION", "BY") or (
+            word in _OF_PARTITIONS and self._partition_is_next()
+        ):
+            self.at = len(self.tokens)
+        elif self.accept("ORDER", "BY"):
+            self._order()
+        elif word in ("ALGORITHM", "LOCK"):
+            self.at += 1
+            self.sign("=")
+            self.text()
+        elif word in ("ENABLE", "DISABLE"):
+            self.at += 1
+            if not self.accept("KEYS"):
+                raise NotUnderstood(f"{word} {self.shown()}")
+        elif self.accept("WAIT"):
+            self.text()
+        elif not (
+            self.accept("FORCE")
+            or self.accept("NOWAIT")
+            or self.accept("REMOVE", "PARTITIONING")
+            or self.accept("DISCARD", "TABLESPACE")
+            or self.accept("IMPORT", "TABLESPACE")
+        ):
+            return self.is_at_end() and word == ""
+        return True
+
+    def _partition_is_next(self) -> bool:
+        at = self.at + 1
+        return at < len(self.tokens) and self.tokens[at].text.upper() == "PARTITION"
+
+    def _add(self, made: Alteration) -> None:
+        if self.accept("PARTITION"):
+            self.at = len(self.tokens)
+        elif self.accept("SYSTEM", "VERSIONING"):
+            made.versioning = True
+        elif self.is_key() or self.is_period():
+            self.element(made.elements)
+        else:
+            self.accept("COLUMN")
+            if_exists = self.accept("IF", "NOT", "EXISTS")
+            if self.sign("("):
+                found = Elements()
+                self.elements(found)
+                made.changes += [Change(None, one, None, if_exists) for one in found.columns]
+                made.elements.keys += found.keys
+                made.elements.periods.update(found.periods)
+                return
+            definition = self.definition(self.identifier())
+            made.changes.append(Change(None, definition, self._place(), if_exists))
+
+    def _drop(self, made: Alteration) -> None:
+        if self.accept("PARTITION"):
+            self.at = len(self.tokens)
+        elif self.accept("SYSTEM", "VERSIONING"):
+            made.versioning = False
+        elif self.accept("PRIMARY", "KEY"):
+            made.drops_key = True
+        elif self.accept("FOREIGN", "KEY") or self.accept("CONSTRAINT") or self.accept("CHECK"):
+            self.accept("IF", "EXISTS")
+            self._named_index(made)
+        elif self.word() in _INDEXES:
+            self.at += 1
+            self.accept("IF", "EXISTS")
+            self._named_index(made)
+        elif self.accept("PERIOD", "FOR"):
+            self.accept("IF", "EXISTS")
+            if self.identifier().upper() == "SYSTEM_TIME":
+                raise NotUnderstood("DROP PERIOD FOR SYSTEM_TIME")
+        else:
+            self.accept("COLUMN")
+            if_exists = self.accept("IF", "EXISTS")
+            made.dropped[self.identifier()] = if_exists
+            self.accept("RESTRICT")
+            self.accept("CASCADE")
+
+    def _named_index(self, made: Alteration) -> None:
+        if self.identifier().upper() == "PRIMARY":
+            made.drops_key = True
+
+    def _change(self, made: Alteration, *, is_renamed: bool) -> None:
+        self.accept("COLUMN")
+        if_exists = self.accept("IF", "EXISTS")
+        old = self.identifier()
+        definition = self.definition(self.identifier() if is_renamed else old)
+        made.changes.append(Change(old, definition, self._place(), if_exists))
+
+    def _place(self) -> str | None:
+        if self.accept("FIRST"):
+            return FIRST
+        return self.identifier() if self.accept("AFTER") else None
+
+    def _rename(self, made: Alteration) -> None:
+        if self.accept("COLUMN"):
+            if_exists = self.accept("IF", "EXISTS")
+            old = self.identifier()
+            self._expect_word("TO")
+            made.renamed.append((old, self.identifier(), if_exists))
+        elif self.word() in _INDEXES:
+            self.at += 1
+            self.accept("IF", "EXISTS")
+            self.identifier()
+            self._expect_word("TO")
+            self.identifier()
+        else:
+            if not (self.accept("TO") or self.accept("AS")):
+                self.sign("=")
+            made.new_name = self.name()
+
+    def _alter(self) -> None:
+        """A default, or whether an index or a constraint is used: columns stay what they are."""
+        if self.word() in (*_INDEXES, "CONSTRAINT", "CHECK"):
+            self.at += 1
+        else:
+            self.accept("COLUMN")
+        self.accept("IF", "EXISTS")
+        self.identifier()
+        self.skip_element()
+
+    def _convert(self, made: Alteration) -> None:
+        if not self.accept_charset():
+            raise NotUnderstood(f"CONVERT TO {self.shown()}")
+        options = made.options
+        if options.says_charset:
+            raise NotUnderstood("CONVERT TO CHARACTER SET beside another character set")
+        made.converts = True
+        if self.accept("DEFAULT"):
+            options.is_reset = True
+        else:
+            options.charset = charset_of_name(self.text())
+        if self.accept("COLLATE"):
+            options.collation_charset = charset_of_collation(self.text())
+
+    def _order(self) -> None:
+        """Columns, with commas between; what is not one of them is the next part."""
+        while True:
+            self.identifier()
+            while self.sign("."):
+                self.identifier()
+            self.accept("ASC")
+            self.accept("DESC")
+            behind = self.tokens[self.at + 2 : self.at + 3]
+            if not self.is_sign(",") or (
+                behind and behind[0].text.upper() not in (",", ".", "ASC", "DESC")
+            ):
+                return
+            self.at += 1
+
+    def _expect_word(self, word: str) -> None:
+        if not self.accept(word):
+            raise NotUnderstood(f"no {word}, but {self.shown()}")

@@ -1,0 +1,116 @@
+"""What is done with rows whose table has another layout than the one that a view was opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.row_columns import ColumnOptions, column_names
+from binlog_storage.ibb.chunk import Position
+
+from binlog_pipeline.errors import IncompatibleSchema, SchemaChanged
+from binlog_pipeline.schemas.columns import described, full_name, key_names, schema_id, table_fields
+from binlog_pipeline.schemas.conversion import Conversion, Inconvertible
+from binlog_pipeline.schemas.search import FoundTable
+
+_NO_NAMES: Final = (
+    "the log has no names of columns (binlog_row_metadata is not FULL), so it does not say which column became "
+    "which; give the layouts in schemaSeed, or schemaEvolution=ignore to take columns by their numbers"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """How the rows of one layout are made into rows of the view."""
+
+    schema_id: int
+    columns: Conversion
+    key: Conversion
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """One of three ways: `restart`, `fail`, `ignore`.
+
+    found: the layout that the view was opened with.
+    fields, key: the columns that the view gives of it.
+    is_picked: whether those are some of its columns, so that others do not matter.
+    """
+
+    mode: str
+    found: FoundTable
+    options: ColumnOptions
+    fields: tuple[pa.Field, ...]
+    key: tuple[pa.Field, ...]
+    is_picked: bool
+
+    def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
+        """For rows with this layout. Raises `SchemaChanged`, `IncompatibleSchema`.
+
+        Args:
+            place, gtid: of the first of their groups that is behind what was loaded; of the first at all, if none is.
+        """
+        form_id = schema_id(table)
+        is_other = form_id != schema_id(self.found.table)
+        if is_other and self.mode == "fail":
+            raise SchemaChanged(
+                self._text(table, gtid)
+                + "; schemaEvolution=restart or ignore reads on, startGtid and endGtid read one layout"
+            )
+        if is_other and self.mode == "restart" and not self._looks_the_same(table):
+            if place > self.found.place:
+                raise SchemaChanged(
+                    self._text(table, gtid)
+                    + "; load it again and restart the query: it goes on at the same offset with the new columns"
+                )
+            if not (_is_named(table) and _is_named(self.found.table)):
+                raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
+        if is_other and _is_named(table) != _is_named(self.found.table):
+            raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
+        try:
+            columns = Conversion.make(table, self.options, self.fields)
+            key = Conversion.make(table, self.options, self.key)
+        except Inconvertible as error:
+            raise IncompatibleSchema(
+                f"{self._text(table, gtid)}; {error}: values may be lost. Read the two parts by themselves with "
+                "endGtid and startGtid, or leave the column out with the option columns"
+            ) from None
+        return TableForm(form_id, columns, key)
+
+    def used(self, table: TableMap) -> set[int]:
+        """Numbers of the columns that are given, or in the key."""
+        wanted = {field.name for field in (*self.fields, *self.key)}
+        return {i for i, name in enumerate(column_names(table)) if name in wanted}
+
+    def is_settled(self, table: TableMap) -> bool:
+        """Whether the layout's rows may stand anywhere: what `form` says of it does not depend on the place."""
+        return self.mode != "restart" or self._looks_the_same(table)
+
+    def _looks_the_same(self, table: TableMap) -> bool:
+        """Whether a view opened with it would have the same columns, in whatever order."""
+        own = {field.name: field.type for field in table_fields(table, self.options)}
+        if any(own.get(field.name) != field.type for field in self.fields):
+            return False
+        keys = [field.name for field in self.key]
+        return keys == key_names(table) and (self.is_picked or len(own) == len(self.fields))
+
+    def _text(self, table: TableMap, gtid: Gtid) -> str:
+        found = self.found
+        return (
+            f"{full_name(table)} has other columns at {gtid} ({described(table, self.options)}) than at {found.gtid}, "
+            f"with which it was loaded ({described(found.table, self.options)})"
+        )
+
+
+def _is_named(table: TableMap) -> bool:
+    return all(column.name is not None for column in table.columns)
+
+
+def fields_of(all_fields: Sequence[pa.Field], names: Sequence[str]) -> tuple[pa.Field, ...]:
+    """Those with these names."""
+    by_name = {field.name: field for field in all_fields}
+    return tuple(by_name[name] for name in names)

@@ -1,0 +1,142 @@
+"""What the log does not say of tables, from a file: names with binlog_row_metadata=MINIMAL, and types such as UUID.
+
+    {"version": 1,
+     "tables": [{"database": "shop", "table": "orders",
+                 "columns": [{"name": "id", "type": "bigint(20) unsigned"},
+                             {"name": "token", "type": "uuid"},
+                             {"name": "state", "type": "enum('new','paid')", "charset": "utf8mb4"}],
+                 "key": ["id"]}]}
+
+`type` is COLUMN_TYPE of information_schema.columns, `charset` CHARACTER_SET_NAME, `key` the primary key in its order;
+charset and key may be left out. Where the log has names, columns are found by them, and not all need be in the file.
+A table may be there several times, for layouts that it had: the first that fits the log is taken. What the log says
+itself stands. `seed_writing.py` makes such a file of a server, `binlog_pipeline/jobs/ddl_seed.py` of the log's own DDL:
+with `since`, the GTID of the statement behind each layout, for its reader only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from binlog_protocol.events.charsets import BINARY_COLLATION
+from binlog_protocol.events.collation_names import charset_named, default_collation
+from binlog_protocol.events.table_map import Column, KeyPart, TableMap
+from binlog_storage.disk.given_files import read_given_text
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.schemas.sql_types import SqlType
+
+SEED_VERSION: Final = 1
+_FILE_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SeedColumn:
+    """A column as the file has it."""
+
+    name: str
+    type: SqlType
+    collation: int | None
+
+    def added_to(self, column: Column) -> Column:
+        """With what the log does not say."""
+        type_ = self.type
+        return replace(
+            column,
+            name=self.name,
+            unsigned=type_.unsigned if column.unsigned is None else column.unsigned,
+            collation=self.collation if column.collation is None else column.collation,
+            labels=type_.labels if column.labels is None else column.labels,
+            fraction_digits=type_.fraction_digits(column),
+            kind=type_.kind,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SeedTable:
+    """One layout of a table."""
+
+    columns: tuple[SeedColumn, ...]
+    key: tuple[str, ...]
+
+    def applied(self, table: TableMap) -> TableMap | None:
+        """None if it is not this layout."""
+        pairs = self._pairs(table)
+        if pairs is None or not all(seed.type.fits(column) for column, seed in pairs if seed):
+            return None
+        known = [seed.added_to(column) if seed else column for column, seed in pairs]
+        names = [column.name for column in known]
+        found = table.with_columns(known)
+        if table.primary_key is not None or not self.key or not {*self.key} <= {*names}:
+            return found
+        return replace(found, primary_key=tuple(KeyPart(names.index(k), 0) for k in self.key))
+
+    def _pairs(self, table: TableMap) -> list[tuple[Column, SeedColumn | None]] | None:
+        """Each column of the log, and what the file has of it."""
+        if all(column.name is not None for column in table.columns):
+            by_name = {column.name: column for column in self.columns}
+            return [(column, by_name.get(column.name or "")) for column in table.columns]
+        if len(self.columns) != len(table.columns):
+            return None
+        return [*zip(table.columns, self.columns, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """All of the file; empty without one. Picklable."""
+
+    tables: Mapping[tuple[str, str], tuple[SeedTable, ...]]
+
+    @classmethod
+    def read(cls, path: str) -> Seed:
+        """An empty path is no file. Raises `BadOption`."""
+        if not path:
+            return cls({})
+        try:
+            return cls.parse(json.loads(read_given_text(local_path(path), _FILE_BYTES_MAX)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadOption(f"schemaSeed {path}: {error!r}; docs/spark.md describes it") from None
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Seed:
+        """Raises ValueError, KeyError, TypeError."""
+        if document["version"] != SEED_VERSION:
+            raise ValueError(f"it is of version {document['version']}, not {SEED_VERSION}")
+        tables: dict[tuple[str, str], tuple[SeedTable, ...]] = {}
+        for entry in document["tables"]:
+            name = (str(entry["database"]), str(entry["table"]))
+            tables[name] = (*tables.get(name, ()), _table(entry))
+        return cls(tables)
+
+    def applied(self, table: TableMap) -> TableMap:
+        """A table map with what is known of it."""
+        for layout in self.tables.get((table.database, table.table), ()):
+            known = layout.applied(table)
+            if known is not None:
+                return known
+        return table
+
+
+def _table(entry: Mapping[str, Any]) -> SeedTable:
+    columns = tuple(map(_column, entry["columns"]))
+    key = tuple(map(str, entry.get("key") or ()))
+    names = [column.name for column in columns]
+    missing = [name for name in key if name not in names]
+    if missing:
+        raise ValueError(f"the key has columns that the table has not: {', '.join(missing)}")
+    return SeedTable(columns, key)
+
+
+def _column(entry: Mapping[str, Any]) -> SeedColumn:
+    type_ = SqlType.parse(str(entry["type"]))
+    collation = BINARY_COLLATION if type_.is_binary else None
+    if entry.get("charset"):
+        charset = charset_named(str(entry["charset"]))
+        if charset is None:
+            raise ValueError(f"{entry['charset']!r} is no character set that is known here")
+        collation = default_collation(charset)
+    return SeedColumn(str(entry["name"]), type_, collation)

@@ -1,0 +1,240 @@
+"""What a statement in the log does to tables: which of them it makes, changes, empties, or writes rows to.
+
+Only names are looked for. What is not understood is said to be uncertain, so that its reader can be careful.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from binlog_pipeline.schemas.sql_tokens import tokens
+from binlog_pipeline.schemas.token_reader import ALL, NotUnderstood, TableName, TokenReader
+
+__all__ = ["ALL", "Statement", "TableName", "parse_statement"]
+
+_DDL: Final = {
+    "CREATE": "create",
+    "ALTER": "alter",
+    "DROP": "drop",
+    "RENAME": "rename",
+    "TRUNCATE": "truncate",
+}
+_BEGINNING: Final = 16  # tokens
+_DML: Final = frozenset((
+    "INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD", "SELECT", "DO", "CALL", "WITH", "VALUES",
+))  # fmt: skip
+_TRANSACTION: Final = frozenset((
+    "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "START",
+))  # fmt: skip
+_HARMLESS: Final = frozenset((
+    "GRANT", "REVOKE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "CACHE",
+    "SET", "INSTALL", "UNINSTALL", "RESET", "PURGE", "KILL", "CHANGE", "BINLOG", "USE",
+))  # fmt: skip
+_OF_ANALYZE: Final = ("TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG")
+_WITHOUT_TABLES: Final = frozenset((
+    "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "SERVER", "USER", "ROLE",
+    "TABLESPACE", "LOGFILE",
+))  # fmt: skip
+_WITH_TABLES: Final = frozenset((
+    "TABLE", "TABLES", "SEQUENCE", "INDEX", "DATABASE", "SCHEMA",
+))  # fmt: skip
+_MODIFIERS: Final = frozenset((
+    "TEMPORARY", "ONLINE", "OFFLINE", "IGNORE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR",
+    "AGGREGATE", "SQL", "UNDEFINED", "MERGE", "TEMPTABLE",
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is known of a statement.
+
+    kind: create, alter, drop, rename, truncate; dml for what writes rows that are not logged as such; rollback for what
+        takes back rows that were logged; other.
+    affected: tables that it makes, changes or removes; temporary tables do not count.
+    emptied: those of them that have no rows behind it, whatever they had.
+    is_certain: whether those are all.
+    writes_rows: whether rows come from it that are not logged as rows.
+    """
+
+    kind: str
+    affected: tuple[TableName, ...] = ()
+    emptied: tuple[TableName, ...] = ()
+    is_certain: bool = True
+    writes_rows: bool = False
+
+
+def parse_statement(sql: str, database: str, *, backslash_escapes: bool = True) -> Statement:
+    """`database` is the one in use. Never raises."""
+    rest = tokens(sql, backslash_escapes=backslash_escapes)
+    found = [*islice(rest, _BEGINNING)]
+    first = found[0].text.upper() if found else ""
+    if first in _DDL or first == "SET":
+        found += rest  # of what writes rows the beginning will do, and it may be long
+    try:
+        return _Parser(found, database).statement()
+    except NotUnderstood:
+        return Statement(_DDL.get(first, "other"), is_certain=False)
+
+
+class _Parser(TokenReader):
+    """Goes through the tokens of a statement."""
+
+    def statement(self) -> Statement:
+        if self.accept("SET", "STATEMENT"):
+            self.skip_to("FOR")
+        while self.sign("("):
+            pass
+        word = self.word()
+        self.at += 1
+        if word in _DML or (word == "BEGIN" and self.word() == "NOT"):
+            return Statement("dml", writes_rows=True)
+        if word == "ANALYZE" and self.word() not in _OF_ANALYZE:  # ANALYZE FORMAT=JSON DELETE ...
+            return Statement("dml", writes_rows=True)
+        if word in _TRANSACTION or word == "BEGIN":
+            takes_back = word == "ROLLBACK" or (word == "XA" and self.word() == "ROLLBACK")
+            return Statement("rollback" if takes_back else "other")
+        if word in _HARMLESS:
+            return Statement("other")
+        readers = {
+            "CREATE": self._create,
+            "ALTER": self._alter,
+            "DROP": self._drop,
+            "RENAME": self._rename,
+            "TRUNCATE": self._truncate,
+        }
+        if word not in readers:
+            raise NotUnderstood
+        return readers[word]()
+
+    def _create(self) -> Statement:
+        replaces = self.accept("OR", "REPLACE")
+        kind, temporary = self._object()
+        self.accept("IF", "NOT", "EXISTS")
+        match kind:
+            case "TABLE":
+                name = self.name()
+                writes = self._selects()
+                if temporary:
+                    return Statement("create")
+                return Statement("create", (name,), (name,) if replaces else (), writes_rows=writes)
+            case "SEQUENCE":
+                name = self.name()
+                return Statement("create", (name,), (name,) if replaces else ())
+            case "INDEX":
+                self.skip_to("ON")
+                return Statement("create", (self.name(),))
+            case "DATABASE" | "SCHEMA":
+                name = TableName(self.identifier(), ALL)
+                return Statement("create", (name,), (name,) if replaces else ())
+        return Statement("create")
+
+    def _alter(self) -> Statement:
+        kind, _ = self._object()
+        self.accept("IF", "EXISTS")
+        match kind:
+            case "TABLE":
+                return Statement("alter", (self.name(), *self._other_tables()))
+            case "SEQUENCE":
+                return Statement("alter", (self.name(),))
+            case "DATABASE" | "SCHEMA":
+                return Statement("alter")  # what new tables get, not those that there are
+        return Statement("alter")
+
+    def _drop(self) -> Statement:
+        kind, temporary = self._object()
+        if kind == "INDEX":
+            self.skip_to("ON")
+            return Statement("drop", (self.name(),))
+        self.accept("IF", "EXISTS")
+        if temporary:
+            return Statement("drop")
+        if kind in ("TABLE", "TABLES", "SEQUENCE"):
+            names = [self.name()]
+            while self.sign(","):
+                names.append(self.name())
+            return Statement("drop", tuple(names), tuple(names))
+        if kind in ("DATABASE", "SCHEMA"):
+            name = TableName(self.identifier(), ALL)
+            return Statement("drop", (name,), (name,))
+        return Statement("drop")
+
+    def _rename(self) -> Statement:
+        kind, _ = self._object()
+        if kind not in ("TABLE", "TABLES"):
+            return Statement("rename")
+        self.accept("IF", "EXISTS")
+        names: list[TableName] = []
+        while True:
+            names.append(self.name())
+            self.skip_to("TO")
+            names.append(self.name())
+            if not self.sign(","):
+                return Statement("rename", tuple(names))
+
+    def _truncate(self) -> Statement:
+        self.accept("TABLE")
+        name = self.name()
+        return Statement("truncate", (name,), (name,))
+
+    def _object(self) -> tuple[str, bool]:
+        """What kind of thing the statement is about, and whether it is temporary."""
+        temporary = False
+        while True:
+            word = self.word()
+            self.at += 1
+            if word in ("ALGORITHM", "DEFINER"):
+                self._skip_value()
+            elif word == "SECURITY":
+                self.at += 1  # DEFINER, INVOKER
+            elif word in _MODIFIERS:
+                temporary = temporary or word == "TEMPORARY"
+            elif word in _WITHOUT_TABLES or word in _WITH_TABLES:
+                return word, temporary
+            else:
+                raise NotUnderstood
+
+    def _skip_value(self) -> None:
+        """= value, = user@host, = CURRENT_USER()"""
+        self.sign("=")
+        self.at += 1
+        if self.sign("@"):
+            self.at += 1
+        if self.sign("("):
+            self.sign(")")
+
+    def _other_tables(self) -> list[TableName]:
+        """That an ALTER TABLE names: its new name, partitions that become tables, or come from them."""
+        names = []
+        while self.at < len(self.tokens):
+            if self.accept("RENAME"):
+                if self.word() in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
+                    continue
+                if not (self.accept("TO") or self.accept("AS")):
+                    self.sign("=")
+                names.append(self.name())
+            elif (
+                self.accept("WITH", "TABLE")
+                or self.accept("CONVERT", "TABLE")
+                or self.accept("TO", "TABLE")
+            ):
+                names.append(self.name())
+            else:
+                self.at += 1
+        return names
+
+    def _selects(self) -> bool:
+        """Whether rows of a query go into a table that is made. A server that logs rows leaves the query out."""
+        depth = 0
+        while self.at < len(self.tokens):
+            depth += self.is_sign("(") - self.is_sign(")")
+            if self.word() == "SELECT" or (depth == 0 and self.word() == "VALUES"):
+                return True
+            if self.accept("AS"):
+                while self.sign("("):
+                    pass
+                if self.word() in _DML:
+                    return True
+            self.at += 1
+        return False

@@ -1,0 +1,281 @@
+"""A directory of .ibb files: of our server, running or not, or of a MariaDB that is stopped.
+
+Of our server's store what is published beside the files is read, and nothing behind it: that is durable, so no crash
+takes it back. A directory without that is MariaDB's; it is read to its end, where a record that is not whole is no
+error. MariaDB's own directory must not be read while it runs: it may hold what recovery will remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.first_file import lost_files_of
+from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.partitions import Partition, first_times, plan, state_of, stretches
+from binlog_storage.log.publication import Published, read_published
+from binlog_storage.log.ranges import GtidRange
+from binlog_storage.redo.format import REDO_NAME
+
+from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.groups import Groups, chosen
+from binlog_pipeline.sources.directory_feed import DirectoryFeed
+from binlog_pipeline.sources.directory_reading import (
+    BEYOND,
+    RESTORE,
+    explained,
+    first_place,
+    pruned,
+    read_groups,
+    start_place,
+    tell_gap,
+    within,
+)
+from binlog_pipeline.sources.source import LogPart
+from binlog_pipeline.telling import tell
+from binlog_pipeline.wanted import Wanted
+
+_TRIES: Final = 5  # to plan, while files are purged
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySource:
+    """See the module. `path` must be readable under that name by all workers.
+
+    fail_on_data_loss: False goes on at the oldest group that is there, with a warning, where older ones are wanted.
+    """
+
+    path: str
+    fail_on_data_loss: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    @property
+    def is_growing(self) -> bool:
+        return self.published() is not None
+
+    def earliest(self) -> SlavePosition:
+        return self.beginning().position()
+
+    def beginning(self) -> BinlogState:
+        """What had been logged before the first group that is there. Raises as `earliest`."""
+        with explained(self.path), self._pages(self.published()) as pages:
+            files = pages.files()
+            self._require_first(files)
+            return state_of(pages, files[0]) if files else BinlogState()
+
+    def _require_first(self, files: list[int]) -> None:
+        """For who wants all there is. Raises `DataLost` where files were deleted otherwise than by a purge."""
+        lost = lost_files_of(ReadOnlyDisk(Path(self.path)), files)
+        if lost and self.fail_on_data_loss:
+            raise DataLost(f"{self.path}: {lost}; {RESTORE}")
+        if lost:
+            tell(f"{self.path}: {lost}; they are left out, as failOnDataLoss=false says")
+
+    def latest(self) -> SlavePosition:
+        published = self.published()
+        if published is not None:
+            return BinlogState.parse(published.state).position()
+        with explained(self.path), self._pages(None) as pages:
+            for file_no in reversed(pages.files()):
+                state = state_of(pages, file_no)
+                place = first_place(self.path, pages, Position(file_no, PAGE_SIZE), BEYOND)
+                found = False
+                for groups, _ in read_groups(self.path, pages, place, BEYOND):
+                    state.overlay(map(groups.gtid, range(len(groups))))
+                    found = found or len(groups) > 0
+                if found:  # else the state may tell of a group that began in the file before, and never ends
+                    break
+            return state.position()
+
+    def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[DirectorySlice]:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._slices(wanted, partition_bytes)
+            except DataLost:
+                if self.fail_on_data_loss or not tries_left:
+                    raise
+        raise AssertionError("not reached")
+
+    def _slices(self, wanted: Wanted, partition_bytes: int) -> list[DirectorySlice]:
+        published = self.published()
+        with explained(self.path), self._pages(published) as pages:
+            files = self._files(pages, wanted, published)
+            partitions = plan(
+                pages,
+                files,
+                partition_bytes=partition_bytes,
+                gtids=self._pruned(pages, files, wanted, published),
+                times=within(wanted),
+            )
+        return [
+            DirectorySlice(
+                self.path, partition, pages.end, wanted, published, self.fail_on_data_loss
+            )
+            for partition in partitions
+        ]
+
+    def parts(self, wanted: Wanted) -> list[LogPart]:
+        """From one GTID state to the next. See `ListedSource`."""
+        published = self.published()
+        with explained(self.path), self._pages(published) as pages:
+            files = self._files(pages, wanted, published)
+            gtids = self._pruned(pages, files, wanted, published)
+            found = stretches(pages, files, gtids=gtids, times=within(wanted))
+            times = [first_times(pages, stretch) for stretch in found]
+        end = None if published is None else published.state
+        made = []
+        for i, stretch in enumerate(found):
+            file_no, first, last = stretch.partition
+            follows = i + 1 < len(found) and found[i + 1].state is stretch.behind
+            later = times[i + 1] if follows else []
+            near = [*times[i], *later]
+            made.append(
+                LogPart(
+                    file_no,
+                    first,
+                    last,
+                    (last - first) * PAGE_SIZE,
+                    str(stretch.state),
+                    end if stretch.behind is None else str(stretch.behind),
+                    min(near, default=None),
+                    max(near) if later else None,
+                    None,
+                )
+            )
+        return made
+
+    def _files(self, pages: LogPages, wanted: Wanted, published: Published | None) -> list[int]:
+        """Those that are needed for the range. Raises `DataLost`."""
+        files, start = pages.files(), wanted.gtids.start
+        if start is None:
+            self._require_first(files)
+        if start is None or not files:
+            return files
+        self.check_history(start, published)
+        place = start_place(pages, files, start, pages.end or BEYOND)
+        if place is not None:
+            files = [file_no for file_no in files if file_no >= place.file_no] or files
+        oldest = state_of(pages, files[0])
+        missed = wanted.gtids.misses(oldest)
+        if missed is not None:
+            if self.fail_on_data_loss:
+                raise DataLost(
+                    f"{self.path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
+                )
+            tell_gap(self.path, start, oldest)
+        return files
+
+    def _pruned(
+        self, pages: LogPages, files: list[int], wanted: Wanted, published: Published | None
+    ) -> GtidRange:
+        if not files:
+            return GtidRange()
+        oldest = state_of(pages, files[0])
+        if published is not None:
+            domains = BinlogState.parse(published.state).domains()
+            return pruned(wanted, oldest, set(domains), are_all=True)
+        domains = state_of(pages, files[-1]).domains()
+        return pruned(wanted, oldest, set(domains), are_all=False)
+
+    def feed(self) -> DirectoryFeed:
+        return DirectoryFeed(self)
+
+    def check_history(self, start: SlavePosition, published: Published | None) -> None:
+        """Whether the history has come as far as `start`. Raises `DataLost`."""
+        if published is None:
+            return
+        there = BinlogState.parse(published.state)
+        last = {gtid: there.last(gtid.domain_id) for gtid in start}
+        beyond = [g for g, found in last.items() if found is not None and found.seq_no < g.seq_no]
+        if not beyond and start.domains() and not any(last.values()):
+            beyond = list(start)  # else a domain may have been deleted
+        if beyond:
+            raise DataLost(
+                f"{self.path}: what is behind {beyond[0]} is wanted, but the store ends at '{there}': it is another "
+                "store, or has begun anew (RESET MASTER); begin with a new checkpoint, or put the right store there"
+            )
+
+    def published(self) -> Published | None:
+        """Raises `SourceError`, `DiskError`."""
+        if not Path(self.path).is_dir():
+            raise SourceError(f"{self.path} is no directory, or this machine cannot see it")
+        disk = ReadOnlyDisk(Path(self.path))
+        published = read_published(disk)
+        if published is None and REDO_NAME in disk.names():
+            raise SourceError(
+                f"{self.path}: what is durable is not published there, as after a power cut; start the server once"
+            )
+        return published
+
+    def _pages(self, published: Published | None) -> LogPages:
+        """Raises `SourceError` where there are none."""
+        end = None if published is None else published.end
+        pages = LogPages(ReadOnlyDisk(Path(self.path)), end)
+        if published is None and not pages.files():
+            pages.close()
+            raise SourceError(f"{self.path} has no .ibb files")
+        return pages
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySlice:
+    """A range of pages, up to `end`.
+
+    published: what was when this was planned.
+    """
+
+    path: str
+    partition: Partition
+    end: Position | None
+    wanted: Wanted
+    published: Published | None = None
+    fail_on_data_loss: bool = True
+
+    def read(self) -> Iterator[Groups]:
+        return (groups for groups in self.read_marked() if len(groups))
+
+    def read_marked(self) -> Iterator[Groups]:
+        """See `MarkedSlice`."""
+        disk = ReadOnlyDisk(Path(self.path))
+        limit = self.partition.end if self.end is None else min(self.end, self.partition.end)
+        with LogPages(disk, self.end) as pages:
+            try:
+                with explained(self.path):
+                    self._check_history(read_published(disk))
+                    if not pages.has_data(self.partition.file_no):
+                        raise DataLost(f"{self.path}: {self} has gone meanwhile; {RESTORE}")
+            except DataLost as error:
+                if self.fail_on_data_loss:
+                    raise
+                tell(f"{error}; left out, as failOnDataLoss=false says")
+                return
+            place = first_place(self.path, pages, self.partition.begin, limit)
+            read = (groups for groups, _ in read_groups(self.path, pages, place, limit))
+            yield from chosen(read, self.wanted.mask)
+
+    def _check_history(self, now: Published | None) -> None:
+        """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""
+        then = self.published
+        if then is None or now is None or (now.uuid, now.epoch) == (then.uuid, then.epoch):
+            return
+        position = BinlogState.parse(now.state).position()
+        is_behind = GtidRange(position).is_all_seen(BinlogState.parse(then.state))
+        if now.uuid != then.uuid or now.end < then.end or not is_behind:
+            raise SourceError(
+                f"{self.path}: the store has begun anew (RESET MASTER) since the query was planned; "
+                "start the query anew"
+            )
+
+    def __str__(self) -> str:
+        file_no, first, end = self.partition
+        return f"{file_name(file_no)}, pages {first} to {end - 1}"

@@ -1,0 +1,192 @@
+"""Reading .ibb files for a source: groups one behind the other, and errors that say where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.engine import LargeGroup
+from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.partitions import batches_from
+from binlog_storage.log.ranges import GtidRange, TimeRange
+from binlog_storage.log.search import FileShape, find_start, first_record
+
+from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.telling import tell
+from binlog_pipeline.wanted import Wanted
+
+BEYOND: Final = Position(1 << 62, 0)
+RESTORE: Final = (
+    "restore the files, read what was archived, or say failOnDataLoss=false to go on behind the gap"
+)
+_REPAIR: Final = (
+    "`binlog-server verify` shows all that is wrong; restore that file, or read the archive"
+)
+_U64_MAX: Final = (1 << 64) - 1
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """What is wrong with the files of a directory. Raises `DataLost`, `SourceError`."""
+    try:
+        yield
+    except PositionPurged as error:
+        raise DataLost(f"{path}: {error}; {RESTORE}") from None
+    except CorruptBinlog as error:
+        raise SourceError(f"{path}: {error}; {_REPAIR}") from None
+    except StorageError as error:
+        raise SourceError(f"{path}: {error}") from error
+
+
+def read_groups(
+    path: str, pages: LogPages, place: Position, limit: Position
+) -> Iterator[tuple[Groups, Position]]:
+    """Groups, and where they end; whatever is wanted of them. Raises `DataLost`, `SourceError`."""
+    while True:
+        with explained(path):
+            try:
+                batch = next(batches_from(pages, place, limit), None)
+            except TruncatedRecord as error:
+                torn = Position(error.file_no, error.offset)
+                if not _is_tail(pages, torn) or torn >= limit:
+                    raise
+                limit = torn  # what the same batch has in front of it is sound
+                continue
+            if batch is None:
+                if place < limit and limit == pages.end:
+                    raise CorruptBinlog(*place, "the data end here, but more was published")
+                return
+            groups = Groups.of_batch(batch)
+        if groups.large is not None:
+            groups = Groups.of_large(_explained_large(path, groups.large))
+        yield groups, batch.end
+        place = batch.end
+
+
+def first_place(path: str, pages: LogPages, begin: Position, limit: Position) -> Position:
+    """Where the first record behind a state record begins; `limit` if there is none that is whole."""
+    with explained(path):
+        return _or_tail(pages, limit, lambda: first_record(pages, begin, limit))
+
+
+def _or_tail(pages: LogPages, limit: Position, find: Callable[[], Position]) -> Position:
+    """What is found; `limit` if that is a torn tail."""
+    try:
+        return find()
+    except TruncatedRecord as error:
+        if not _is_tail(pages, Position(error.file_no, error.offset)):
+            raise
+        return limit
+
+
+def _is_tail(pages: LogPages, torn: Position) -> bool:
+    """Whether a record that is cut short is the last thing there is, of a log that nobody has recovered."""
+    if pages.end is not None:
+        return False
+    last = torn.file_no
+    while pages.has_data(last + 1):  # it may go on there
+        last += 1
+    return last == pages.files()[-1]
+
+
+def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
+    def pieces() -> Iterator[bytes]:
+        with explained(path):
+            yield from large.pieces()
+
+    return replace(large, pieces=pieces)
+
+
+def start_place(
+    pages: LogPages, files: list[int], position: SlavePosition, limit: Position
+) -> Position | None:
+    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned.
+
+    `limit` if nothing whole begins behind it.
+    """
+
+    def shape(file_no: int) -> FileShape:
+        header = pages.header(file_no)
+        if header is None:
+            return FileShape(0, 0)
+        return FileShape(header.state_interval_pages, header.pages)
+
+    try:
+        return _or_tail(pages, limit, lambda: find_start(pages, files, shape, position, limit)[0])
+    except PositionPurged:
+        return None
+
+
+def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
+    """For failOnDataLoss=false: a warning that names what is behind `start` and is not there any more."""
+    lost = []
+    for gtid in oldest.position():
+        seen = start.get(gtid.domain_id)
+        if seen is None or seen.seq_no < gtid.seq_no:
+            lost.append(f"behind {'the beginning' if seen is None else seen} up to {gtid}")
+    tell(
+        f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
+        "they are left out, as failOnDataLoss=false says"
+    )
+
+
+def within(wanted: Wanted) -> TimeRange | None:
+    """The times of which there is something to read; None is all."""
+    parts = [part for part in (wanted.times, wanted.hints) if part.is_bounded]
+    if not parts:
+        return None
+    return reduce(TimeRange.and_also, parts)
+
+
+def from_oldest(gtids: GtidRange, oldest: BinlogState) -> GtidRange:
+    """What of a range there may be, if everything up to `oldest` was purged."""
+    start = gtids.start or SlavePosition()
+    for gtid in oldest.position():
+        seen = start.get(gtid.domain_id)
+        if seen is None or seen.seq_no < gtid.seq_no:
+            start = start.with_gtid(gtid)
+    return GtidRange(start, gtids.stop)
+
+
+def pruned(wanted: Wanted, oldest: BinlogState, domains: set[int], *, are_all: bool) -> GtidRange:
+    """For planning: the range of `wanted`, narrowed by its domains and numbers. It misses nothing that was purged.
+
+    Args:
+        oldest: what was logged before the first group that is there.
+        domains: of groups that there are.
+        are_all: whether there are no others.
+    """
+    start = wanted.gtids.start or SlavePosition()
+    for domain in sorted(domains):
+        floor = 0 if wanted.numbers.first is None else wanted.numbers.first - 1
+        if wanted.domains is not None and domain not in wanted.domains:
+            floor = _U64_MAX
+        seen = start.get(domain)
+        if floor > 0 and (seen is None or seen.seq_no < floor):
+            start = start.with_gtid(Gtid(domain, 0, min(floor, _U64_MAX)))
+    stop = _stop(wanted, domains if are_all else None)
+    if wanted.gtids.start is None and not len(start):
+        return GtidRange(None, stop)
+    return from_oldest(GtidRange(start, stop), oldest)
+
+
+def _stop(wanted: Wanted, all_domains: set[int] | None) -> SlavePosition | None:
+    stop, last, domains = wanted.gtids.stop, wanted.numbers.last, wanted.domains
+    if last is None:
+        return stop
+    if stop is not None:
+        bounds = {gtid.domain_id: min(gtid.seq_no, last) for gtid in stop}
+    elif all_domains is not None or domains is not None:
+        bounds = dict.fromkeys(all_domains if all_domains is not None else domains or (), last)
+    else:
+        return None  # of a domain that nobody knows of yet, too, there may be groups
+    if domains is not None:
+        bounds = {domain: bound for domain, bound in bounds.items() if domain in domains}
+    return SlavePosition(Gtid(domain, 0, n) for domain, n in sorted(bounds.items()) if n >= 0)

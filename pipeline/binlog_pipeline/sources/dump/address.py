@@ -1,0 +1,83 @@
+"""Which server, and how to log in. Travels in slices: a password only if it was given as an option itself."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from binlog_protocol.gtid import U32_MAX
+from binlog_storage.disk.given_files import read_given_text
+
+from binlog_pipeline.errors import SourceError
+from binlog_pipeline.options import SourceOptions
+
+_RANDOM_IDS_FROM: Final = 1 << 31
+_PASSWORD_FILE_BYTES_MAX: Final = 4096
+
+
+def random_server_id() -> int:
+    """A server ends the dump of a replica when another one comes with the same id."""
+    return random.SystemRandom().randint(_RANDOM_IDS_FROM, U32_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The fields are the options of these names; `connect_timeout` in seconds."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    password_env: str = ""
+    server_id: int = 0
+    tls: str = "preferred"
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    connect_timeout: int = 10
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> ServerAddress:
+        return cls(
+            options.host,
+            options.port,
+            options.user,
+            options.password,
+            options.password_file,
+            options.password_env,
+            options.server_id,
+            options.tls,
+            options.tls_ca,
+            options.tls_cert,
+            options.tls_key,
+            options.connect_timeout,
+        )
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def read_password(self) -> str:
+        """Anew for each connection, so that it may change. Raises `SourceError`."""
+        if self.password_file:
+            try:
+                text = read_given_text(self.password_file, _PASSWORD_FILE_BYTES_MAX)
+                return text.rstrip("\r\n")
+            except OSError as error:
+                raise SourceError(
+                    f"{self.name}: passwordFile {self.password_file} cannot be read: {error.strerror}; "
+                    "each worker must have it"
+                ) from None
+        if self.password_env:
+            try:
+                return os.environ[self.password_env]
+            except KeyError:
+                raise SourceError(
+                    f"{self.name}: passwordEnv {self.password_env} is not in the environment; each worker must have it"
+                ) from None
+        return self.password

@@ -1,0 +1,100 @@
+"""What a server's binlog state says of positions: whether they are of its history, and where ranges begin and end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.sources.directory_reading import tell_gap
+from binlog_pipeline.sources.dump.address import ServerAddress
+from binlog_pipeline.sources.dump.beginning import beginning
+from binlog_pipeline.wanted import Wanted
+
+_CUT_FROM: Final = 50_000
+"""Numbers in a range from which on two connections read it: a second one has to pay for its search."""
+
+
+def check_history(name: str, position: SlavePosition, state: BinlogState) -> None:
+    """Whether the server's history has come as far as the position. Raises `DataLost`.
+
+    The server does not look at that itself where a dump has an end.
+    """
+    known = set(state.domains())
+    unknown = [gtid for gtid in position if gtid.domain_id not in known]
+    ahead = [
+        gtid
+        for gtid in position
+        if gtid.domain_id in known
+        and ((seq_no := state.get(gtid.domain_id, gtid.server_id)) is None or seq_no < gtid.seq_no)
+    ]
+    # A domain may have been deleted there (FLUSH BINARY LOGS DELETE_DOMAIN_ID), but not all of them.
+    missing = ahead or (unknown if len(unknown) == len(position) else [])
+    if missing:
+        raise DataLost(
+            f"{name}: what is behind {missing[0]} is wanted, but that is not in the binlog, which has come to "
+            f"'{state}': it is another server, one that is behind, or has begun anew (RESET MASTER); wait until it has "
+            "caught up, name the right server, or begin with a new checkpoint"
+        )
+
+
+def without_gap(address: ServerAddress, position: SlavePosition) -> SlavePosition:
+    """The position, or the beginning of what the server still has where that is later; it warns then."""
+    oldest = beginning(address)
+    found = position
+    for gtid in oldest:
+        seen = position.get(gtid.domain_id)
+        if seen is None or seen.seq_no < gtid.seq_no:
+            found = found.with_gtid(gtid)
+    if found != position:
+        tell_gap(address.name, position, BinlogState(oldest))
+    return found
+
+
+def ends_of(name: str, wanted: Wanted, start: SlavePosition, state: BinlogState) -> list[Gtid]:
+    """For each domain of which something is wanted a group that the server has, up to which all that is wanted lies.
+
+    Raises `SourceError` if the log ends before what is wanted does.
+    """
+    found = []
+    for domain_id, end in _wanted_ends(wanted, state).items():
+        seen = start.get(domain_id)
+        if seen is not None and seen.seq_no >= end.seq_no:
+            continue
+        last = state.last(domain_id)
+        if last is None or last.seq_no < end.seq_no:
+            raise SourceError(
+                f"{name}: groups up to {end} are wanted, but the binlog ends at '{state.position()}'; wait until the "
+                "server has them, or name an earlier end"
+            )
+        # Of a server that has not come so far itself nothing would ever end the dump.
+        reached = state.get(domain_id, end.server_id)
+        found.append(end if reached is not None and reached >= end.seq_no else last)
+    return found
+
+
+def _wanted_ends(wanted: Wanted, state: BinlogState) -> dict[int, Gtid]:
+    stop = state.position() if wanted.gtids.stop is None else wanted.gtids.stop
+    return {
+        gtid.domain_id: gtid
+        for gtid in stop
+        if wanted.domains is None or gtid.domain_id in wanted.domains
+    }
+
+
+def middle_of(start: list[Gtid], until: list[Gtid], state: BinlogState) -> Gtid | None:
+    """Where a range is cut in two, if that is worth it and sound."""
+    if len(until) != 1:
+        return None
+    (end,) = until
+    low = start[0].seq_no if start else 0
+    if end.seq_no - low <= _CUT_FROM or has_several_servers(state, {end.domain_id}):
+        return None
+    return end._replace(seq_no=(low + end.seq_no) // 2)
+
+
+def has_several_servers(state: BinlogState, domains: set[int]) -> bool:
+    """Whether to one of these domains more than one server has written."""
+    found = [gtid.domain_id for gtid in state.entries() if gtid.domain_id in domains]
+    return len(found) > len(set(found))

@@ -1,0 +1,195 @@
+"""A connection to a server: a blocking socket with the client machine of `protocol`. One user at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+from typing import Final, Self
+
+from binlog_protocol.connection.client import (
+    AuthSwitchReceived,
+    ClientConnection,
+    ClientEvent,
+    ClientState,
+    ErrorReceived,
+    GreetingReceived,
+    LoggedIn,
+    OkReceived,
+    ResultReceived,
+)
+from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.connection.handshake import Capability
+from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.gtid import BinlogState
+
+from binlog_pipeline.errors import SourceError
+from binlog_pipeline.sources.dump.address import ServerAddress
+from binlog_pipeline.sources.dump.tls import check_proof, tls_context, wants_tls
+
+_READ_BYTES: Final = 1 << 18
+_ATTRIBUTES: Final = {"program_name": "binlog-spark"}
+SILENCE_S: Final = 120.0
+"""A server may look so long for where a dump begins: MariaDB before 11.4 reads the file up to there."""
+
+
+class ServerLink:
+    """Logged in. Waits end with `TimeoutError`, a closed socket is a `ConnectionError`."""
+
+    def __init__(
+        self, connected: socket.socket, machine: ClientConnection, address: ServerAddress
+    ) -> None:
+        self._socket = connected
+        self._address = address
+        self.machine = machine
+
+    @classmethod
+    def open(cls, address: ServerAddress) -> Self:
+        """Raises `OSError`, `SourceError`, `ProtocolError`, and `RemoteError` for what the server refuses."""
+        machine = ClientConnection(address.user, address.read_password())
+        found = socket.create_connection((address.host, address.port), address.connect_timeout)
+        link = cls(found, machine, address)
+        try:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            link._log_in()
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _log_in(self) -> None:
+        address = self._address
+        while True:
+            match self.next_event():
+                case GreetingReceived(greeting):
+                    offered = bool(greeting.capabilities & Capability.SSL)
+                    if wants_tls(address, offered=offered):
+                        self._start_tls(address)
+                    self._socket.sendall(self.machine.login(_ATTRIBUTES))
+                case AuthSwitchReceived(answer):
+                    self._socket.sendall(answer)
+                case LoggedIn():
+                    if isinstance(self._socket, ssl.SSLSocket):
+                        shown = self._socket.getpeercert(binary_form=True) or b""
+                        check_proof(address, self.machine, shown)
+                    return
+                case ErrorReceived(error):
+                    raise error
+
+    def _start_tls(self, address: ServerAddress) -> None:
+        context = tls_context(address)
+        if self.machine.has_unread:
+            raise SourceError(
+                f"{address.name}: the server has sent something in clear behind its greeting"
+            )
+        self._socket.sendall(self.machine.tls_request())
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+            raise SourceError(f"{address.name}: no TLS as wanted: {reason}") from None
+
+    @property
+    def version(self) -> str:
+        """Of the server, as its greeting says."""
+        greeting = self.machine.greeting
+        return "" if greeting is None else greeting.server_version
+
+    def query(self, sql: str) -> list[list[str | None]]:
+        """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
+        self._socket.sendall(self.machine.query(sql))
+        match self.next_event():
+            case ResultReceived(rows=rows):
+                return rows
+            case OkReceived():
+                return []
+            case ErrorReceived(error):
+                raise error
+            case other:
+                raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+
+    def binlog_state(self) -> BinlogState:
+        """The last number of each domain and server. Raises `SourceError` if nothing is logged there at all."""
+        state = BinlogState.parse(self.query("SELECT @@GLOBAL.gtid_binlog_state")[0][0] or "")
+        if not len(state):
+            rows = self.query("SHOW GLOBAL VARIABLES LIKE 'log_bin'")
+            if rows and rows[0][1] == "OFF":
+                raise SourceError(
+                    f"{self._address.name}: the server has no binlog; start it with log_bin"
+                )
+        return state
+
+    def has_engine_binlog(self) -> bool:
+        """Whether the binlog has no files and positions, as MariaDB 12.3 can have it, and ours has."""
+        try:
+            return self.query("SELECT @@GLOBAL.binlog_storage_engine")[0][0] is not None
+        except RemoteError as error:
+            if error.errno != UnknownSystemVariable.errno:
+                raise
+            return False
+
+    def start_dump(self, handshake: ReplicaHandshake) -> None:
+        """Say what a replica says; the stream follows. Raises as `ReplicaHandshake.answer`."""
+        while (request := handshake.next_request()) is not None:
+            self._socket.sendall(request)
+            if not handshake.is_streaming:
+                handshake.answer(self.next_event())
+        self._socket.settimeout(SILENCE_S)
+
+    def start_file_dump(self, server_id: int, file: str = "", offset: int = 4) -> int:
+        """The same without GTID, from the first file on, to the end of what there is.
+
+        Returns the algorithm of checksums at the beginning.
+        """
+        self.query("SET @master_binlog_checksum= @@global.binlog_checksum")
+        algorithm = self.query("SELECT @master_binlog_checksum")[0][0]
+        self.query("SET @mariadb_slave_capability=4")
+        flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
+        self._socket.sendall(self.machine.binlog_dump(server_id, flags, file, offset))
+        self._socket.settimeout(SILENCE_S)
+        return int(ChecksumAlgorithm.from_variable(algorithm or "NONE"))
+
+    def next_event(self) -> ClientEvent:
+        """Waits for it."""
+        while (event := self.machine.next_event()) is None:
+            self.receive()
+        return event
+
+    def receive(self) -> int:
+        """Wait for bytes, and hand them to the machine. Returns how many."""
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionError("the server has closed the connection")
+        self.machine.receive_data(data)
+        return len(data)
+
+    def is_readable(self) -> bool:
+        """Whether bytes are there already."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def interrupt(self) -> None:
+        """From another thread: who waits for bytes gets an error."""
+        with contextlib.suppress(OSError):
+            # Not that of an SSLSocket, which also takes its TLS away while the other thread is in it.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if self.machine.state is ClientState.READY:
+            # Without a word the server writes a warning to its log. It may be gone, too.
+            with contextlib.suppress(OSError):
+                self._socket.sendall(self.machine.quit())
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

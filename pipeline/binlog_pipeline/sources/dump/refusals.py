@@ -1,0 +1,79 @@
+"""What went wrong on a connection: whether another one may help, and how a user is told."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from binlog_protocol.connection.replica import UpstreamRefused
+from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+
+from binlog_pipeline.errors import DataLost, PipelineError, SourceError
+from binlog_pipeline.sources.dump.address import ServerAddress
+
+ENGINE_BINLOG_NEEDS_GTID: Final = 4246
+
+# Too many connections, shutdown, interrupted, and the connection or its dump killed: 1040, 1053, 1203, 1317, 1927.
+_PASSING: Final = frozenset({1040, 1053, 1203, 1317, 1927})
+_ADVICE: Final = {
+    1045: "is the user right, and the password (passwordFile, passwordEnv)?",
+    1227: "GRANT REPLICATION SLAVE ON *.* TO the account",
+    1130: "the account must be allowed from this machine",
+    3159: "say tls=required",
+}
+
+CAUGHT: Final = (OSError, ProtocolError, RemoteError, UpstreamRefused)
+"""What a connection raises; `source_error` tells it to users."""
+
+
+class EndedEarly(ConnectionError):
+    """The server has ended a stream before what was asked for."""
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether it is worth to connect again."""
+    if isinstance(error, RemoteError):
+        return error.errno in _PASSING
+    return isinstance(error, OSError) and not isinstance(error, socket.gaierror)
+
+
+def is_fatal_to_dump(error: Exception) -> bool:
+    """Error 1236: what is asked for is not there, or not any more."""
+    return isinstance(error, RemoteError) and error.errno == MasterFatalError.errno
+
+
+def source_error(address: ServerAddress, error: Exception, doing: str) -> PipelineError:
+    """As a user is told. `doing`: what was going on, as 'reading behind 0-1-5'."""
+    begin = f"{address.name}: {doing}: "
+    match error:
+        case PipelineError():
+            return error
+        case RemoteError() if is_fatal_to_dump(error):
+            return DataLost(
+                f"{begin}the server refuses (1236): {error.message}; read what was archived, begin at a position that "
+                "the server has, or say failOnDataLoss=false to go on behind the gap"
+            )
+        case RemoteError(errno=number, message=message):
+            advice = _ADVICE.get(number)
+            return SourceError(
+                f"{begin}error {number}: {message}" + (f"; {advice}" if advice else "")
+            )
+        case UpstreamRefused():
+            return SourceError(f"{begin}{error.message}")
+        case EndedEarly():
+            return SourceError(f"{begin}{error}")
+        case ProtocolError():
+            return SourceError(f"{begin}what the server sends cannot be read: {error}")
+        case socket.gaierror():
+            return SourceError(
+                f"{begin}there is no host {address.host}: {error.strerror or error}; is option host right?"
+            )
+        case TimeoutError():
+            return SourceError(
+                f"{begin}the server does not answer; is it up, and is connectTimeout long enough?"
+            )
+        case OSError():
+            return SourceError(
+                f"{begin}{error.strerror or error}; is the server up, and reachable?"
+            )
+    return SourceError(f"{begin}{error}")

@@ -1,0 +1,27 @@
+"""Which source the options mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from binlog_storage.archive.archive import is_archive
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.archive import ArchiveSource
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.sources.dump.address import ServerAddress
+from binlog_pipeline.sources.server import ServerSource
+from binlog_pipeline.sources.source import Source
+
+
+def open_source(options: SourceOptions) -> Source:
+    """Nothing is opened yet. Raises `BadOption`."""
+    if options.kind == "server":
+        return ServerSource(ServerAddress.of(options), options.fail_on_data_loss)
+    if len(options.all_paths) > 1:
+        raise BadOption("one directory or archive is read at a time")
+    path = options.all_paths[0]
+    if options.kind == "archive" or (options.source == "auto" and is_archive(Path(path))):
+        return ArchiveSource(path, options.fail_on_data_loss)
+    return DirectorySource(path, options.fail_on_data_loss)

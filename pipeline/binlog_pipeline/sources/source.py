@@ -1,0 +1,94 @@
+"""What a source of groups can do, whatever it is. Everything that reads, plans or follows is written against this.
+
+Slices are pickled and read in other processes, perhaps on other machines; reading one twice gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from binlog_protocol.gtid import SlavePosition
+
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.wanted import Wanted
+
+
+class Slice(Protocol):
+    """A part of a source that is read by one worker. Picklable."""
+
+    def read(self) -> Iterator[Groups]:
+        """Its groups, in order; only those that are wanted. Raises `SourceError`, `DataLost`, `StorageError`."""
+
+
+@runtime_checkable
+class MarkedSlice(Slice, Protocol):
+    """Of a source that keeps start markers."""
+
+    def read_marked(self) -> Iterator[Groups]:
+        """As `read`, with the markers. There may be some where there are no groups."""
+
+
+class Feed(Protocol):
+    """Goes through what is behind a position, again and again, for whoever decides where a batch ends. One owner."""
+
+    def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
+        """What is there behind `position`; the end of the iteration is the end of what is there now.
+
+        If nothing is, it is waited for up to `wait_s` seconds. Raises as `Slice.read`.
+        """
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+class Source(Protocol):
+    """Where groups come from. Picklable; opens what it needs in each call."""
+
+    @property
+    def name(self) -> str:
+        """For errors: what a user would call it."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether more may come: a closed directory or an archive that nobody adds to does not."""
+
+    def earliest(self) -> SlavePosition:
+        """Behind this, nothing is missing."""
+
+    def latest(self) -> SlavePosition:
+        """The last group that may be read now."""
+
+    def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[Slice]:
+        """All that is wanted of what may be read now, in order. Raises `DataLost` for what was purged."""
+
+    def feed(self) -> Feed:
+        """See there."""
+
+
+class LogPart(NamedTuple):
+    """A part of a log, as its source tells of it without reading it. None is what nobody knows.
+
+    file, first_page, end_page: pages `first_page` to `end_page` - 1 of a file of that number.
+    before, behind: GTID binlog states.
+    earliest, latest: times in seconds since 1970 of some of its groups.
+    groups: how many.
+    """
+
+    file: int
+    first_page: int | None
+    end_page: int | None
+    bytes: int
+    before: str
+    behind: str | None
+    earliest: int | None
+    latest: int | None
+    groups: int | None
+
+
+@runtime_checkable
+class ListedSource(Source, Protocol):
+    """A source that can tell what it has without reading it."""
+
+    def parts(self, wanted: Wanted) -> Sequence[LogPart]:
+        """Those that may have something that is wanted, in order. Raises as `slices`."""

@@ -1,0 +1,112 @@
+"""Reading what comes, in micro-batches. The end of a batch is decided here, on the driver, before any of it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from binlog_protocol.gtid import SlavePosition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from binlog_pipeline.admission import Limits, next_end
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.source import Feed
+from binlog_pipeline.spark.batch_reader import SlicePartition, read_slice
+from binlog_pipeline.spark.offsets import from_offset, to_offset
+from binlog_pipeline.views.columns import Selection
+from binlog_pipeline.views.view import View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One lives in a process of the driver and plans; copies of it read in the workers."""
+
+    def __init__(self, options: SourceOptions, view: View, selection: Selection) -> None:
+        self._options = options
+        self._view = view
+        self._selection = selection
+        self._source = open_source(options)
+        self._feed: Feed | None = None
+        self._target: SlavePosition | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_feed": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        options = self._options
+        if options.start_gtid is not None:
+            return to_offset(options.start_gtid)
+        match options.starting_position:
+            case "earliest":
+                return to_offset(self._source.earliest())
+            case "latest":
+                return to_offset(self._source.latest())
+            case text:
+                return to_offset(SlavePosition.parse(text))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        count = self._options.max_transactions_per_trigger
+        return ReadMaxRows(count) if count else ReadMaxBytes(self._options.max_bytes_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._source.latest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if self._feed is None:
+            self._feed = self._source.feed()
+        position = from_offset(start)
+        wait_s = 0.0 if self._target is not None else self._options.long_poll_ms / 1000
+        end = next_end(
+            self._feed,
+            position,
+            self._limits(limit),
+            wait_s,
+            self._view.barrier,
+            self._target,
+        )
+        return start if end == position else to_offset(end)
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        match limit:
+            case ReadAllAvailable():
+                return Limits()
+            case ReadMaxBytes(max_bytes=size):
+                return Limits(bytes=size)
+            case ReadMaxRows(max_rows=count):
+                return Limits(transactions=count, bytes=self._options.max_bytes_per_trigger)
+        return Limits(bytes=self._options.max_bytes_per_trigger)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return to_offset(self._source.latest())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, last = from_offset(start), from_offset(end)
+        if first == last:
+            return []
+        options = self._options
+        wanted = options.wanted.between(first, last)
+        return [
+            SlicePartition(part) for part in self._source.slices(wanted, options.partition_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition)
+        return read_slice(self._view, self._selection, partition.part)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing is held for a batch, so nothing is to be let go."""
+
+    def stop(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None

@@ -1,0 +1,297 @@
+"""A table kept as Parquet files: rows are spread over buckets by their keys; what has changed is written anew.
+
+    TARGET/data/BUCKET-NUMBER.parquet    rows of a bucket, as the manifest NUMBER and perhaps later ones have them
+    TARGET/_manifests/                   which files count, and up to which GTID position: `manifest.py`
+
+A run folds changes in as many steps as it likes, and publishes once: files first, then the manifest. Whatever stops it
+in between, the last manifest is as it was, and what comes again is folded again. Files of the last few manifests stay,
+for those who are reading them, and for looking back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.durable_files import sync_folder, synced_file
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption, PipelineError, SourceError
+from binlog_pipeline.tables.effects import Effects, Integers, effects
+from binlog_pipeline.tables.facts import Facts, refusal
+from binlog_pipeline.tables.fold import fold
+from binlog_pipeline.tables.manifest import (
+    Bucket,
+    StateManifest,
+    encode_schema,
+    manifest_numbers,
+    remove_manifest,
+)
+from binlog_pipeline.tables.watermark import behind
+
+BUCKETS: Final = 16
+KEPT_MANIFESTS: Final = 10
+_DATA: Final = "data"
+_LOCK: Final = "_lock"
+_ROW_GROUP: Final = 1 << 17
+
+
+class ParquetState:
+    """A target that is open for writing; one process at a time. Made by `open_parquet_state`."""
+
+    def __init__(self, target: Path, manifest: StateManifest) -> None:
+        self._target: Final = target
+        self._manifest = manifest
+        self._schema = manifest.arrow_schema
+        self._step = 0
+        self._is_changed = False
+        self._published_facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._facts = self._published_facts
+        self._is_whole = manifest.complete or self._facts.is_whole
+        self._unknown = ""
+
+    @property
+    def position(self) -> SlavePosition:
+        """What was published."""
+        return self._manifest.slave_position
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever published."""
+        return not self._manifest.number
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are in what was folded and loaded."""
+        return self._is_whole and not self._facts.waits_for
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong, if it is not complete for that."""
+        return self._facts.doubt or self._facts.waits_for
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what was folded can be published."""
+        return not self._unknown
+
+    @property
+    def keys(self) -> list[str]:
+        return self._manifest.keys
+
+    def fold(self, changes: pa.Table) -> None:
+        """Changes of the table, in any order but not split within a key's history: earlier ones come in earlier calls.
+
+        What was published already is left out. Raises `PipelineError`, OSError.
+        """
+        changes = behind(changes, self.position)
+        if not len(changes):
+            return
+        found = effects(
+            changes,
+            self.keys,
+            self._facts,
+            self._schema.names,
+            is_empty=self.is_complete and self.is_known and not self._manifest.rows,
+        )
+        self._facts = found.facts
+        if found.empties:
+            self._is_whole, self._unknown = True, ""
+        self._unknown = self._unknown or found.unknown
+        self._is_whole &= not self._facts.doubt
+        self._take_schema(found.rows.schema)
+        numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
+        self._step += 1
+        for number in range(len(self._manifest.buckets)):
+            which = np.flatnonzero(numbers == number)
+            if len(which) or found.empties:
+                self._fold_bucket(number, found.some(which))
+        self._is_changed = True
+
+    def load(self, rows: pa.Table) -> None:
+        """A copy of the table, as it was at `begin`. Only before anything else."""
+        if self._is_changed or self._manifest.number:
+            raise BadOption(f"{self._target} has rows already; load the copy into a new target")
+        self._manifest.schema = encode_schema(rows.schema)
+        self._schema = rows.schema
+        numbers = _bucket_of(rows, self.keys, len(self._manifest.buckets))
+        for number in range(len(self._manifest.buckets)):
+            self._write(number, rows.take(pa.array(np.flatnonzero(numbers == number))))
+        self._is_whole = True
+        self._is_changed = True
+
+    def publish(self, position: SlavePosition) -> None:
+        """All that was folded counts from now on; it is everything up to the position.
+
+        Raises as `fold`, `NonRowChange` behind a statement that makes the rows unknown.
+        """
+        if self._unknown:
+            raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
+        if not self._is_changed and position == self.position and self._manifest.number:
+            return
+        sync_folder(self._target / _DATA)
+        self._manifest.position = str(position)
+        self._manifest.complete = self.is_complete
+        self._manifest.facts = replace(self._facts, is_whole=self._is_whole).content()
+        self._manifest.publish(self._target)
+        self._published_facts = self._facts
+        self._is_changed = False
+        self._step = 0
+        self._clean()
+
+    def _take_schema(self, schema: pa.Schema) -> None:
+        """Columns have come or gone: all buckets get them."""
+        if schema == self._schema:
+            return
+        if self._schema.names:
+            for key in self.keys:
+                if schema.field(key).type != self._schema.field(key).type:
+                    raise SourceError(
+                        f"key column {key} of {self._manifest.table} was {self._schema.field(key).type}, and is "
+                        f"{schema.field(key).type} now: keep the table in a new target"
+                    )
+        self._schema = schema
+        self._step += 1
+        for number, bucket in enumerate(self._manifest.buckets):
+            if bucket is not None:
+                self._write(number, self._read(bucket))
+        self._manifest.schema = encode_schema(schema)
+
+    def _fold_bucket(self, number: int, found: Effects) -> None:
+        bucket = self._manifest.buckets[number]
+        base = self._schema.empty_table() if bucket is None else self._read(bucket)
+        if bucket is not None or len(found):
+            self._write(number, fold(base, found, self.keys))
+
+    def _read(self, bucket: Bucket) -> pa.Table:
+        return read_bucket(self._target, bucket, self._schema)
+
+    def _write(self, number: int, rows: pa.Table) -> None:
+        if not len(rows):
+            self._manifest.buckets[number] = None
+            return
+        folder = self._target / _DATA
+        folder.mkdir(exist_ok=True)
+        name = f"{number:03}-{self._manifest.number + 1:012}-{self._step}-{os.getpid()}.parquet"
+        with synced_file(folder / name) as file:
+            pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
+        self._manifest.buckets[number] = Bucket(f"{_DATA}/{name}", len(rows))
+
+    def _clean(self) -> None:
+        """Without files that no kept manifest has, and that only a run that was killed can have left."""
+        numbers = manifest_numbers(self._target)
+        for number in numbers[:-KEPT_MANIFESTS]:
+            remove_manifest(self._target, number)
+        kept = {
+            file
+            for number in numbers[-KEPT_MANIFESTS:]
+            for file in StateManifest.read(self._target, number).files
+        }
+        for path in (self._target / _DATA).iterdir():
+            if f"{_DATA}/{path.name}" not in kept:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def open_parquet_state(
+    target: Path,
+    table: str,
+    keys: Sequence[str],
+    begin: SlavePosition,
+    *,
+    buckets: int = BUCKETS,
+) -> Iterator[ParquetState]:
+    """The target of a table. One that is there already goes on where it is.
+
+    Args:
+        begin: the GTID position behind which changes come.
+
+    Raises `PipelineError` for a target of something else, or one that is open elsewhere; OSError.
+    """
+    target = local_path(target)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / _DATA).mkdir(exist_ok=True)
+    with (target / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(f"{target} is being written by another process") from None
+        manifest = StateManifest.newest(target)
+        if manifest is None:
+            empty = encode_schema(pa.schema([]))
+            manifest = StateManifest(
+                table, list(keys), str(begin), str(begin), False, empty, [None] * buckets
+            )
+        elif (manifest.table, manifest.keys) != (table, list(keys)):
+            raise BadOption(
+                f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
+            )
+        yield ParquetState(target, manifest)
+
+
+def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table, StateManifest]:
+    """The table as it was published last, or at that position or before. Raises `SourceError`."""
+    target = local_path(target)
+    manifest = manifest_at(target, at)
+    schema = manifest.arrow_schema
+    tables = [read_bucket(target, b, schema) for b in manifest.buckets if b is not None]
+    return pa.concat_tables(tables) if tables else schema.empty_table(), manifest
+
+
+def manifest_at(target: Path, at: SlavePosition | None = None) -> StateManifest:
+    """The newest that is not beyond the position. Raises `SourceError`."""
+    target = local_path(target)
+    for number in reversed(manifest_numbers(target)):
+        manifest = StateManifest.read(target, number)
+        if at is None or _is_reached(manifest.slave_position, at):
+            return manifest
+    where = "" if at is None else f" at '{at}' or before"
+    raise SourceError(f"{target} has no state of a table{where}")
+
+
+def _is_reached(position: SlavePosition, at: SlavePosition) -> bool:
+    """Whether nothing of `position` is beyond `at`."""
+    return all(
+        (limit := at.get(gtid.domain_id)) is not None and gtid.seq_no <= limit.seq_no
+        for gtid in position
+    )
+
+
+def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
+    """Its rows with the columns of the schema, whatever they had when they were written. Raises `SourceError`."""
+    path = target / bucket.file
+    try:
+        rows = pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path} is in the manifest, but cannot be read: {error}") from None
+    if len(rows) != bucket.rows:
+        raise SourceError(f"{path} has {len(rows)} rows, but the manifest says {bucket.rows}")
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _bucket_of(rows: pa.Table, keys: Sequence[str], count: int) -> Integers:
+    """By the text of the key, which is the same in each run."""
+    hashes = np.zeros(len(rows), np.uint64)
+    for key in keys:
+        column = rows.column(key)
+        if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
+            column = column.cast(pa.string())
+        values = column.to_numpy(zero_copy_only=False).astype(object)
+        hashes = hashes * np.uint64(31) + pd.util.hash_array(values, categorize=False)
+    return (hashes % np.uint64(count)).astype(np.int64)

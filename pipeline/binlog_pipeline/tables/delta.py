@@ -1,0 +1,200 @@
+"""A table kept as a Delta table, by the library deltalake: no JVM, no Spark package.
+
+A batch is one commit of the Delta log, MERGE or, behind a TRUNCATE, an overwrite. Its metadata has the GTID position
+(`binlog.position`), which says what is new, so a batch that comes twice counts once; and what is known of the table
+(`binlog.complete`, `binlog.facts`: see `facts.py`). Columns that were dropped are taken out before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.tables.effects import Effects, effects
+from binlog_pipeline.tables.facts import Facts, refusal
+from binlog_pipeline.tables.fold import fold, last_effects
+from binlog_pipeline.tables.watermark import behind
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+_POSITION: Final = "binlog.position"
+_COMPLETE: Final = "binlog.complete"
+_FACTS: Final = "binlog.facts"
+_REMOVES: Final = "__removes"
+_PRESENT: Final = "__present_"
+
+
+class DeltaState:
+    """A target. One writer.
+
+    Raises `BadOption` without deltalake, and for a target of another table.
+    """
+
+    def __init__(self, target: Path, table: str, keys: Sequence[str], begin: SlavePosition) -> None:
+        try:
+            import deltalake
+        except ImportError:
+            raise BadOption(
+                "a Delta table needs the library deltalake: pip install 'binlog-server[delta]'"
+            ) from None
+        self._delta: Final = deltalake
+        self._target: Final = str(local_path(target))
+        self._name: Final = json.dumps([table, list(keys)])
+        self.keys: Final = list(keys)
+        self.position = begin
+        self._is_whole = False
+        self._facts = Facts()
+        self._table: DeltaTable | None = None
+        if deltalake.DeltaTable.is_deltatable(self._target):
+            self._table = deltalake.DeltaTable(self._target)
+            self.position = self._published(self._table)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no table yet."""
+        return self._table is None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are in it, and none that may go."""
+        return self._is_whole and not self._facts.waits_for
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong; empty for nothing."""
+        return self._facts.doubt or self._facts.waits_for
+
+    def load(self, rows: pa.Table, position: SlavePosition) -> None:
+        """A copy of the table as it was at that position, for a new target."""
+        _require_delta_types(rows.schema)
+        self._is_whole = True
+        self._overwrite(rows, position)
+        self.position = position
+
+    def apply(self, changes: pa.Table, position: SlavePosition) -> None:
+        """Changes of the table up to the position, in one commit. Raises `PipelineError`, deltalake's errors."""
+        changes = behind(changes, self.position)
+        if not len(changes):
+            return
+        there = [] if self._table is None else _columns(self._table)
+        found = effects(changes, self.keys, self._facts, there)
+        if found.unknown:
+            raise refusal(json.loads(self._name)[0], found.unknown, self.position, self._facts)
+        self._facts = found.facts
+        self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
+        _require_delta_types(found.rows.schema)
+        if self._table is None or found.empties:
+            self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
+        else:
+            self._take_out({*there} - {*found.rows.column_names})
+            self._merge(self._table, last_effects(found, self.keys), position)
+        self.position = position
+
+    def _published(self, table: DeltaTable) -> SlavePosition:
+        for commit in table.history():
+            if _POSITION in commit:
+                if commit.get("binlog.table") != self._name:
+                    raise BadOption(
+                        f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
+                    )
+                if _FACTS in commit:
+                    self._facts = Facts.of(json.loads(commit[_FACTS]))
+                self._is_whole = commit.get(_COMPLETE) == "true" or self._facts.is_whole
+                return SlavePosition.parse(commit[_POSITION])
+        raise SourceError(f"{self._target} is a Delta table that this program has not written")
+
+    def _commit(self, position: SlavePosition) -> CommitProperties:
+        metadata = {
+            _POSITION: str(position),
+            "binlog.table": self._name,
+            _COMPLETE: str(self.is_complete).lower(),
+            _FACTS: json.dumps(replace(self._facts, is_whole=self._is_whole).content()),
+        }
+        return self._delta.CommitProperties(custom_metadata=metadata)
+
+    def _take_out(self, dropped: Collection[str]) -> None:
+        """Columns that the table has no more: in a new one of their names there would be their old values."""
+        if not dropped or self._table is None:
+            return
+        data = self._table.to_pyarrow_dataset()
+        kept = [name for name in data.schema.names if name not in dropped]
+        self._overwrite(data.scanner(columns=kept).to_reader(), self.position)
+
+    def _overwrite(self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition) -> None:
+        self._delta.write_deltalake(
+            self._target,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=self._commit(position),
+        )
+        self._table = self._delta.DeltaTable(self._target)
+
+    def _merge(self, table: DeltaTable, found: Effects, position: SlavePosition) -> None:
+        names = found.rows.column_names
+        source = found.rows.append_column(_REMOVES, pa.array(found.removes))
+        values: dict[str, str] = {name: f"s.{_quoted(name)}" for name in names}
+        if found.present is not None:
+            for number, name in enumerate(names):
+                flag = f"{_PRESENT}{number}"
+                source = source.append_column(flag, pa.array(found.present[:, number]))
+                if name not in self.keys:
+                    column = _quoted(name)
+                    values[name] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
+        match = " AND ".join(
+            f"s.{_quoted(k)} IS NOT DISTINCT FROM t.{_quoted(k)}" for k in self.keys
+        )
+        inserted = {name: f"s.{_quoted(name)}" for name in names}
+        (
+            table.merge(
+                source,
+                predicate=match,
+                source_alias="s",
+                target_alias="t",
+                merge_schema=True,
+                commit_properties=self._commit(position),
+            )
+            .when_matched_delete(predicate=f"s.{_REMOVES}")
+            .when_matched_update(
+                updates={_quoted(name): value for name, value in values.items()},
+                predicate=f"NOT s.{_REMOVES}",
+            )
+            .when_not_matched_insert(
+                updates={_quoted(name): value for name, value in inserted.items()},
+                predicate=f"NOT s.{_REMOVES}",
+            )
+            .execute()
+        )
+
+
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
+
+
+def read_delta(target: Path) -> pa.Table:
+    """The table as it is now."""
+    import deltalake
+
+    return pa.table(deltalake.DeltaTable(str(local_path(target))).to_pyarrow_table())
+
+
+def _require_delta_types(schema: pa.Schema) -> None:
+    """Raises `BadOption`."""
+    for column in schema:
+        if pa.types.is_duration(column.type):
+            raise BadOption(
+                f"column {column.name} is a TIME, which Delta has no type for: say time=micros or time=string"
+            )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

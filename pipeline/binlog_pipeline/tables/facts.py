@@ -1,0 +1,105 @@
+"""What statements have told of a table that is kept: what is needed beside its rows to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from binlog_pipeline.errors import NonRowChange
+from binlog_pipeline.schemas.row_effects import SAME, TOLD
+from binlog_pipeline.telling import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one table, at a place of the log.
+
+    is_defined: its CREATE TABLE was read, so `computed` and `defaulted` are all there are: as in `RowEffect`.
+    doubt: what may be wrong in its rows; empty for nothing.
+    was_emptied: since the beginning, so no row is from before it.
+    prepared: XA transactions that are not at their end, by XID, and what to say of one that has rows of the table;
+        empty for one that has none.
+    is_whole: of what is kept: it is complete but for what is prepared.
+    """
+
+    is_defined: bool = False
+    computed: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
+    doubt: str = ""
+    was_emptied: bool = False
+    prepared: Mapping[str, str] = field(default_factory=dict)
+    is_whole: bool = False
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Of what `content` made. Raises TypeError, KeyError."""
+        names = {name: tuple(content[name]) for name in ("computed", "defaulted")}
+        return cls(**{**content, **names})
+
+    def content(self) -> dict[str, Any]:
+        """For a manifest."""
+        return asdict(self)
+
+    def behind(self, op: str, said: Mapping[str, Any] | None, gtid: str) -> Facts:
+        """A statement; None for one of which nothing is told but what it does to rows."""
+        facts = self._behind(op, said, gtid)
+        return replace(facts, was_emptied=self.was_emptied or op == "t")
+
+    @property
+    def waits_for(self) -> str:
+        """XA transactions whose rows are in the table and may be taken back; empty for none."""
+        return "; ".join(text for text in self.prepared.values() if text)
+
+    def _behind(self, op: str, said: Mapping[str, Any] | None, gtid: str) -> Facts:
+        if said is None:
+            return self
+        if said["prepares"]:
+            text = f"{gtid}: {shown(said['sql'])}: {said['doubt']}" if said["doubt"] else ""
+            return replace(self, prepared={**self.prepared, said["prepares"]: text})
+        if said["ends"]:
+            return self._behind_end(said, gtid)
+        doubt = f"{gtid}: {shown(said['sql'])}: {said['doubt']}" if said["doubt"] else ""
+        if said["definition"] == SAME:
+            defaulted = dict.fromkeys((*self.defaulted, *said["defaulted"]))
+            return replace(self, defaulted=tuple(defaulted), doubt=self.doubt or doubt)
+        if said["definition"] == TOLD:
+            names = (tuple(said["computed"]), tuple(said["defaulted"]))
+            return Facts(True, *names, doubt, prepared=self.prepared)
+        if op == "x":  # nothing is published behind it, until the table is empty
+            why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
+            doubt = f"{gtid}: {shown(said['sql'])}: {why}" if said["computed"] else ""
+            return Facts(doubt=self.doubt or doubt, prepared=self.prepared)
+        return Facts(doubt=doubt if op == "t" else self.doubt or doubt, prepared=self.prepared)
+
+    def _behind_end(self, said: Mapping[str, Any], gtid: str) -> Facts:
+        """Of an XA transaction."""
+        had = self.prepared.get(said["ends"])
+        why = said["doubt"] if had else ""  # it is rolled back
+        if had is None and not said["doubt"] and not self.was_emptied:
+            why = (
+                "it was prepared before the target begins, so rows of it may be missing: begin where XA RECOVER lists "
+                "nothing"
+            )
+        doubt = f"{gtid}: {shown(said['sql'])}: {why}" if why else ""
+        rest = {xid: text for xid, text in self.prepared.items() if xid != said["ends"]}
+        return replace(self, doubt=self.doubt or doubt, prepared=rest)
+
+
+def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowChange:
+    """The error where a table would be kept behind a statement that makes its rows unknown.
+
+    Args:
+        position, facts: of what was published.
+    """
+    doubt = facts.doubt or facts.waits_for
+    published = (
+        f"The target stays at '{position}', which may be wrong already: {doubt}"
+        if doubt
+        else f"Nothing that may be wrong was published: the target is at '{position}'"
+    )
+    return NonRowChange(
+        f"the rows of {table} are not known behind {unknown}. {published}. Take a copy of the table at that GTID or "
+        "later, and begin a new target with it (--start-gtid, --copy); or keep the table as it was before (--at-gtid). "
+        "nonRow=skip goes on, with rows that may be wrong"
+    )

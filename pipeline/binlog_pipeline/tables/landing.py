@@ -1,0 +1,80 @@
+"""Changes as they came, as Parquet files that are added one behind the other: the landing table.
+
+    TARGET/part-000000000012.parquet
+
+A file and the GTID position behind it, in the file's own metadata (`binlog.position`), appear at once, by one rename.
+So the folder can be read by anything that reads Parquet, and the last file tells where to go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.durable_files import put_in_place, synced_file
+from binlog_storage.disk.local_path import local_path
+
+from binlog_pipeline.errors import PipelineError, SourceError
+from binlog_pipeline.tables.watermark import behind
+
+_POSITION: Final = b"binlog.position"
+_DIGITS: Final = 12
+
+
+class Landing:
+    """A folder that is open for writing; one process at a time. `close` it.
+
+    Raises `PipelineError`, OSError.
+    """
+
+    def __init__(self, target: Path) -> None:
+        target = local_path(target)
+        target.mkdir(parents=True, exist_ok=True)
+        self._target: Final = target
+        self._lock = (target / "_lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise PipelineError(f"{target} is being written by another process") from None
+        for left in target.glob("_new-*"):
+            left.unlink()
+        parts = landed_parts(target)
+        self._number = int(parts[-1].stem[-_DIGITS:]) if parts else 0
+        self.position = _position(parts[-1]) if parts else SlavePosition()
+
+    def add(self, changes: pa.Table, position: SlavePosition) -> None:
+        """What is new of it; `position` is behind all of it. Nothing is written for nothing new."""
+        changes = behind(changes, self.position)
+        if not len(changes):
+            return
+        staged = self._target / f"_new-{os.getpid()}"
+        metadata = {**(changes.schema.metadata or {}), _POSITION: str(position).encode()}
+        with synced_file(staged) as file:
+            pq.write_table(changes.replace_schema_metadata(metadata), file, compression="zstd")
+        self._number += 1
+        put_in_place(staged, self._target / f"part-{self._number:0{_DIGITS}}.parquet")
+        self.position = position
+
+    def close(self) -> None:
+        """Let others write."""
+        self._lock.close()
+
+
+def landed_parts(target: Path) -> list[Path]:
+    """In the order in which they were added."""
+    return sorted(target.glob("part-*.parquet"))
+
+
+def _position(part: Path) -> SlavePosition:
+    try:
+        return SlavePosition.parse(pq.read_schema(part).metadata[_POSITION].decode())
+    except (KeyError, TypeError, OSError, pa.ArrowException) as error:
+        raise SourceError(
+            f"{part} was not written by this program, or is damaged: {error!r}"
+        ) from None

@@ -1,0 +1,37 @@
+"""Which changes are new to a target: behind its GTID position, domain by domain. So what comes twice counts once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from binlog_protocol.gtid import Gtid, SlavePosition
+
+
+def behind(changes: pa.Table, position: SlavePosition) -> pa.Table:
+    """The changes, less those up to the position."""
+    if not len(changes) or not len(position):
+        return changes
+    gtids = changes.column("_gtid")
+    domain = pc.struct_field(gtids, "domain").to_numpy()
+    seq = pc.struct_field(gtids, "seq").to_numpy()
+    is_new = np.ones(len(changes), np.bool_)
+    for gtid in position:
+        is_new &= (domain != gtid.domain_id) | (seq > gtid.seq_no)
+    return changes if is_new.all() else changes.filter(pa.array(is_new))
+
+
+def position_behind(changes: pa.Table, position: SlavePosition) -> SlavePosition:
+    """The position with the last GTIDs of the changes."""
+    if not len(changes):
+        return position
+    gtids = changes.column("_gtid")
+    columns = [pc.struct_field(gtids, n).to_numpy() for n in ("domain", "server", "seq")]
+    domain, server, seq = columns
+    for number in np.unique(domain).tolist():
+        here = np.flatnonzero(domain == number)
+        last = int(here[np.argmax(seq[here])])
+        known = position.get(number)
+        if known is None or known.seq_no < int(seq[last]):
+            position = position.with_gtid(Gtid(number, int(server[last]), int(seq[last])))
+    return position

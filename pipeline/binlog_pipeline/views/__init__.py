@@ -1,0 +1,6 @@
+"""What is seen of a source: groups turned into rows. One file a view; `opening.py` chooses."""
+
+from binlog_pipeline.views.opening import open_view
+from binlog_pipeline.views.view import View
+
+__all__ = ["View", "open_view"]

@@ -1,0 +1,95 @@
+"""A view of changes made of options: the schema of a table is looked for in the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from binlog_protocol.row_columns import ColumnOptions
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.columns import key_names, picked_fields, table_fields
+from binlog_pipeline.schemas.evolution import Evolution, fields_of
+from binlog_pipeline.schemas.search import FoundTable, newest_table
+from binlog_pipeline.schemas.seed import Seed
+from binlog_pipeline.schemas.subscription import Subscription
+from binlog_pipeline.sources.source import Source
+from binlog_pipeline.views.changes import ChangesView
+from binlog_pipeline.views.changes_layouts import layout_named
+from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
+
+
+def open_changes(options: SourceOptions, source: Source) -> ChangesView | TablesView:
+    """Raises `BadOption`, `SourceError`."""
+    return _one_table(options, source) if options.table else _several_tables(options)
+
+
+def _one_table(options: SourceOptions, source: Source) -> ChangesView:
+    database, table = options.table.split(".")
+    seed = Seed.read(options.schema_seed)
+    found = _newest(options, source, database, table)
+    by_name = all(column.name is not None for column in found.table.columns)
+    found = replace(found, table=seed.applied(found.table))
+    column_options = column_options_of(options)
+    fields = tuple(picked_fields(found.table, column_options, options.columns))
+    key = fields_of(table_fields(found.table, column_options), key_names(found.table))
+    if options.layout == "cdf" and "t" in options.ops:
+        raise BadOption("layout=cdf has no rows for a table that was emptied; leave t out of ops")
+    if "x" in options.ops and options.layout != "struct":
+        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
+    evolution = Evolution(
+        options.schema_evolution, found, column_options, fields, key, bool(options.columns)
+    )
+    layout = layout_named(
+        options.layout, database, table, fields, key, has_statements="x" in options.ops
+    )
+    wanted = Subscription.one(database, table)
+    return ChangesView(
+        evolution, layout, wanted, seed, options.ops, options.non_row, options.batch_rows, by_name
+    )
+
+
+def _newest(options: SourceOptions, source: Source, database: str, table: str) -> FoundTable:
+    by_numbers = options.kind == "server" or source.is_growing
+    found = newest_table(source, database, table, options.end_gtid, by_numbers=by_numbers)
+    if found is None:
+        end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
+        raise BadOption(
+            f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
+            "taken exactly as they were logged, and the server must log rows (binlog_format=ROW; with STATEMENT, and "
+            "most often with MIXED, its default, changes are logged as text)"
+        )
+    return found
+
+
+def _several_tables(options: SourceOptions) -> TablesView:
+    if options.layout not in TABLE_LAYOUTS:
+        raise BadOption(
+            f"layout={options.layout} has the columns of one table; name it with the option table, or take "
+            f"layout={' or '.join(TABLE_LAYOUTS)}"
+        )
+    if options.columns:
+        raise BadOption("columns are those of one table; name it with the option table")
+    if "x" in options.ops:
+        raise BadOption("x in ops is of one table; name it with the option table")
+    return TablesView(
+        Subscription.parse(options.tables),
+        Seed.read(options.schema_seed),
+        column_options_of(options),
+        options.layout,
+        options.ops,
+        options.non_row,
+        options.batch_rows,
+    )
+
+
+def column_options_of(options: SourceOptions) -> ColumnOptions:
+    """What values become."""
+    return ColumnOptions(
+        zero_date=options.zero_date,  # type: ignore[arg-type]
+        time=options.time,  # type: ignore[arg-type]
+        unsigned_bigint=options.unsigned_bigint,  # type: ignore[arg-type]
+        bad_text=options.bad_text,  # type: ignore[arg-type]
+        bit1=options.bit1,  # type: ignore[arg-type]
+        set_labels=options.set_labels,  # type: ignore[arg-type]
+    )

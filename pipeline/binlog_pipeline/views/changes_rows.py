@@ -1,0 +1,101 @@
+"""Changes of one shape as rows of a view: converted columns, the key, what was logged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from binlog_protocol.events.rows import ChangeKind
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.row_columns import Changes
+
+from binlog_pipeline.schemas.evolution import Evolution, TableForm
+from binlog_pipeline.schemas.row_effects import RowEffect
+from binlog_pipeline.views.changes_gathering import Heads
+from binlog_pipeline.views.changes_order import Places
+
+OPS: Final = {ChangeKind.INSERT: "c", ChangeKind.UPDATE: "u", ChangeKind.DELETE: "d"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Changes of one kind, whose columns are those of the view. `present` as in `_present`.
+
+    before_present: the same of `before`.
+    effect: of the statement that is in the place of a change.
+    """
+
+    op: str
+    places: Places
+    schema_id: int | None
+    before: list[pa.Array] | None
+    after: list[pa.Array] | None
+    key: list[pa.Array] | None
+    present: bytes | None
+    before_present: bytes | None = None
+    effect: RowEffect | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class RowMaker:
+    """For one table. Keeps what it has found out of layouts. One owner."""
+
+    def __init__(self, evolution: Evolution) -> None:
+        self._evolution: Final = evolution
+        self._settled: Final[dict[TableMap, TableForm]] = {}
+
+    def make(self, changes: Changes, heads: Heads) -> Rows:
+        """Raises `SchemaChanged`, `IncompatibleSchema`."""
+        form = self._form(changes, heads)
+        places = Places(heads, changes.group - heads.first, changes.event, changes.row)
+        before, after = changes.before, changes.after
+        logged = changes.after_present if after is not None else changes.before_present
+        return Rows(
+            OPS[changes.kind],
+            places,
+            form.schema_id,
+            None if before is None else form.columns.columns(before),
+            None if after is None else form.columns.columns(after),
+            _key(form, changes),
+            form.columns.present(logged),
+            None if before is None else form.columns.present(changes.before_present),
+        )
+
+    def _form(self, changes: Changes, heads: Heads) -> TableForm:
+        table = changes.table
+        form = self._settled.get(table)
+        if form is None:
+            index = self._first_newer(changes, heads)
+            form = self._evolution.form(table, heads.place(index), heads.gtid(index))
+            if self._evolution.is_settled(table):
+                self._settled[table] = form
+        return form
+
+    def _first_newer(self, changes: Changes, heads: Heads) -> int:
+        """The first group behind what the view was opened with; the first of all if none is."""
+        groups = changes.group - heads.first
+        file, offset = self._evolution.found.place
+        files = heads.file[groups]
+        newer = (files > file) | ((files == file) & (heads.offset[groups] > offset))
+        return int(groups[np.argmax(newer)])
+
+
+def _key(form: TableForm, changes: Changes) -> list[pa.Array]:
+    """As it is behind the change; what an image does not have of it did not change."""
+    before, after = changes.before, changes.after
+    if after is None:
+        assert before is not None
+        return form.key.columns(before)
+    found = form.key.columns(after)
+    if before is None:
+        return found
+    old = form.key.columns(before)
+    sources = form.key.sources
+    return [
+        new if number in changes.after_present else was
+        for number, new, was in zip(sources, found, old, strict=True)
+    ]

@@ -1,0 +1,189 @@
+"""Statements among row changes: those that change rows without logging them, and those that leave tables empty."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from binlog_protocol.gtid import Gtid
+
+from binlog_pipeline.errors import NonRowChange
+from binlog_pipeline.schemas.row_effects import RowEffect, row_effect
+from binlog_pipeline.schemas.statements import ALL, TableName
+from binlog_pipeline.schemas.subscription import Subscription
+from binlog_pipeline.telling import shown
+from binlog_pipeline.views.changes_gathering import Gathered, PlacedStatement
+from binlog_pipeline.views.changes_order import Places
+from binlog_pipeline.views.changes_rows import Rows
+from binlog_pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is_xa
+
+_ON: Final = "nonRow=skip goes on without"
+_AS_TEXT: Final = (
+    "it is logged as text, not as rows, and may write to the table, if not itself, then by a trigger, a view or a "
+    "routine; set binlog_format=ROW on the server"
+)
+
+
+def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
+    """Raises `NonRowChange` for a statement that makes the rows given an untrue picture of the tables.
+
+    XA ROLLBACK is for `refuse_rollbacks`, or for who asks about each step.
+    """
+    for placed in some.statements:
+        meaning = placed.statement.meaning
+        if meaning.writes_rows and subscription.may_write(placed.statement):
+            raise NonRowChange(
+                f"{_named(some, placed)} is logged as text, so the rows that it changes are not known; set "
+                f"binlog_format=ROW on the server. {_ON} them"
+            )
+        if meaning.kind == "rollback" and _takes_back(some, placed):
+            raise NonRowChange(
+                f"{_named(some, placed)} takes back rows that are in the log before it, all or some of them; which "
+                f"ones the log does not say. {_ON} taking them back"
+            )
+
+
+def refuse_rollbacks(steps: Iterable[XaStep], touched: dict[str, bool]) -> None:
+    """Raises `NonRowChange` for an XA ROLLBACK of rows that are wanted, or that may be.
+
+    Args:
+        touched: XIDs that were prepared before in what is read, and whether such rows are in them; kept from call to
+            call.
+    """
+    for step in steps:
+        if step.kind == PREPARED:
+            touched[step.xid] = bool(step.tables)
+            continue
+        had = touched.pop(step.xid, None)
+        if step.kind == ROLLED_BACK and had is not False:
+            why = (
+                "takes back rows that were given where it was prepared"
+                if had
+                else "takes back rows of tables that are not known, as it was prepared in front of what is read here"
+            )
+            raise NonRowChange(
+                f"{step.gtid}: {shown(step.placed.statement.sql)} {why}. {_ON} taking them back"
+            )
+
+
+def told_steps(
+    some: Gathered, steps: Iterable[XaStep], name: TableName, left_out: set[str], *, skips: bool
+) -> Iterator[Rows]:
+    """A row for each step of an XA transaction; none for one without rows of the table that begins and ends here.
+
+    Args:
+        left_out: XIDs of which nothing was said; kept from call to call.
+        skips: as of `told_statements`.
+    """
+    all_steps = [*steps]
+    for number, step in enumerate(all_steps):
+        sql = step.placed.statement.sql
+        if step.kind == PREPARED:
+            has_rows = name in step.tables
+            if not has_rows and any(one.xid == step.xid for one in all_steps[number + 1 :]):
+                left_out.add(step.xid)
+                continue
+            doubt = "only prepared: its rows may be taken back" if has_rows else ""
+            effect = RowEffect("a", f"XA PREPARE {step.xid}", doubt, prepares=step.xid)
+        elif step.xid in left_out:
+            left_out.remove(step.xid)
+            continue
+        elif step.kind == COMMITTED:
+            effect = RowEffect("a", sql, ends=step.xid)
+        else:
+            op = "a" if skips else "x"
+            effect = RowEffect(op, sql, "rows that were prepared are taken back", ends=step.xid)
+        yield Rows(
+            effect.op, _places(some, step.placed), None, None, None, None, None, effect=effect
+        )
+
+
+def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple[TableName, Rows]]:
+    """A row of `t` for each table that is wanted and that a statement leaves empty."""
+    for placed in some.statements:
+        said = placed.statement
+        if said.meaning.kind == "truncate" and said.may_be_temporary:
+            continue  # a temporary table: one that is not says nothing of its session
+        for name in subscription.empties(said.meaning):
+            yield name, Rows("t", _places(some, placed), None, None, None, None, None)
+
+
+def told_statements(
+    some: Gathered, name: TableName, columns: Collection[str], *, by_name: bool, skips: bool
+) -> Iterator[Rows]:
+    """A row for each statement that says something of the rows of a table: see `schemas/row_effects.py`.
+
+    One that writes rows and is logged as text leaves a doubt, whatever it names; of several on end the first is told.
+
+    Args:
+        skips: what is not known is gone on without: its row is `a`, with the doubt.
+    """
+    is_doubted = False
+    for placed in some.statements:
+        said = placed.statement
+        effect = row_effect(said, name, columns, by_name=by_name)
+        if said.meaning.writes_rows and not (effect is None and is_doubted):
+            effect = effect or RowEffect("a", shown(said.sql))
+            effect = replace(effect, doubt=effect.doubt or _AS_TEXT)
+        if effect is None:
+            continue
+        is_doubted = bool(effect.doubt)
+        if skips and effect.op == "x":
+            effect = replace(effect, op="a")
+        places = _places(some, placed)
+        yield Rows(effect.op, places, None, None, None, None, None, effect=effect)
+
+
+def row_statements(
+    some: Gathered, subscription: Subscription
+) -> Iterator[tuple[Gtid, TableName, RowEffect]]:
+    """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
+
+    Of one of which it is not known which tables it is about `*` of the database in use. So it is of the first that
+    writes rows and is logged as text.
+    """
+    is_doubted = False
+    for placed in some.statements:
+        said = placed.statement
+        if said.meaning.writes_rows and not is_doubted:
+            gtid = some.heads.gtid(placed.group - some.heads.first)
+            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, _AS_TEXT)
+            is_doubted = True
+        if not subscription.may_concern(said.meaning):
+            continue
+        gtid = some.heads.gtid(placed.group - some.heads.first)
+        if not said.meaning.is_certain:
+            why = "a statement that is not understood"
+            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, why)
+        for name in said.meaning.affected:
+            if subscription.has(*name) or (
+                name.table == ALL and subscription.has_database(name.database)
+            ):
+                effect = row_effect(said, name)
+                if effect is not None and effect.op != "a":
+                    yield gtid, name, effect
+
+
+def _places(some: Gathered, placed: PlacedStatement) -> Places:
+    return Places(
+        some.heads,
+        np.array([placed.group - some.heads.first]),
+        np.array([placed.event], np.int32),
+        np.zeros(1, np.int32),
+    )
+
+
+def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:
+    """Whether there are such rows among those that are wanted."""
+    if is_xa(placed):
+        return False  # they are in another group
+    if placed.is_split:
+        return True
+    return any(bool((changes.group == placed.group).any()) for changes in some.changes)
+
+
+def _named(some: Gathered, placed: PlacedStatement) -> str:
+    sql = placed.statement.sql
+    return f"{some.heads.gtid(placed.group - some.heads.first)}: {shown(sql)}"

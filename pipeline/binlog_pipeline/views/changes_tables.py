@@ -1,0 +1,169 @@
+"""View changes of several tables: images as JSON objects, so that all have the same columns.
+
+As in `changes.py`, but with `_db` and `_table`, and `_key`, `before` and `after` as strings (`json_rows.py`). Columns
+that were not logged are not in the objects; `_present` counts the columns of the table as it was then. A `t` for a
+database that was dropped has no `_table`. Rows keep the layout that they were logged with: nothing is converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
+
+from binlog_pipeline.admission import Barrier
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.schemas.columns import key_names, schema_id
+from binlog_pipeline.schemas.conversion import bitmap
+from binlog_pipeline.schemas.seed import Seed
+from binlog_pipeline.schemas.statements import ALL, TableName
+from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
+from binlog_pipeline.views.changes import in_order
+from binlog_pipeline.views.changes_gathering import Gathered, gathered
+from binlog_pipeline.views.changes_layouts import (
+    OP,
+    Part,
+    debezium_columns,
+    debezium_schema,
+    repeated,
+)
+from binlog_pipeline.views.changes_order import PLACE_FIELDS, Places
+from binlog_pipeline.views.changes_rows import OPS, Rows
+from binlog_pipeline.views.changes_statements import (
+    emptied_tables,
+    refuse_non_row,
+    refuse_rollbacks,
+)
+from binlog_pipeline.views.json_rows import json_objects
+from binlog_pipeline.views.prepared import XaSteps
+
+_STRUCT: Final = pa.schema(
+    [
+        OP,
+        *PLACE_FIELDS,
+        pa.field("_db", pa.string()),
+        pa.field("_table", pa.string()),
+        pa.field("_schema_id", pa.int64()),
+        pa.field("_key", pa.string()),
+        pa.field("_present", pa.binary()),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+    ]
+)
+_DEBEZIUM: Final = debezium_schema(pa.string())
+TABLE_LAYOUTS: Final = ("struct", "debezium")
+
+
+@dataclass(frozen=True, slots=True)
+class TablesView:
+    """See the module. `layout` is one of `TABLE_LAYOUTS`."""
+
+    subscription: Subscription
+    seed: Seed
+    column_options: ColumnOptions
+    layout: str
+    ops: frozenset[str]
+    non_row: str
+    batch_rows: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _STRUCT if self.layout == "struct" else _DEBEZIUM
+
+    @property
+    def barrier(self) -> Barrier:
+        return DdlBarrier(self.subscription)
+
+    def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
+        decoder = RowDecoder(self.column_options, self._prepared)
+        with_statements = self.non_row == "fail" or "t" in self.ops
+        xa = XaSteps()
+        touched: dict[str, bool] = {}
+        for some in gathered(groups, decoder, with_statements=with_statements):
+            if self.non_row == "fail":
+                refuse_non_row(some, self.subscription)
+                refuse_rollbacks(xa.of(some), touched)
+            yield from in_order(self._parts(some), self.batch_rows)
+
+    def _prepared(self, table: TableMap) -> TableMap | None:
+        wanted = self.subscription.has(table.database, table.table)
+        return self.seed.applied(table) if wanted else None
+
+    def _parts(self, some: Gathered) -> Iterator[Part]:
+        if "t" in self.ops:
+            for name, rows in emptied_tables(some, self.subscription):
+                yield self._part(rows, name)
+        for changes in some.changes:
+            if OPS[changes.kind] in self.ops:
+                places = Places(
+                    some.heads, changes.group - some.heads.first, changes.event, changes.row
+                )
+                table = changes.table
+                yield self._part(
+                    _json_rows(changes, places), TableName(table.database, table.table)
+                )
+
+    def _part(self, rows: Rows, name: TableName) -> Part:
+        count = len(rows)
+        before, after, key = (
+            pa.nulls(count, pa.string()) if column is None else column[0]
+            for column in (rows.before, rows.after, rows.key)
+        )
+        table = None if name.table == ALL else name.table
+        if self.layout == "debezium":
+            arrays = [before, after, *debezium_columns(rows, name.database, table)]
+        else:
+            arrays = [
+                repeated(rows.op, pa.string(), count),
+                *rows.places.columns(),
+                repeated(name.database, pa.string(), count),
+                repeated(table, pa.string(), count),
+                repeated(rows.schema_id, pa.int64(), count),
+                key,
+                repeated(rows.present, pa.binary(), count),
+                before,
+                after,
+            ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
+
+
+def _json_rows(changes: Changes, places: Places) -> Rows:
+    """Images and key in one column of JSON each."""
+    table, before, after = changes.table, changes.before, changes.after
+    logged = changes.before_present if after is None else changes.after_present
+    return Rows(
+        OPS[changes.kind],
+        places,
+        schema_id(table),
+        None if before is None else [_objects(before, changes.before_present)],
+        None if after is None else [_objects(after, changes.after_present)],
+        _key(changes),
+        bitmap([i in logged for i in range(len(table.columns))]),
+    )
+
+
+def _objects(image: pa.RecordBatch, present: Collection[int]) -> pa.Array:
+    which = sorted(present)
+    names = [image.schema.names[i] for i in which]
+    return json_objects(names, [image.column(i) for i in which], len(image))
+
+
+def _key(changes: Changes) -> list[pa.Array] | None:
+    """As it is behind the change, where the log says so."""
+    names = key_names(changes.table)
+    if not names:
+        return None
+    numbers = column_names(changes.table)
+    images = ((changes.after, changes.after_present), (changes.before, changes.before_present))
+    columns = []
+    for name in names:
+        number = numbers.index(name)
+        found = [image for image, present in images if image is not None and number in present]
+        if not found:
+            return None
+        columns.append(found[0].column(number))
+    return [json_objects(names, columns, len(changes))]

@@ -1,0 +1,31 @@
+"""Which view the options mean."""
+
+from __future__ import annotations
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.source import Source
+from binlog_pipeline.views.changes_opening import open_changes
+from binlog_pipeline.views.ddl import DdlView
+from binlog_pipeline.views.events import EventsView
+from binlog_pipeline.views.files import FilesView
+from binlog_pipeline.views.raw import RawView
+from binlog_pipeline.views.transactions import TransactionsView
+from binlog_pipeline.views.view import View
+
+
+def open_view(options: SourceOptions, source: Source) -> View:
+    """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
+    if options.view == "events":
+        return EventsView()
+    if options.view == "transactions":
+        return TransactionsView()
+    if options.view == "files":
+        return FilesView()
+    if options.view == "raw":
+        return RawView()
+    if options.view == "ddl":
+        return DdlView()
+    if options.view == "changes":
+        return open_changes(options, source)
+    raise BadOption(f"view {options.view} does not exist")

@@ -1,0 +1,85 @@
+"""XA transactions among row changes: where they are prepared, and where they end.
+
+Rows are logged where the transaction is prepared. Whether they stay is known where it ends, in a group of its own that
+has nothing but XA COMMIT or XA ROLLBACK and its XID; that may be in another slice, or another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from binlog_protocol.gtid import Gtid
+
+from binlog_pipeline.schemas.statements import TableName
+from binlog_pipeline.views.changes_gathering import Gathered, PlacedStatement
+
+PREPARED, COMMITTED, ROLLED_BACK = "END", "COMMIT", "ROLLBACK"
+"""By the second word of the statement. What is prepared ends with XA END; XA START is not in the log."""
+_KINDS: Final = (PREPARED, COMMITTED, ROLLED_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class XaStep:
+    """`tables`: of what is prepared, those that were decoded."""
+
+    placed: PlacedStatement
+    gtid: Gtid
+    kind: str
+    xid: str
+    tables: frozenset[TableName]
+
+
+class _Statement(NamedTuple):
+    placed: PlacedStatement
+    kind: str
+    xid: str
+
+
+class XaSteps:
+    """Those of consecutive `Gathered`."""
+
+    def __init__(self) -> None:
+        self._last_group = -1
+        self._last_tables: set[TableName] = set()
+
+    def of(self, some: Gathered) -> Iterator[XaStep]:
+        """In the order of the log. Each `Gathered` is to be given once."""
+        found = [*_statements(some)]
+        last = some.heads.first + len(some.heads.seq) - 1
+        wanted = {one.placed.group for one in found if one.kind == PREPARED} | {last}
+        tables = _tables(some, wanted)
+        if self._last_group in tables:  # the beginning of a large group was in the one before
+            tables[self._last_group] |= self._last_tables
+        self._last_group, self._last_tables = last, tables[last]
+        for placed, kind, xid in found:
+            gtid = some.heads.gtid(placed.group - some.heads.first)
+            touched = tables[placed.group] if kind == PREPARED else ()
+            yield XaStep(placed, gtid, kind, xid, frozenset(touched))
+
+
+def is_xa(placed: PlacedStatement) -> bool:
+    """Whether it is a statement of an XA transaction."""
+    return placed.statement.sql[:3].upper() == "XA "
+
+
+def _statements(some: Gathered) -> Iterator[_Statement]:
+    """The server has written them, so all XIDs are in one form."""
+    for placed in some.statements:
+        if is_xa(placed):
+            words = placed.statement.sql.split(None, 2)
+            kind = words[1].upper() if len(words) > 1 else ""
+            if kind in _KINDS:
+                yield _Statement(placed, kind, words[2].strip() if len(words) > 2 else "")
+
+
+def _tables(some: Gathered, groups: set[int]) -> dict[int, set[TableName]]:
+    """Of which tables there are rows in these groups."""
+    found: dict[int, set[TableName]] = {group: set() for group in groups}
+    which = np.array(sorted(groups))
+    for changes in some.changes:
+        for group in np.intersect1d(changes.group, which).tolist():
+            found[group].add(TableName(changes.table.database, changes.table.table))
+    return found

@@ -1,0 +1,26 @@
+"""A source through a view: what is read side by side, and the rows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from binlog_pipeline.sources.source import Slice, Source
+from binlog_pipeline.views.files import FilesSlice, FilesView, files_slice
+from binlog_pipeline.views.view import View
+from binlog_pipeline.wanted import Wanted
+
+
+def slices_of(view: View, source: Source, wanted: Wanted, partition_bytes: int) -> Sequence[Slice]:
+    """See `Source.slices`; of view files there is one. Raises as that does, and `BadOption`."""
+    if isinstance(view, FilesView):
+        return [files_slice(source, wanted)]
+    return source.slices(wanted, partition_bytes)
+
+
+def rows_of(view: View, part: Slice) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice. Raises as `View.batches`, and `Slice.read`."""
+    if isinstance(part, FilesSlice):
+        return iter((part.rows(),))
+    return view.batches(part.read())

@@ -1,0 +1,68 @@
+"""What a view of a source is: a schema, and groups turned into record batches of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from binlog_pipeline.admission import Barrier
+from binlog_pipeline.groups import Groups, Integers
+
+BATCH_ROWS: Final = 16384
+BATCH_BYTES: Final = 8 << 20
+
+GTID: Final = pa.struct(
+    [
+        pa.field("domain", pa.int64()),
+        pa.field("server", pa.int64()),
+        pa.field("seq", pa.int64()),
+    ]
+)
+TIME: Final = pa.timestamp("us", tz="UTC")
+PLACE: Final = [
+    pa.field("gtid", GTID),
+    pa.field("file", pa.int64()),
+    pa.field("offset", pa.int64()),
+    pa.field("ts", TIME),
+]
+"""The first columns of views with a row a group, or parts of one."""
+
+
+class View(Protocol):
+    """Picklable, and without state: `batches` is called once for each slice."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def barrier(self) -> Barrier | None:
+        """Where a micro-batch must begin anew; None: nowhere."""
+
+    def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
+        """Rows of the schema, in the order of the groups, in batches of a few MiB. Raises `PipelineError`."""
+
+
+def place_arrays(groups: Groups, which: Integers | None = None) -> list[pa.Array]:
+    """The columns of `PLACE`; of those groups (indexes, which may repeat), or of all."""
+    columns = [
+        groups.domain,
+        groups.server,
+        groups.seq,
+        groups.file,
+        groups.offset,
+        groups.timestamp,
+    ]
+    if which is not None:
+        columns = [column[which] for column in columns]
+    domain, server, seq, file, offset, seconds = columns
+    gtid = pa.StructArray.from_arrays(
+        [pa.array(domain), pa.array(server), pa.array(seq)], fields=list(GTID)
+    )
+    return [
+        gtid,
+        pa.array(file),
+        pa.array(offset),
+        pa.array(seconds * 1_000_000).cast(pa.int64()).view(TIME),
+    ]

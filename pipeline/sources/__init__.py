@@ -1,5 +1,0 @@
-"""Where groups come from: a directory of .ibb files, a running server, an archive. See `source.py`."""
-
-from pipeline.sources.source import Feed, Slice, Source
-
-__all__ = ["Feed", "Slice", "Source"]

@@ -1,1 +1,0 @@
-"""Groups of a running server, by the protocol that replicas speak. `pipeline/sources/server.py` is the source."""

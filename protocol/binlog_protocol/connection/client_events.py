@@ -1,0 +1,78 @@
+"""What comes from an upstream: the events of `client.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from binlog_protocol.connection.handshake import Greeting
+from binlog_protocol.errors import RemoteError
+from binlog_protocol.wire.results import Column, Ok
+
+
+@dataclass(frozen=True, slots=True)
+class GreetingReceived:
+    """Now `login()` is to be sent."""
+
+    greeting: Greeting
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSwitchReceived:
+    """The upstream wants another plugin, or the same with a new salt: send `answer`."""
+
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """The upstream accepted the login."""
+
+
+@dataclass(frozen=True, slots=True)
+class OkReceived:
+    """The request was done."""
+
+    ok: Ok
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReceived:
+    """The request failed; or the login or the stream, and then the machine is closed."""
+
+    error: RemoteError
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReceived:
+    """A whole result set; None is NULL."""
+
+    columns: list[Column]
+    rows: list[list[str | None]]
+
+
+class EventReceived(NamedTuple):
+    """One replication event as sent (with its checksum, if any), without the status byte.
+
+    `ack_wanted`: with semi-sync, the upstream wants to know that it is stored.
+    """
+
+    event: bytes
+    ack_wanted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """EOF in the stream: the upstream shuts down, or the dump was not to wait."""
+
+
+ClientEvent = (
+    GreetingReceived
+    | AuthSwitchReceived
+    | LoggedIn
+    | OkReceived
+    | ErrorReceived
+    | ResultReceived
+    | EventReceived
+    | StreamEnded
+)

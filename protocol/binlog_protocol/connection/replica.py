@@ -1,0 +1,225 @@
+"""What a replica says to its master between the login and the stream. No I/O.
+
+The statements and their order are those of MariaDB 10.11 and 11.8; the question for the storage
+engine is 12.3's. Which answers are tolerated follows from what each one is needed for.
+
+Each step is a request and a check of its answer; a check raises `UpstreamRefused` when there is no
+point in going on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_protocol.connection.client import (
+    ClientConnection,
+    ClientEvent,
+    ErrorReceived,
+    OkReceived,
+    ResultReceived,
+)
+from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.errors import ProtocolError, UnknownSystemVariable
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.gtid import U32_MAX, SlavePosition
+
+# The capability of a replica that knows GTID events; the highest one in any MariaDB.
+_SLAVE_CAPABILITY: Final = 4
+
+# The number that a MariaDB replica stops with when its set-up does not suit the master's.
+ER_SLAVE_FATAL_ERROR: Final = 1593
+
+
+class UpstreamRefused(Exception):
+    """This upstream cannot be followed as things are; trying again will not help."""
+
+    def __init__(self, message: str, errno: int = ER_SLAVE_FATAL_ERROR) -> None:
+        super().__init__(f"{errno}: {message}")
+        self.errno = errno
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    request: Callable[[], bytes]
+    check: Callable[[ClientEvent], None]
+
+
+class ReplicaHandshake:
+    """Takes a logged-in `ClientConnection` to its stream.
+
+    Send what `next_request()` returns and hand the answer to `answer()`, until `next_request()`
+    returns None. The last request is the dump, which `answer()` does not hear of: when
+    `is_streaming`, the events that follow belong to the stream.
+    """
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        *,
+        server_id: int,
+        position: SlavePosition,
+        heartbeat_period_ns: int,
+        strict_mode: bool = True,
+        ignore_duplicates: bool = False,
+        until: SlavePosition | None = None,
+        report_host: str = "",
+        report_port: int = 0,
+        non_block: bool = False,
+        dump_flags: int = DumpFlag.SEND_ANNOTATE_ROWS,
+        semi_sync: bool = False,
+    ) -> None:
+        """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there.
+
+        `semi_sync`: asked for; `connection.semi_sync` tells whether the upstream has it.
+
+        `until`: groups beyond it, and those of domains that are not in it, are not sent.
+        """
+        if not 0 < server_id <= U32_MAX:
+            raise ValueError(f"server_id {server_id} is not between 1 and {U32_MAX}")
+        self._connection = connection
+        self._server_id = server_id
+        self._position = position
+        self._heartbeat_period_ns = heartbeat_period_ns
+        self._strict_mode = strict_mode
+        self._ignore_duplicates = ignore_duplicates
+        self._until = until
+        self._report_host = report_host
+        self._report_port = report_port
+        self._dump_flags = int(dump_flags) | (DumpFlag.NON_BLOCK if non_block else 0)
+        self._semi_sync = semi_sync
+        self._steps = self._plan()
+        self._pending: _Step | None = None
+
+        # What was learnt; complete when `is_streaming`.
+        self.upstream_server_id = 0
+        self.checksum = ChecksumAlgorithm.NONE.name
+        self.engine_binlog = False
+        self.is_streaming = False
+
+    @property
+    def checksum_algorithm(self) -> ChecksumAlgorithm:
+        """The negotiated algorithm: that of the events before the first format description."""
+        return ChecksumAlgorithm[self.checksum]
+
+    def next_request(self) -> bytes | None:
+        """The bytes to send next, or None when the stream has begun."""
+        if self._pending is not None:
+            raise RuntimeError("the answer to the last request has not come yet")
+        if self.is_streaming:
+            return None
+        self._pending = next(self._steps, None)
+        if self._pending is not None:
+            return self._pending.request()
+        self.is_streaming = True
+        return self._connection.binlog_dump(self._server_id, self._dump_flags)
+
+    def answer(self, event: ClientEvent) -> None:
+        """The answer to the last request.
+
+        Raises `UpstreamRefused`, `RemoteError` for an error that may pass, `ProtocolError` for an
+        answer of the wrong kind.
+        """
+        step, self._pending = self._pending, None
+        if step is None:
+            raise RuntimeError("no request was made")
+        step.check(event)
+
+    def _plan(self) -> Iterator[_Step]:
+        """The steps; a later one may depend on what an earlier one learnt."""
+        yield self._query("SELECT UNIX_TIMESTAMP()", _anything)
+        yield self._query("SHOW VARIABLES LIKE 'SERVER_ID'", self._check_server_id)
+        if self._heartbeat_period_ns:
+            yield self._query(f"SET @master_heartbeat_period= {self._heartbeat_period_ns}", _ok)
+        yield self._query(
+            "SET @master_binlog_checksum= @@global.binlog_checksum", _ok_or_unknown_variable
+        )
+        yield self._query("SELECT @master_binlog_checksum", self._check_checksum)
+        yield self._query("SELECT @@GLOBAL.binlog_storage_engine", self._check_engine)
+        yield self._query(f"SET @mariadb_slave_capability={_SLAVE_CAPABILITY}", _ok)
+        yield self._query("SELECT @@GLOBAL.gtid_domain_id", self._check_gtid)
+        yield self._query(f"SET @slave_connect_state='{self._position}'", _ok)
+        yield self._query(f"SET @slave_gtid_strict_mode={int(self._strict_mode)}", _ok)
+        yield self._query(f"SET @slave_gtid_ignore_duplicates={int(self._ignore_duplicates)}", _ok)
+        if self._until is not None:
+            yield self._query(f"SET @slave_until_gtid='{self._until}'", _ok)
+        yield _Step(
+            lambda: self._connection.register_slave(
+                self._server_id, self._report_host, self._report_port
+            ),
+            _ok,
+        )
+        if self._semi_sync:
+            yield self._query(
+                "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", self._check_semi_sync
+            )
+            # Whatever the value is: from then on the packets are those of semi-sync.
+            if self._connection.semi_sync:
+                yield self._query("SET @rpl_semi_sync_slave= 1", _ok)
+
+    def _query(self, sql: str, check: Callable[[ClientEvent], None]) -> _Step:
+        return _Step(lambda: self._connection.query(sql), check)
+
+    def _check_server_id(self, event: ClientEvent) -> None:
+        text = _value(event, 1)
+        if text is None or not text.isdecimal() or int(text) > U32_MAX:
+            raise ProtocolError(f"the upstream says that its server_id is {text!r}")
+        self.upstream_server_id = int(text)
+        if self.upstream_server_id == self._server_id:
+            raise UpstreamRefused(
+                "master and slave have equal MariaDB server ids; these ids must be different "
+                "for replication to work"
+            )
+
+    def _check_semi_sync(self, event: ClientEvent) -> None:
+        if isinstance(event, ErrorReceived):
+            raise event.error
+        self._connection.semi_sync = isinstance(event, ResultReceived) and bool(event.rows)
+
+    def _check_checksum(self, event: ClientEvent) -> None:
+        text = _value(event, 0)
+        # NULL: the variable was unknown, so the upstream knows no checksums.
+        self.checksum = ChecksumAlgorithm.from_variable(text or "NONE").name
+
+    def _check_engine(self, event: ClientEvent) -> None:
+        if _is_unknown_variable(event):
+            return
+        self.engine_binlog = _value(event, 0) is not None
+
+    def _check_gtid(self, event: ClientEvent) -> None:
+        if _is_unknown_variable(event):
+            raise UpstreamRefused("the upstream has no GTIDs; MariaDB 10.0 or later is needed")
+        _value(event, 0)
+
+
+def _anything(event: ClientEvent) -> None:
+    """The clock only serves to show a lag."""
+
+
+def _ok(event: ClientEvent) -> None:
+    if isinstance(event, ErrorReceived):
+        raise event.error
+    if not isinstance(event, OkReceived):
+        raise ProtocolError(f"{type(event).__name__} where OK was expected")
+
+
+def _ok_or_unknown_variable(event: ClientEvent) -> None:
+    if not _is_unknown_variable(event):
+        _ok(event)
+
+
+def _is_unknown_variable(event: ClientEvent) -> bool:
+    return isinstance(event, ErrorReceived) and event.error.errno == UnknownSystemVariable.errno
+
+
+def _value(event: ClientEvent, column: int) -> str | None:
+    """One value of the first row."""
+    if isinstance(event, ErrorReceived):
+        raise event.error
+    if not isinstance(event, ResultReceived):
+        raise ProtocolError(f"{type(event).__name__} where a row was expected")
+    if not event.rows or len(event.rows[0]) <= column:
+        raise ProtocolError("a result set without the expected value")
+    return event.rows[0][column]

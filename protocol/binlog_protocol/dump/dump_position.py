@@ -1,0 +1,220 @@
+"""Where a replica may start, what of the binlog it gets, and where it ends: MariaDB's rules.
+
+Pure decisions on GTIDs; who reads the store and who writes the socket asks here, group by group.
+As MariaDB 10.11 and 11.8 behave (sql_repl.cc: check_slave_start_position, send_event_to_slave).
+
+A requested position D-S-N means for domain D: skip until S-N has gone by, send what follows. The
+skip set holds the domains where that has not happened yet. Domains that are not requested are sent
+from their beginning. An UNTIL list means: send domain D up to its GTID; a domain that is not in the
+list is not sent at all.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from binlog_protocol.errors import MasterFatalError
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+
+def check_position(
+    state: BinlogState,
+    position: SlavePosition,
+    *,
+    ignore_duplicates: bool = False,
+    until: SlavePosition | None = None,
+) -> None:
+    """Whether a replica at `position` may connect to a binlog that is at `state`.
+
+    Raises `MasterFatalError` (1236) with MariaDB's text for a GTID that is not there. A domain that
+    the binlog does not know is let through: see `DumpFilter`. Whether the position was purged is
+    not decided here.
+    """
+    for gtid in position:
+        if state.last(gtid.domain_id) is None:
+            continue
+        if _is_until_done(state, until, gtid.domain_id):
+            continue
+        _check_known_domain(state, gtid, ignore_duplicates=ignore_duplicates)
+
+
+def _check_known_domain(state: BinlogState, gtid: Gtid, *, ignore_duplicates: bool) -> None:
+    """Raises unless `gtid` or a later one of its server is there."""
+    seq_no = state.get(gtid.domain_id, gtid.server_id)
+    if seq_no is not None and seq_no >= gtid.seq_no:
+        return
+    last = state.last(gtid.domain_id)
+    if last is not None and last.seq_no >= gtid.seq_no:
+        raise MasterFatalError.diverged_position(gtid)
+    if not ignore_duplicates:
+        raise MasterFatalError.unknown_position(gtid)
+
+
+def _is_until_done(state: BinlogState, until: SlavePosition | None, domain_id: int) -> bool:
+    """Whether the domain has nothing to send: its UNTIL is missing or already in the binlog."""
+    if until is None:
+        return False
+    gtid = until.get(domain_id)
+    if gtid is None:
+        return True
+    seq_no = state.get(domain_id, gtid.server_id)
+    return seq_no is not None and seq_no >= gtid.seq_no
+
+
+class Verdict(Enum):
+    """What becomes of one group."""
+
+    SEND = "send"
+    SKIP = "skip"
+
+
+_SEND: Final = Verdict.SEND
+_SKIP: Final = Verdict.SKIP
+
+
+class DumpFilter:
+    """Decides for one dump, group by group in binlog order. One thread.
+
+    After each group (sent or skipped) the sender asks `take_gtid_list()` and `until_reached`; once
+    `transparent` it may stop asking at all.
+    """
+
+    def __init__(
+        self,
+        position: SlavePosition,
+        *,
+        state_at_start: BinlogState,
+        strict_mode: bool = False,
+        ignore_duplicates: bool = False,
+        until: SlavePosition | None = None,
+        until_before_gtids: bool = False,
+        binlog_state: BinlogState | None = None,
+    ) -> None:
+        """`state_at_start`: the state just before the first group that will be decided.
+
+        `binlog_state`: the live state of the whole binlog, only read. With it, a requested domain
+        that the binlog does not know now is checked when its first group shows up; and an UNTIL
+        that lies before the requested position counts as reached.
+        """
+        self._strict_mode = strict_mode
+        self._ignore_duplicates = ignore_duplicates
+        self._until_before_gtids = until_before_gtids
+        self._binlog_state = binlog_state
+        self._state = state_at_start.copy()
+        self._gtid_list_due = False
+        # Domains that equal the request exactly have nothing left to skip.
+        self._skip = {
+            gtid.domain_id: gtid for gtid in position if state_at_start.last(gtid.domain_id) != gtid
+        }
+        # Requested domains of which nothing was ever logged: unknown, so not refuted.
+        self._unseen: set[int] = set()
+        if binlog_state is not None:
+            self._unseen = {domain for domain in self._skip if binlog_state.last(domain) is None}
+        self._until = None if until is None else self._open_until(until)
+
+    def _open_until(self, until: SlavePosition) -> dict[int, Gtid]:
+        """The UNTIL domains that are not reached at the start."""
+        return {
+            gtid.domain_id: gtid
+            for gtid in until
+            if not self._is_passed(self._state, gtid) and not self._is_before_request(gtid)
+        }
+
+    def _is_before_request(self, until: Gtid) -> bool:
+        """UNTIL is in the binlog, but the requested position is not: it lies beyond."""
+        requested = self._skip.get(until.domain_id)
+        live = self._binlog_state
+        if requested is None or live is None or until.domain_id in self._unseen:
+            return False
+        return self._is_passed(live, until) and not self._is_passed(live, requested)
+
+    @staticmethod
+    def _is_passed(state: BinlogState, gtid: Gtid) -> bool:
+        seq_no = state.get(gtid.domain_id, gtid.server_id)
+        return seq_no is not None and seq_no >= gtid.seq_no
+
+    def decide(self, gtid: Gtid) -> Verdict:
+        """The next group of the binlog.
+
+        Raises `MasterFatalError` (1236) for a hole in strict mode and for a domain that turns out
+        to have another history than the replica's.
+        """
+        if self.transparent:
+            return _SEND
+        self._state.update(gtid)
+        start = self._start_verdict(gtid)
+        until = self._until_verdict(gtid)
+        return _SEND if start is until is _SEND else _SKIP
+
+    def _start_verdict(self, gtid: Gtid) -> Verdict:
+        """By the requested position; takes the domain off the skip set when it is reached."""
+        requested = self._skip.get(gtid.domain_id)
+        if requested is None:
+            return _SEND
+        if gtid.domain_id in self._unseen:
+            self._unseen.discard(gtid.domain_id)
+            self._check_first_of_domain(requested)
+        if gtid.server_id != requested.server_id or gtid.seq_no < requested.seq_no:
+            return _SKIP
+        if gtid.seq_no > requested.seq_no and self._strict_mode:
+            raise MasterFatalError.hole(requested)
+        del self._skip[gtid.domain_id]
+        self._gtid_list_due = True
+        return _SKIP if gtid.seq_no == requested.seq_no else _SEND
+
+    def _check_first_of_domain(self, requested: Gtid) -> None:
+        """The domain was empty when the replica connected; what has come must fit its position."""
+        state = self._state.of_domain(requested.domain_id)
+        if self._binlog_state is not None:
+            state.overlay(self._binlog_state.of_domain(requested.domain_id).entries())
+        _check_known_domain(state, requested, ignore_duplicates=self._ignore_duplicates)
+
+    def _until_verdict(self, gtid: Gtid) -> Verdict:
+        """By the UNTIL list; takes the domain off it when it is reached."""
+        if self._until is None:
+            return _SEND
+        until = self._until.get(gtid.domain_id)
+        if until is None:
+            return _SKIP
+        if gtid.server_id != until.server_id or gtid.seq_no < until.seq_no:
+            return _SEND
+        del self._until[gtid.domain_id]
+        # A group beyond UNTIL (whose own is missing) is not what the replica asked for.
+        return _SKIP if gtid.seq_no > until.seq_no or self._until_before_gtids else _SEND
+
+    def send_marker(self) -> bool:
+        """Whether a stored start marker at this place is sent.
+
+        It makes a replica drop its temporary tables, so it must not come before the position. A
+        domain without any history cannot hold the position back.
+        """
+        return self._skip.keys() <= self._unseen and not self.until_reached
+
+    def take_gtid_list(self) -> BinlogState | None:
+        """The state for a fake GTID_LIST that is due now, after a requested position was reached.
+
+        Once per requested domain; None when none is due.
+        """
+        if not self._gtid_list_due:
+            return None
+        self._gtid_list_due = False
+        return self._state.copy()
+
+    @property
+    def state(self) -> BinlogState:
+        """The state after the groups decided so far; not kept up once `transparent`."""
+        return self._state
+
+    @property
+    def until_reached(self) -> bool:
+        """Whether, with the group decided last, the stream ends.
+
+        Then a GTID_LIST flagged UNTIL_REACHED is sent, and EOF. May be true from the start.
+        """
+        return self._until is not None and not self._until
+
+    @property
+    def transparent(self) -> bool:
+        """Whether every later group and marker will be sent."""
+        return not self._skip and self._until is None and not self._gtid_list_due

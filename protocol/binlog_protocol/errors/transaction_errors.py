@@ -1,0 +1,27 @@
+"""Errors of what a transaction may do. See `binlog_protocol.errors`."""
+
+from __future__ import annotations
+
+from binlog_protocol.errors import ServerError
+
+
+class ReadOnlyTransaction(ServerError):
+    """ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION."""
+
+    errno = 1792
+    sqlstate = "25006"
+
+    def __init__(self) -> None:
+        super().__init__("Cannot execute statement in a READ ONLY transaction")
+
+
+class TransactionInProgress(ServerError):
+    """ER_CANT_CHANGE_TX_CHARACTERISTICS: SET TRANSACTION is for the next one."""
+
+    errno = 1568
+    sqlstate = "25001"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Transaction characteristics can't be changed while a transaction is in progress"
+        )

@@ -1,0 +1,38 @@
+"""Which statements and which rows of a group are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_protocol.event_text.table_maps import UnreadableMap
+from binlog_protocol.events.table_map import TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """By name; empty sets choose everything.
+
+    databases: rows of tables in these, and statements that ran with one of them as default database.
+    tables: rows of these tables, `table` or `database.table`; statements are then left out, since nothing but the
+    server can tell which tables they touch.
+    """
+
+    databases: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+
+    @property
+    def is_all(self) -> bool:
+        return not self.databases and not self.tables
+
+    def has_statement(self, database: bytes) -> bool:
+        """`database`: the default database of the statement."""
+        if self.tables:
+            return False
+        return not self.databases or database.decode("utf-8", "surrogateescape") in self.databases
+
+    def has_table(self, table: TableMap | UnreadableMap) -> bool:
+        if self.databases and table.database not in self.databases:
+            return False
+        return not self.tables or bool(
+            self.tables & {table.table, f"{table.database}.{table.table}"}
+        )

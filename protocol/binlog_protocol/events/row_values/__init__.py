@@ -1,0 +1,29 @@
+"""One plain decoder per value of a row event.
+
+=====================================  ======================================================================
+column                                 Python value (NULL is None)
+=====================================  ======================================================================
+TINYINT .. BIGINT, YEAR, BIT           int; an integer whose signedness was not logged is taken as signed
+FLOAT, DOUBLE                          float; a FLOAT is the double that equals it, not its shortest decimal
+DECIMAL                                decimal.Decimal with the scale of the column
+DATE                                   datetime.date; `ZeroDate` for zero and partial dates
+DATETIME                               datetime.datetime without zone; `ZeroDate`
+TIMESTAMP                              datetime.datetime in UTC; `ZeroDate` for 0000-00-00 00:00:00
+TIME                                   datetime.timedelta
+CHAR, VARCHAR, TEXT, JSON              str; `UndecodedText` where Python has no codec or the bytes are invalid;
+                                       bytes when no collation was logged
+BINARY, VARBINARY, BLOB                bytes; the zeros that the log leaves out of a BINARY are put back
+ENUM                                   str; `EnumIndex` when no labels were logged; "" for the error value
+SET                                    str, members joined by commas; `SetBits` when no labels were logged
+GEOMETRY                               `Geometry`: SRID and WKB
+column of `Kind` UUID, INET4, INET6    uuid.UUID, ipaddress.IPv4Address, ipaddress.IPv6Address (bytes without it)
+column of `Kind` VECTOR                tuple of float (bytes without it)
+COMPRESSED columns                     as the plain type
+=====================================  ======================================================================
+"""
+
+from binlog_protocol.events.row_values.strings import EnumIndex, Geometry, SetBits
+from binlog_protocol.events.row_values.temporal import ZeroDate
+from binlog_protocol.events.row_values.value import Value, read_value
+
+__all__ = ["EnumIndex", "Geometry", "SetBits", "Value", "ZeroDate", "read_value"]

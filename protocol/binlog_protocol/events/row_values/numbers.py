@@ -1,0 +1,114 @@
+"""Numbers in row events.
+
+=============  =====================================================================================
+integers       little endian, 1, 2, 3, 4 or 8 bytes
+FLOAT, DOUBLE  IEEE 754, little endian
+YEAR           one byte: years since 1900, 0 for the year 0000
+BIT            big endian, in as many bytes as its bits need
+DECIMAL        big endian; digits before and after the point apart, in groups of nine
+=============  =====================================================================================
+
+DECIMAL(p, s): each nine digits take four bytes; the 1 to 8 that remain stand at the outer ends and take 1, 1, 2, 2, 3,
+3, 4, 4 bytes. The highest bit is set for numbers from zero up; a negative number then has all its bits inverted.
+"""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.values import Cursor
+
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
+_DIGITS_IN_GROUP: Final = 9
+_GROUP_SIZES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # by digits
+_YEAR_ZERO: Final = 1900
+
+assert len(_GROUP_SIZES) == _DIGITS_IN_GROUP + 1
+
+
+def integer(cursor: Cursor, size: int, *, unsigned: bool) -> int:
+    return int.from_bytes(cursor.take(size), "little", signed=not unsigned)
+
+
+def float4(cursor: Cursor) -> float:
+    value: float = _FLOAT.unpack(cursor.take(_FLOAT.size))[0]
+    return value
+
+
+def float8(cursor: Cursor) -> float:
+    value: float = _DOUBLE.unpack(cursor.take(_DOUBLE.size))[0]
+    return value
+
+
+def year(cursor: Cursor) -> int:
+    since_1900 = cursor.integer(1)
+    return since_1900 + _YEAR_ZERO if since_1900 else 0
+
+
+def bit(cursor: Cursor, bits: int, size: int) -> int:
+    value = int.from_bytes(cursor.take(size), "big")
+    if value >> bits:
+        raise ProtocolError(f"row event: BIT({bits}) holds {value:#x}")
+    return value
+
+
+class DigitGroup(NamedTuple):
+    """Digits of a DECIMAL that are kept together, and the bytes that they take."""
+
+    digits: int
+    size: int
+
+
+def decimal_groups(digits: int, scale: int) -> list[DigitGroup]:
+    """How a DECIMAL(digits, scale) is cut, the highest digits first."""
+    whole_groups, whole_rest = divmod(digits - scale, _DIGITS_IN_GROUP)
+    part_groups, part_rest = divmod(scale, _DIGITS_IN_GROUP)
+    counts = (whole_rest, *[_DIGITS_IN_GROUP] * (whole_groups + part_groups), part_rest)
+    return [DigitGroup(n, _GROUP_SIZES[n]) for n in counts if n]
+
+
+def digits_and_scale(value: Decimal) -> tuple[int, int]:
+    """The DECIMAL(digits, scale) that a value needs; the value in plain digits, as `decimal` gives it."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    assert exponent <= 0
+    return max(len(digits), 1 - exponent), -exponent
+
+
+def decimal_bytes(value: Decimal) -> bytes:
+    """As `decimal` reads it, in as many digits as it has."""
+    digits, scale = digits_and_scale(value)
+    rest = int("".join(map(str, value.as_tuple().digits)))
+    raw = bytearray()
+    for digit_count, size in reversed(decimal_groups(digits, scale)):
+        rest, group = divmod(rest, 10**digit_count)
+        raw[:0] = group.to_bytes(size, "big")
+    if value < 0:
+        raw = bytearray(byte ^ 0xFF for byte in raw)
+    raw[0] ^= 0x80
+    return bytes(raw)
+
+
+def decimal(cursor: Cursor, digits: int, scale: int) -> Decimal:
+    """A DECIMAL(digits, scale)."""
+    groups = decimal_groups(digits, scale)
+    raw = bytearray(cursor.take(sum(group.size for group in groups)))
+    negative = not raw[0] & 0x80
+    raw[0] ^= 0x80
+    if negative:
+        raw = bytearray(byte ^ 0xFF for byte in raw)
+    at, number = 0, 0
+    for digit_count, size in groups:
+        group = int.from_bytes(raw[at : at + size], "big")
+        if group >= 10**digit_count:
+            raise ProtocolError(
+                f"row event: DECIMAL({digits},{scale}) with {group} for {digit_count} digits"
+            )
+        number = number * 10**digit_count + group
+        at += size
+    # By its digits, so that no context rounds it.
+    return Decimal((int(negative and number != 0), tuple(map(int, str(number))), -scale))

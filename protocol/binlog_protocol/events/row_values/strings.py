@@ -1,0 +1,173 @@
+"""Text, bytes and what is kept in them, in row events.
+
+=====================  =============================================================================
+CHAR, BINARY           length in one byte, or two when the column has more than 255 bytes; padding
+                       (spaces; zeros of a BINARY) is left out
+VARCHAR, VARBINARY     the same
+BLOB, TEXT, JSON       length in 1 to 4 bytes
+ENUM                   number of the label from 1 on, in 1 or 2 bytes LE; 0 is the error value ""
+SET                    one bit a label, least first, in 1, 2, 3, 4 or 8 bytes LE
+GEOMETRY               length in 4 bytes; SRID u32 LE, WKB
+COMPRESSED column      empty for ""; else a header byte and data. 0: the data are the value. 0x8N:
+                       N & 7 bytes of the plain length, BE, then zlib data, without zlib header and
+                       checksum if N & 8
+UUID, INET4, INET6     as BINARY(16), (4), (16), most significant byte first
+VECTOR                 as VARBINARY: 4-byte floats, LE
+=====================  =============================================================================
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText, decode_text
+from binlog_protocol.events.compressed import inflate
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.values import Cursor
+
+_SHORT_MAX: Final = 255
+_SRID_SIZE: Final = 4
+_FLOAT_SIZE: Final = 4
+_UUID_SIZE: Final = 16
+_INET6_SIZE: Final = 16
+_ALGORITHM_MASK: Final = 0xF0
+_ZLIB: Final = 0x80
+_RAW_DEFLATE: Final = 0x08
+_LENGTH_BYTES: Final = 0x07
+
+Text = str | bytes | UndecodedText
+
+
+@dataclass(frozen=True, slots=True)
+class EnumIndex:
+    """A value of an ENUM whose labels are not known; they count from 1, 0 is the error value."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetBits:
+    """A value of a SET whose labels are not known: bit 0 is the first label."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A geometry; SRID 0 is none. Without any WKB: what INSERT IGNORE makes of a value that is missing."""
+
+    srid: int
+    wkb: bytes
+
+
+class Inet6(ipaddress.IPv6Address):
+    """An IPv6 address; as text it is written as MariaDB does it, whatever Python's own way is.
+
+    The longest run of zeros is left out, the first of several, one alone too; behind 96 or 80 bits of zeros, and
+    `ffff`, come four decimal numbers (asked from 10.11 and 11.8).
+    """
+
+    def __str__(self) -> str:
+        words = struct.unpack(">8H", self.packed)
+        begin, size = _longest_zeros(words)
+        shown = [f"{word:x}" for word in words]
+        if begin == 0 and (size == 6 or (size == 5 and words[5] == 0xFFFF)):
+            shown[6:] = [".".join(map(str, self.packed[12:]))]
+        if size == 0:
+            return ":".join(shown)
+        return ":".join(shown[:begin]) + "::" + ":".join(shown[begin + size :])
+
+
+def _longest_zeros(words: tuple[int, ...]) -> tuple[int, int]:
+    """Where it begins, and how many words it has."""
+    best, best_size, size = 0, 0, 0
+    for at, word in enumerate(words):
+        size = 0 if word else size + 1
+        if size > best_size:
+            best, best_size = at - size + 1, size
+    return best, best_size
+
+
+def length_prefixed(cursor: Cursor, size_max: int) -> bytes:
+    """A string whose column has up to `size_max` bytes."""
+    return cursor.take(cursor.integer(1 if size_max <= _SHORT_MAX else 2))
+
+
+def blob(cursor: Cursor, length_bytes: int) -> bytes:
+    return cursor.take(cursor.integer(length_bytes))
+
+
+def text(raw: bytes, collation: int | None) -> Text:
+    """By the collation of the column, as far as it is known."""
+    if collation is None or collation == BINARY_COLLATION:
+        return raw
+    return decode_text(raw, collation)
+
+
+def enum(cursor: Cursor, size: int, labels: tuple[str, ...] | None) -> str | EnumIndex:
+    index = cursor.integer(size)
+    if labels is None:
+        return EnumIndex(index)
+    if index > len(labels):
+        raise ProtocolError(f"row event: label {index} of an ENUM with {len(labels)}")
+    return labels[index - 1] if index else ""
+
+
+def set_(cursor: Cursor, size: int, labels: tuple[str, ...] | None) -> str | SetBits:
+    bits = cursor.integer(size)
+    if labels is None:
+        return SetBits(bits)
+    if bits >> len(labels):
+        raise ProtocolError(f"row event: bits {bits:#x} of a SET with {len(labels)} labels")
+    return ",".join(label for i, label in enumerate(labels) if bits >> i & 1)
+
+
+def geometry(raw: bytes) -> Geometry:
+    if 0 < len(raw) < _SRID_SIZE:
+        raise ProtocolError(f"row event: a geometry of {len(raw)} bytes")
+    return Geometry(int.from_bytes(raw[:_SRID_SIZE], "little"), raw[_SRID_SIZE:])
+
+
+def decompressed(raw: bytes) -> bytes:
+    """The value of a COMPRESSED column."""
+    if not raw:
+        return raw
+    header = raw[0]
+    if header == 0:
+        return raw[1:]
+    data_at = 1 + (header & _LENGTH_BYTES)
+    if header & _ALGORITHM_MASK != _ZLIB or len(raw) <= data_at:
+        raise ProtocolError(
+            f"row event: a compressed value of {len(raw)} bytes begins with {header:#04x}"
+        )
+    length = int.from_bytes(raw[1:data_at], "big")
+    return inflate(raw[data_at:], length, EVENT_BYTES_MAX, raw_deflate=bool(header & _RAW_DEFLATE))
+
+
+def uuid_value(raw: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=_padded(raw, _UUID_SIZE))
+
+
+def inet4(raw: bytes) -> ipaddress.IPv4Address:
+    return ipaddress.IPv4Address(_padded(raw, 4))
+
+
+def inet6(raw: bytes) -> Inet6:
+    return Inet6(_padded(raw, _INET6_SIZE))
+
+
+def vector(raw: bytes) -> tuple[float, ...]:
+    if len(raw) % _FLOAT_SIZE:
+        raise ProtocolError(f"row event: a vector of {len(raw)} bytes")
+    return struct.unpack(f"<{len(raw) // _FLOAT_SIZE}f", raw)
+
+
+def _padded(raw: bytes, size: int) -> bytes:
+    if len(raw) > size:
+        raise ProtocolError(f"row event: {len(raw)} bytes where {size} are the most")
+    return raw.ljust(size, b"\0")

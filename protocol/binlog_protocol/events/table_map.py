@@ -1,0 +1,297 @@
+"""TABLE_MAP (19): describes the table that the row events after it change.
+
+======  ============================================================================================
+bytes   field (offsets in the body)
+======  ============================================================================================
+0..5    table id: ties row events to this map, until the statement ends
+6..7    flags
+8       length of the database name, the name, 00
++1      length of the table name, the name, 00
++ln     number of columns, then one type byte each
++ln     bytes of metadata, then the metadata of each column (`column_type.py`)
++n      one bit a column, least first: may be NULL
+..      optional metadata, with binlog_row_metadata=MINIMAL or FULL: type u8, length (ln), value
+======  ============================================================================================
+
+Optional metadata (ln = length-encoded integer):
+
+====  =======  =====================================================================================
+type  mode     value
+====  =======  =====================================================================================
+1     MINIMAL  one bit per numeric column (YEAR counts, BIT does not), highest first: unsigned
+2     MINIMAL  collation of most character columns, then pairs (n-th character column, its collation)
+3     MINIMAL  instead of 2: the collation of each character column
+4     FULL     names: length and bytes each
+5     FULL     for each SET column: number of members, then length and bytes each
+6     FULL     the same for each ENUM column
+7     MINIMAL  for each GEOMETRY column its type (0 GEOMETRY, 1 POINT, ...)
+8     FULL     primary key: column numbers
+9     FULL     instead of 8: pairs (column number, prefix length in characters or 0)
+10    FULL     as 2, counting ENUM and SET columns
+11    FULL     as 3, counting ENUM and SET columns
+====  =======  =====================================================================================
+
+GEOMETRY counts as a character column. The default, binlog_row_metadata=NO_LOG, has nothing of this: whether an integer
+is signed and what character set a text has is then unknown. As seen on 10.11 and 11.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.charsets import UndecodedText, decode_text
+from binlog_protocol.events.column_type import (
+    CHARACTER_TYPES,
+    NUMERIC_TYPES,
+    ColumnLayout,
+    ColumnType,
+    parse_layout,
+)
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import HEADER_SIZE, parse_whole
+from binlog_protocol.values import Cursor
+
+COLUMNS_MAX: Final = 4096  # of a MariaDB table
+_UTF8: Final = 45
+
+
+class Kind(IntEnum):
+    """What a column is beyond what the log says: for columns that are logged as something plainer."""
+
+    AS_LOGGED = 0
+    UUID = 1
+    INET4 = 2
+    INET6 = 3
+    VECTOR = 4
+
+
+class KeyPart(NamedTuple):
+    """A column of the primary key; `prefix` in characters, 0 for the whole column."""
+
+    column: int
+    prefix: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. What is None was not logged: `with_columns` is the way to add it from elsewhere.
+
+    `fraction_digits` is for columns of the MariaDB 5.3 temporal format, which log no precision: None takes them for
+    columns without fraction.
+    """
+
+    layout: ColumnLayout
+    nullable: bool
+    name: str | None = None
+    unsigned: bool | None = None
+    collation: int | None = None
+    labels: tuple[str, ...] | None = None
+    geometry_type: int | None = None
+    fraction_digits: int | None = None
+    kind: Kind = Kind.AS_LOGGED
+
+    @property
+    def type(self) -> ColumnType:
+        return self.layout.type
+
+
+class OptionalField(NamedTuple):
+    """One of the optional metadata."""
+
+    type: int
+    value: bytes
+
+
+class TableMapHead(NamedTuple):
+    """A table map cut into its fields. What the columns are is not looked at: a newer server may have other types."""
+
+    table_id: int
+    flags: int
+    database: str
+    table: str
+    types: bytes
+    metadata: bytes
+    nullable: bytes
+    optional: tuple[OptionalField, ...]
+
+    @classmethod
+    def parse(cls, event: bytes) -> TableMapHead:
+        """Read an event without checksum; raises `ProtocolError`."""
+        if parse_whole(event).type != EventType.TABLE_MAP:
+            raise ProtocolError(f"event of type {event[4]} is no table map")
+        cursor = Cursor(event, "table map", HEADER_SIZE)
+        table_id, flags = cursor.integer(6), cursor.integer(2)
+        database, table = _name(cursor), _name(cursor)
+        count = cursor.lenenc_int()
+        if not 0 < count <= COLUMNS_MAX:
+            raise ProtocolError(f"table map of {database}.{table}: {count} columns")
+        types, metadata = cursor.take(count), cursor.lenenc_bytes()
+        nullable = cursor.take((count + 7) // 8)
+        optional = []
+        while cursor.remaining:
+            optional.append(OptionalField(cursor.integer(1), cursor.lenenc_bytes()))
+        return cls(table_id, flags, database, table, types, metadata, nullable, tuple(optional))
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A TABLE_MAP event. Names are UTF-8; bytes that are not come as surrogates."""
+
+    table_id: int
+    flags: int
+    database: str
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[KeyPart, ...] | None = None
+
+    @classmethod
+    def parse(cls, event: bytes) -> TableMap:
+        """Read an event without checksum; raises `ProtocolError`."""
+        head = TableMapHead.parse(event)
+        database, table = head.database, head.table
+        metadata = Cursor(head.metadata, "metadata of a table map")
+        layouts = [parse_layout(type_, metadata) for type_ in head.types]
+        if metadata.remaining:
+            raise ProtocolError(
+                f"table map of {database}.{table}: {metadata.remaining} bytes of metadata too many"
+            )
+        columns = [
+            Column(layout, bool(head.nullable[i // 8] >> i % 8 & 1))
+            for i, layout in enumerate(layouts)
+        ]
+        primary_key = _Optional(columns).read(head.optional)
+        return cls(head.table_id, head.flags, database, table, tuple(columns), primary_key)
+
+    def with_columns(self, columns: Sequence[Column]) -> TableMap:
+        """The same map with more known about its columns; their layouts must be the same."""
+        if [c.layout for c in columns] != [c.layout for c in self.columns]:
+            raise ValueError("the columns differ in more than what the log does not say")
+        return replace(self, columns=tuple(columns))
+
+
+def _name(cursor: Cursor) -> str:
+    name = cursor.short_bytes()
+    if cursor.integer(1):
+        raise ProtocolError(f"table map: no NUL ends the name {name[:64]!r}")
+    return name.decode("utf-8", "surrogateescape")
+
+
+class _Optional:
+    """Adds the optional metadata to columns, in place."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self._columns = columns
+        self._primary_key: tuple[KeyPart, ...] | None = None
+        self._labels: dict[int, list[tuple[bytes, ...]]] = {}
+        self._readers: Final[dict[int, Callable[[Cursor], None]]] = {
+            1: self._signedness,
+            2: lambda c: self._default_collation(c, self._numbers(CHARACTER_TYPES)),
+            3: lambda c: self._each_collation(c, self._numbers(CHARACTER_TYPES)),
+            4: self._names,
+            5: lambda c: self._read_labels(c, ColumnType.SET),
+            6: lambda c: self._read_labels(c, ColumnType.ENUM),
+            7: self._geometry_types,
+            8: lambda c: self._key(c, prefixes=False),
+            9: lambda c: self._key(c, prefixes=True),
+            10: lambda c: self._default_collation(c, self._numbers(_LABELLED)),
+            11: lambda c: self._each_collation(c, self._numbers(_LABELLED)),
+        }
+
+    def read(self, fields: Iterable[OptionalField]) -> tuple[KeyPart, ...] | None:
+        """All of them; fields of an unknown type are passed over. Returns the primary key."""
+        for type_, value in fields:
+            reader = self._readers.get(type_)
+            if reader is not None:
+                field = Cursor(value, f"optional metadata {type_} of a table map")
+                reader(field)
+                if field.remaining:
+                    raise ProtocolError(
+                        f"table map: {field.remaining} bytes too many in optional metadata {type_}"
+                    )
+        self._decode_labels()
+        return self._primary_key
+
+    def _numbers(self, types: frozenset[ColumnType]) -> list[int]:
+        return [i for i, column in enumerate(self._columns) if column.type in types]
+
+    def _signedness(self, cursor: Cursor) -> None:
+        numbers = self._numbers(NUMERIC_TYPES)
+        bits = cursor.take((len(numbers) + 7) // 8)
+        for n, i in enumerate(numbers):
+            self._columns[i] = replace(
+                self._columns[i], unsigned=bool(bits[n // 8] << n % 8 & 0x80)
+            )
+
+    def _default_collation(self, cursor: Cursor, numbers: list[int]) -> None:
+        default = cursor.lenenc_int()
+        exceptions = {}
+        while cursor.remaining:
+            n = cursor.lenenc_int()
+            if n >= len(numbers):
+                raise ProtocolError(
+                    f"table map: a collation for character column {n} of {len(numbers)}"
+                )
+            exceptions[n] = cursor.lenenc_int()
+        for n, i in enumerate(numbers):
+            self._columns[i] = replace(self._columns[i], collation=exceptions.get(n, default))
+
+    def _each_collation(self, cursor: Cursor, numbers: list[int]) -> None:
+        for i in numbers:
+            self._columns[i] = replace(self._columns[i], collation=cursor.lenenc_int())
+
+    def _names(self, cursor: Cursor) -> None:
+        for i, column in enumerate(self._columns):
+            name = cursor.lenenc_bytes().decode("utf-8", "surrogateescape")
+            self._columns[i] = replace(column, name=name)
+
+    def _read_labels(self, cursor: Cursor, type_: ColumnType) -> None:
+        self._labels[type_] = [
+            tuple(cursor.lenenc_bytes() for _ in range(_count(cursor)))
+            for _ in self._numbers(frozenset((type_,)))
+        ]
+
+    def _geometry_types(self, cursor: Cursor) -> None:
+        for i in self._numbers(frozenset((ColumnType.GEOMETRY,))):
+            self._columns[i] = replace(self._columns[i], geometry_type=cursor.lenenc_int())
+
+    def _key(self, cursor: Cursor, *, prefixes: bool) -> None:
+        parts = []
+        while cursor.remaining:
+            column = cursor.lenenc_int()
+            if column >= len(self._columns):
+                raise ProtocolError(
+                    f"table map: column {column} of {len(self._columns)} in the primary key"
+                )
+            parts.append(KeyPart(column, cursor.lenenc_int() if prefixes else 0))
+        self._primary_key = tuple(parts)
+
+    def _decode_labels(self) -> None:
+        """Last: the character set may stand behind the labels."""
+        for type_, labels in self._labels.items():
+            for i, column_labels in zip(
+                self._numbers(frozenset((ColumnType(type_),))), labels, strict=True
+            ):
+                column = self._columns[i]
+                decoded = tuple(_decode_labels(column_labels, column.collation))
+                self._columns[i] = replace(column, labels=decoded)
+
+
+_LABELLED: Final = frozenset((ColumnType.ENUM, ColumnType.SET))
+
+
+def _count(cursor: Cursor) -> int:
+    count = cursor.lenenc_int()
+    if count > cursor.remaining:  # each label has at least the byte of its length
+        raise ProtocolError(f"table map: {count} labels in {cursor.remaining} bytes")
+    return count
+
+
+def _decode_labels(labels: tuple[bytes, ...], collation: int | None) -> Iterator[str]:
+    """Labels as text; what does not decode keeps its bytes as surrogates."""
+    for raw in labels:
+        text = decode_text(raw, collation or _UTF8)
+        yield raw.decode("utf-8", "surrogateescape") if isinstance(text, UndecodedText) else text

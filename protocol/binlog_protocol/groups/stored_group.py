@@ -1,0 +1,51 @@
+"""A quick look at a group in normal form: its GTID, without parsing more than needed.
+
+A stored group begins with its GTID event:
+
+    offset  size  field                    offset  size  field
+    4       1     event type, 162          19      8     seq_no
+    5       4     server_id                27      4     domain_id
+    9       4     event length
+
+A server-start marker is one format description event (type 15) and has no GTID.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.gtid import Gtid
+
+_GTID_EVENT = 162
+FORMAT_DESCRIPTION_EVENT = 15
+_FLAGS_HIGH_AT = 18
+_SKIP_HIGH = 0x80
+_HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQI")
+HEAD_BYTES = _HEAD.size
+
+assert HEAD_BYTES == 31
+
+
+def is_start_marker(payload: bytes) -> bool:
+    """Whether this is a stored format description instead of a group."""
+    return len(payload) > 4 and payload[4] == FORMAT_DESCRIPTION_EVENT
+
+
+def group_gtid(payload: bytes) -> Gtid | None:
+    """The GTID of a stored group, None for a start marker. `ProtocolError` if it is neither."""
+    if len(payload) >= HEAD_BYTES:
+        kind, server_id, seq_no, domain_id = _HEAD.unpack_from(payload)
+        if kind == _GTID_EVENT:
+            return Gtid(domain_id, server_id, seq_no)
+        if kind == FORMAT_DESCRIPTION_EVENT:
+            return None
+    raise ProtocolError(
+        f"a stored group begins with neither a GTID nor a format description: {payload[:24].hex(' ')}"
+    )
+
+
+def without_skipped(payload: bytes) -> bytes:
+    """The events of a group that were not logged with `@@skip_replication=1` (header flag 0x8000)."""
+    return b"".join(e for e in split_events(payload) if not e[_FLAGS_HIGH_AT] & _SKIP_HIGH)

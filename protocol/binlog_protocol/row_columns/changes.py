@@ -1,0 +1,240 @@
+"""Row changes of one shape, gathered as bytes, and what they become: one Arrow batch an image.
+
+Of one shape: one table as it is described at one time, one kind of change, the same columns present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.rows import ChangeKind, RowsEvent
+from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.row_columns.arrays import OFFSET_MAX, ranges
+from binlog_protocol.row_columns.chains import chain_starts
+from binlog_protocol.row_columns.column import ArrowColumn, arrow_column
+from binlog_protocol.row_columns.damage import DamagedGroup
+from binlog_protocol.row_columns.image import ImageLayout
+from binlog_protocol.row_columns.options import ColumnOptions
+from binlog_protocol.row_columns.row_bytes import Damaged, Field, Integers, RowBytes
+from binlog_protocol.row_columns.texts import storable
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows of one shape, in the order of the log.
+
+    Element i of `group`, `event` and `row` is where row i comes from: number of the group as it was given, of the
+    event in the group, of the row in the event, the last two from 0. An INSERT has no `before`, a DELETE no `after`;
+    both have all columns of the table, and null in those that were not logged: `before_present`, `after_present` are
+    the numbers of those that were.
+    """
+
+    table: TableMap
+    kind: ChangeKind
+    group: NDArray[np.int64]
+    event: NDArray[np.int32]
+    row: NDArray[np.int32]
+    before: pa.RecordBatch | None
+    after: pa.RecordBatch | None
+    before_present: tuple[int, ...]
+    after_present: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows the row events of one shape have; an element an event, in the order of the log.
+
+    `group` and `event` are as of `Changes`. `size` is in bytes, of the images alone and uncompressed.
+    """
+
+    table: TableMap
+    kind: ChangeKind
+    group: NDArray[np.int64]
+    event: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def column_names(table: TableMap) -> list[str]:
+    """@1, @2, ... where no names were logged; U+FFFD for what is no UTF-8 in them."""
+    return [storable(column.name or f"@{i}") for i, column in enumerate(table.columns, 1)]
+
+
+def arrow_schema(table: TableMap, options: ColumnOptions) -> pa.Schema:
+    """Of the images of a table."""
+    made = arrow_columns(table, options)
+    return pa.schema([pa.field(column.name, column.type) for column in made])
+
+
+def arrow_columns(table: TableMap, options: ColumnOptions) -> list[ArrowColumn]:
+    prefix = f"{table.database}.{table.table}."
+    return [
+        arrow_column(column, prefix + name, options)._replace(name=name)
+        for column, name in zip(table.columns, column_names(table), strict=True)
+    ]
+
+
+class _Image:
+    """The columns of a table that are present in one image."""
+
+    def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], bitmap: int) -> None:
+        self.present: Final = tuple(i for i in range(len(columns)) if bitmap >> i & 1)
+        self.layout: Final = ImageLayout([table.columns[i] for i in self.present])
+        self._columns = columns
+
+    def batch(self, fields: Sequence[Field], count: int) -> pa.RecordBatch:
+        found = dict(zip(self.present, fields, strict=True))
+        arrays = [
+            column.values(found[i]) if i in found else pa.nulls(count, column.type)
+            for i, column in enumerate(self._columns)
+        ]
+        names = [column.name for column in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+class Gathered:
+    """Row events of one shape. One owner.
+
+    head_end: where in an event the images begin.
+    """
+
+    def __init__(
+        self, table: TableMap, columns: Sequence[ArrowColumn], first: RowsEvent, head_end: int
+    ) -> None:
+        self.head_end: Final = head_end
+        self._table = table
+        self._first = first
+        self._images = [_Image(table, columns, first.present)]
+        if first.kind is ChangeKind.UPDATE:
+            self._images.append(_Image(table, columns, first.present_after))
+        self._forget()
+
+    def _forget(self) -> None:
+        self.size = 0
+        self._rows: list[bytes] = []  # of many events, one behind the other
+        self._lengths: list[Integers] = []
+        self._groups: list[Integers] = []
+        self._events: list[Integers] = []
+
+    def add(
+        self, data: RowBytes, begins: Integers, ends: Integers, groups: Integers, events: Integers
+    ) -> None:
+        """The images of some events: where each lies, and the numbers of its group and of itself."""
+        if data.size <= OFFSET_MAX and bool((begins[1:] >= ends[:-1]).all()):
+            rows = ranges(data, begins, ends).buffers()[2].to_pybytes()
+        else:  # some were compressed, and stand behind the others
+            places = zip(begins.tolist(), ends.tolist(), strict=True)
+            rows = b"".join([data.raw[begin:end] for begin, end in places])
+        self._rows.append(rows)
+        self._lengths.append(ends - begins)
+        self._groups.append(groups)
+        self._events.append(events)
+        self.size += len(rows)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows
+
+    def take(self) -> Changes:
+        """What was gathered, which is then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
+        try:
+            return self._decode()
+        except Damaged:
+            raise self._explanation() from None
+        finally:
+            self._forget()
+
+    def count(self) -> RowCounts:
+        """The same, as counts. Raises `ProtocolError` where rows do not end with their event."""
+        try:
+            _, _, counts = self._rows_found()
+            return RowCounts(
+                self._table,
+                self._first.kind,
+                np.concatenate(self._groups),
+                np.concatenate(self._events).astype(np.int32),
+                counts,
+                np.concatenate(self._lengths),
+            )
+        except Damaged:
+            raise self._explanation() from None
+        finally:
+            self._forget()
+
+    def hop(self, data: RowBytes, at: Integers) -> Integers:
+        """See `Hop`: over the images of one row."""
+        for image in self._images:
+            at = image.layout.hop(data, at)
+        return at
+
+    def hop_one(self, data: RowBytes, at: int) -> int:
+        """See `Hop`."""
+        for image in self._images:
+            at = image.layout.hop_one(data, at)
+        return at
+
+    def _rows_found(self) -> tuple[RowBytes, Integers, Integers]:
+        """The bytes of all images, where in them rows begin, and how many rows each event has. Raises `Damaged`."""
+        data = RowBytes(b"".join(self._rows))
+        ends = np.cumsum(np.concatenate(self._lengths))
+        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        if not any(image.present for image in self._images):
+            # An INSERT of nothing but defaults under binlog_row_image=MINIMAL: one row without bytes.
+            if data.size:
+                raise Damaged
+            return data, begins, np.ones(len(begins), np.int64)
+        starts = chain_starts(data, begins, ends, self)
+        return data, starts, np.diff(np.searchsorted(starts, begins), append=len(starts))
+
+    def _decode(self) -> Changes:
+        data, starts, counts = self._rows_found()
+        batches = []
+        at = starts
+        for image in self._images:
+            fields, at = image.layout.fields(data, at)
+            batches.append(image.batch(fields, len(starts)))
+        first_rows = np.cumsum(counts) - counts
+        kind = self._first.kind
+        before = None if kind is ChangeKind.INSERT else 0
+        after = None if kind is ChangeKind.DELETE else len(batches) - 1
+        return Changes(
+            self._table,
+            kind,
+            np.repeat(np.concatenate(self._groups), counts),
+            np.repeat(np.concatenate(self._events).astype(np.int32), counts),
+            (np.arange(len(starts)) - np.repeat(first_rows, counts)).astype(np.int32),
+            None if before is None else batches[before],
+            None if after is None else batches[after],
+            () if before is None else self._images[before].present,
+            () if after is None else self._images[after].present,
+        )
+
+    def _explanation(self) -> ProtocolError:
+        """What the plain decoder says of the bytes; it stops at the first that are wrong."""
+        table = replace(self._table, table_id=self._first.table_id)
+        name = f"{table.database}.{table.table}"
+        rows, at = b"".join(self._rows), 0
+        columns = (self._lengths, self._groups, self._events)
+        for length, group, event in zip(
+            *(np.concatenate(c).tolist() for c in columns), strict=True
+        ):
+            try:
+                for _ in replace(self._first, body=rows[at : at + length]).rows(table):
+                    pass
+            except ProtocolError as error:
+                return DamagedGroup(str(error), group, event)
+            at += length
+        return ProtocolError(f"row events of {name} are damaged")

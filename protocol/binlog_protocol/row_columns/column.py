@@ -1,0 +1,237 @@
+"""What becomes of a column: its Arrow type, and the function that makes its values. See the table in the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from binlog_protocol.event_text.literals import json_value
+from binlog_protocol.events.charsets import BINARY_COLLATION
+from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
+from binlog_protocol.events.row_values import Value
+from binlog_protocol.events.table_map import Column, Kind
+from binlog_protocol.row_columns import numbers, plain, temporal, texts
+from binlog_protocol.row_columns.arrays import array, binary
+from binlog_protocol.row_columns.image import value_size
+from binlog_protocol.row_columns.options import ColumnOptions, UnrepresentableValue
+from binlog_protocol.row_columns.row_bytes import Bools, Field, Words
+
+T = ColumnType
+_SIGNED: Final = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
+_UNSIGNED: Final = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64()}
+_UNSIGNED_DECIMAL: Final = pa.decimal128(20, 0)
+_LONG_BITS: Final = 63
+_TIMES: Final = {"interval": pa.duration("us"), "micros": pa.int64()}
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+_LOCAL: Final = pa.timestamp("us")
+_COMPRESSED: Final = (T.VARCHAR_COMPRESSED, T.BLOB_COMPRESSED)
+_DATE_TYPES: Final = {
+    T.DATE: pa.date32(),
+    T.NEWDATE: pa.date32(),
+    T.DATETIME: _LOCAL,
+    T.DATETIME2: _LOCAL,
+    T.TIMESTAMP: _INSTANT,
+    T.TIMESTAMP2: _INSTANT,
+}
+_OLD_TEMPORAL: Final = (T.TIME, T.DATETIME, T.TIMESTAMP)
+
+
+class ArrowColumn(NamedTuple):
+    """`values` raises `Damaged` or `ProtocolError` for damaged bytes, `UnrepresentableValue` as the options say."""
+
+    name: str
+    type: pa.DataType
+    values: Callable[[Field], pa.Array]
+
+
+def arrow_column(column: Column, name: str, options: ColumnOptions) -> ArrowColumn:
+    """`name` is what the column is called in the result, and in errors."""
+    type_, values = _Maker(column, name, options).make()
+    return ArrowColumn(name, type_, values)
+
+
+def without_values(column: ArrowColumn) -> ArrowColumn:
+    """The same, all null: its bytes are not looked at."""
+    return column._replace(values=lambda field: pa.nulls(len(field), column.type))
+
+
+_Made = tuple[pa.DataType, Callable[[Field], pa.Array]]
+
+
+class _Maker:
+    """Chooses for one column."""
+
+    def __init__(self, column: Column, name: str, options: ColumnOptions) -> None:
+        self._column = column
+        self._layout = column.layout
+        self._name = name
+        self._options = options
+
+    def make(self) -> _Made:
+        type_ = self._layout.type
+        if type_ in INTEGER_SIZES:
+            return self._integer()
+        if type_ in _DATE_TYPES:
+            return self._date()
+        if type_ in (T.TIME, T.TIME2):
+            return self._time()
+        others: dict[ColumnType, Callable[[], _Made]] = {
+            T.FLOAT: lambda: (pa.float32(), lambda field: numbers.floats(field, 4)),
+            T.DOUBLE: lambda: (pa.float64(), lambda field: numbers.floats(field, 8)),
+            T.YEAR: lambda: (pa.int16(), numbers.years),
+            T.BIT: self._bit,
+            T.NEWDECIMAL: self._decimal,
+            T.ENUM: self._enum,
+            T.SET: self._set,
+            T.GEOMETRY: lambda: (texts.GEOMETRY, texts.geometries),
+            T.NULL: lambda: (pa.null(), lambda field: pa.nulls(len(field))),
+        }
+        return others.get(type_, self._string)()
+
+    def _plain(self, type_: pa.DataType, convert: Callable[[Value], Any]) -> _Made:
+        length_bytes = value_size(self._column).length
+        return type_, lambda field: plain.plain_column(
+            self._column, type_, field, length_bytes, convert
+        )
+
+    def _as_text(self) -> _Made:
+        return self._plain(pa.string(), lambda value: str(json_value(value, self._column)))
+
+    def _integer(self) -> _Made:
+        size = self._layout.size
+        unsigned = bool(self._column.unsigned)
+        if unsigned and size == 8:
+            return self._unsigned_words(numbers.unsigned_words)
+        type_ = (_UNSIGNED if unsigned else _SIGNED)[size]
+        return type_, lambda field: numbers.integers(field, size, type_, unsigned=unsigned)
+
+    def _unsigned_words(self, words: Callable[[Field], Words]) -> _Made:
+        """Numbers of 64 bits without a sign."""
+        choice = self._options.unsigned_bigint
+        if choice == "long":
+            return pa.int64(), lambda field: self._longs(words(field), field)
+
+        def decimals(field: Field) -> pa.Array:
+            return numbers.decimal128(words(field), 0, _UNSIGNED_DECIMAL, field)
+
+        if choice == "string":
+            return pa.string(), lambda field: decimals(field).cast(pa.string())
+        return _UNSIGNED_DECIMAL, decimals
+
+    def _longs(self, words: Words, field: Field) -> pa.Array:
+        if field.any(words >> _LONG_BITS != 0):
+            raise UnrepresentableValue(
+                f"column {self._name} holds a number beyond 2^63-1; unsigned_bigint=decimal has room for it"
+            )
+        return array(pa.int64(), words, field.nulls)
+
+    def _bit(self) -> _Made:
+        bits, size = self._layout.digits, self._layout.size
+        if bits > _LONG_BITS:
+            return self._unsigned_words(lambda field: numbers.bits(field, bits, size))
+        if bits == 1 and self._options.bit1 == "boolean":
+            return pa.bool_(), lambda field: array(
+                pa.bool_(), numbers.bits(field, bits, size) != 0, field.nulls
+            )
+        return pa.int64(), lambda field: array(
+            pa.int64(), numbers.bits(field, bits, size), field.nulls
+        )
+
+    def _decimal(self) -> _Made:
+        digits, scale = self._layout.digits, self._layout.scale
+        if digits > numbers.DECIMAL_DIGITS_MAX:
+            return self._as_text()
+        return pa.decimal128(digits, scale), lambda field: numbers.decimals(field, digits, scale)
+
+    def _date(self) -> _Made:
+        kind = self._layout.type
+        type_ = _DATE_TYPES[kind]
+        strict = self._options.zero_date == "error"
+        if self._options.zero_date == "string":
+            return self._as_text()
+        if kind in _OLD_TEMPORAL:
+            convert = plain.date_or_error(self._name) if strict else plain.date_or_null
+            return self._plain(type_, convert)
+        digits = self._layout.digits
+        if kind == T.DATETIME2:
+            return type_, lambda field: self._dated(temporal.datetimes(field, digits), type_, field)
+        if kind == T.TIMESTAMP2:
+            return type_, lambda field: self._dated(
+                temporal.timestamps(field, digits), type_, field
+            )
+        return type_, lambda field: self._dated(temporal.dates(field), type_, field)
+
+    def _dated(self, times: temporal.Times, type_: pa.DataType, field: Field) -> pa.Array:
+        nulls: Bools | None = field.nulls
+        if field.any(times.none):
+            if self._options.zero_date == "error":
+                raise UnrepresentableValue(plain.zero_date_text(self._name))
+            nulls = times.none if nulls is None else nulls | times.none
+        return array(type_, times.values.astype(f"i{type_.bit_width // 8}"), nulls)
+
+    def _time(self) -> _Made:
+        type_ = _TIMES.get(self._options.time)
+        if type_ is None:
+            return self._as_text()
+        if self._layout.type == T.TIME:
+            return self._plain(type_, plain.microseconds)
+        digits = self._layout.digits
+        return type_, lambda field: array(type_, temporal.times(field, digits), field.nulls)
+
+    def _enum(self) -> _Made:
+        size, labels = self._layout.size, self._column.labels
+        if labels is None:
+            return pa.int32(), lambda field: numbers.integers(
+                field, size, pa.int32(), unsigned=True
+            )
+        return pa.string(), lambda field: texts.enum(field, size, labels)
+
+    def _set(self) -> _Made:
+        size, labels = self._layout.size, self._column.labels
+        joined = self._options.set_labels == "string"
+        if labels is not None:
+            return texts.set_type(joined=joined), lambda field: texts.set_members(
+                field, numbers.set_bits(field, size), labels, joined=joined
+            )
+        if size == 8:
+            return self._unsigned_words(numbers.unsigned_words)
+        return pa.int64(), lambda field: array(
+            pa.int64(), numbers.set_bits(field, size), field.nulls
+        )
+
+    def _string(self) -> _Made:
+        column = self._column
+        if column.kind == Kind.VECTOR:
+            return self._plain(pa.list_(pa.float32()), lambda value: value)
+        if column.kind != Kind.AS_LOGGED:
+            return self._plain(pa.string(), str)
+        collation = column.collation
+        is_text = collation not in (None, BINARY_COLLATION) and self._options.bad_text != "binary"
+        raw = self._stored if self._layout.type not in _COMPRESSED else self._decompressed
+        if not is_text:
+            return pa.binary(), raw
+        assert collation is not None
+        on_bad = (
+            self._refuse_text if self._options.bad_text == "error" else texts.replacing(collation)
+        )
+        return pa.string(), lambda field: texts.text(raw(field), collation, on_bad)
+
+    def _stored(self, field: Field) -> pa.Array:
+        kind, size = self._layout.type, self._layout.size
+        if kind not in BLOB_TYPES:
+            texts.check_lengths(field, size)
+        values = binary(field)
+        if kind == T.STRING and self._column.collation == BINARY_COLLATION:
+            return texts.padded(values, size)
+        return values
+
+    def _decompressed(self, field: Field) -> pa.Array:
+        return texts.decompressed(binary(field))
+
+    def _refuse_text(self, raw: bytes) -> str:
+        raise UnrepresentableValue(
+            f"column {self._name} holds bytes that are no text in its character set: {raw[:32].hex(' ')}; "
+            "bad_text=replace makes U+FFFD of them, bad_text=binary keeps the column as bytes"
+        )

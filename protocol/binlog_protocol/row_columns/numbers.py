@@ -1,0 +1,102 @@
+"""Columns of numbers; `binlog_protocol/events/row_values/numbers.py` has their bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from binlog_protocol.events.row_values.numbers import DigitGroup, decimal_groups
+from binlog_protocol.row_columns.arrays import array
+from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Field, Words
+
+_WORD_BITS: Final = 64
+_LOW_HALF: Final = np.uint64(0xFFFFFFFF)
+_HALF: Final = np.uint64(32)
+_YEAR_ZERO: Final = 1900
+DECIMAL_DIGITS_MAX: Final = 38  # of Arrow's decimal128, and of Spark
+
+
+def integers(field: Field, size: int, type_: pa.DataType, *, unsigned: bool) -> pa.Array:
+    """Of `size` bytes, as an Arrow integer that holds them."""
+    words = field.data.words(field.at)
+    unused = np.uint64(_WORD_BITS - 8 * size)
+    words = words << unused
+    values: NDArray[Any] = (
+        words >> unused if unsigned else words.view(np.int64) >> unused.astype(np.int64)
+    )
+    return array(type_, values.astype(type_.to_pandas_dtype()), field.nulls)
+
+
+def unsigned_words(field: Field) -> Words:
+    """BIGINT UNSIGNED."""
+    return field.data.words(field.at)
+
+
+def bits(field: Field, bits_: int, size: int) -> Words:
+    """BIT(bits_)."""
+    words = field.data.big_endian(field.at, size)
+    if bits_ < 8 * size:
+        field.refuse(words >> np.uint64(bits_) != 0)
+    return words
+
+
+def set_bits(field: Field, size: int) -> Words:
+    """A SET of `size` bytes."""
+    return field.data.words(field.at) & np.uint64((1 << 8 * size) - 1)
+
+
+def floats(field: Field, size: int) -> pa.Array:
+    words = field.data.words(field.at)
+    if size == WORD_SIZE:
+        return array(pa.float64(), words, field.nulls)
+    return array(pa.float32(), words.astype(np.uint32), field.nulls)
+
+
+def years(field: Field) -> pa.Array:
+    since = field.data.unsigned(field.at, 1)
+    return array(pa.int16(), np.where(since, since + _YEAR_ZERO, 0).astype(np.int16), field.nulls)
+
+
+def decimals(field: Field, digits: int, scale: int) -> pa.Array:
+    """DECIMAL(digits, scale) of up to 38 digits."""
+    low, high, negative = _magnitudes(field, decimal_groups(digits, scale))
+    # Two's complement over both words.
+    low = np.where(negative, ~low + np.uint64(1), low)
+    high = np.where(negative, ~high + (low == 0), high)
+    return decimal128(low, high, pa.decimal128(digits, scale), field)
+
+
+def decimal128(low: Words, high: Words | int, type_: pa.DataType, field: Field) -> pa.Array:
+    pairs = np.empty((len(low), 2), np.uint64)
+    pairs[:, 0] = low
+    pairs[:, 1] = high
+    return array(type_, pairs, field.nulls)
+
+
+def _magnitudes(field: Field, groups: list[DigitGroup]) -> tuple[Words, Words, NDArray[np.bool_]]:
+    """The numbers without their signs, low and high word, and which are negative."""
+    negative = (field.data.unsigned(field.at, 1) & 0x80) == 0
+    low = np.zeros(len(field), np.uint64)
+    high = np.zeros(len(field), np.uint64)
+    at, sign_bit = 0, 0x80
+    for digits, size in groups:
+        ones = (1 << 8 * size) - 1
+        inverted = np.where(negative, np.uint64(ones), np.uint64(0))
+        group = field.data.big_endian(field.at + at, size)
+        group ^= np.uint64(sign_bit << 8 * (size - 1)) ^ inverted
+        field.refuse(group >= np.uint64(10**digits))
+        low, high = _times_plus(low, high, 10**digits, group)
+        at += size
+        sign_bit = 0
+    return low, high, negative
+
+
+def _times_plus(low: Words, high: Words, factor: int, summand: Words) -> tuple[Words, Words]:
+    """(high, low) * factor + summand; both below 2^30."""
+    by = np.uint64(factor)
+    first = (low & _LOW_HALF) * by + summand
+    second = (low >> _HALF) * by + (first >> _HALF)
+    return (second << _HALF) | (first & _LOW_HALF), high * by + (second >> _HALF)

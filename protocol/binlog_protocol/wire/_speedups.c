@@ -1,0 +1,255 @@
+/* The framing loop of the dump stream in C. Optional: `event_frames.py` has the plain twin of every function here, and
+ * tests/protocol/wire/test_event_frames.py holds the two equal byte by byte.
+ *
+ * Nothing here raises for what events hold. What is impossible, or rare enough to be left to the twin, is answered
+ * None: the twin then frames it, or says what is wrong with it.
+ *
+ * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
+ */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The common header of an event: type at 4, length at 9, 19 bytes in all. */
+#define TYPE_AT 4
+#define LENGTH_AT 9
+#define LENGTH_END 13
+#define HEADER_SIZE 19
+
+/* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
+ * one byte, or three with semi-sync. */
+#define SEQ_AT 3
+#define STATUS_AT 4
+#define STATUS_SIZE_MAX 3
+#define PAYLOAD_MAX 0xFFFFFF
+
+/* Below this many bytes, letting other threads run costs more than it gives. */
+#define UNLOCK_BYTES 32768
+
+typedef struct {
+    const unsigned char *data;
+    Py_ssize_t size;
+} Payload;
+
+typedef struct {
+    const char *bytes;
+    Py_ssize_t size;
+} Status;
+
+typedef struct {
+    Py_ssize_t bytes;
+    Py_ssize_t packets;
+} Measure;
+
+static uint32_t
+load_u32(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* How much all packets take; 0 if an event has no possible length, or one packet is not enough for it. */
+static int
+measure(const Payload *payloads, Py_ssize_t count, int dropped_type, Status status, Measure *found)
+{
+    Py_ssize_t prefix_size = STATUS_AT + status.size, whole_event_max = PAYLOAD_MAX - 1 - status.size;
+    found->bytes = found->packets = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const unsigned char *at = payloads[i].data;
+        Py_ssize_t left = payloads[i].size;
+        while (left > 0) {
+            if (left < LENGTH_END)
+                return 0;
+            uint32_t length = load_u32(at + LENGTH_AT);
+            if (length < HEADER_SIZE || (Py_ssize_t)length > whole_event_max || (Py_ssize_t)length > left)
+                return 0;
+            if (at[TYPE_AT] != dropped_type) {
+                if (found->bytes > PY_SSIZE_T_MAX - (Py_ssize_t)length - prefix_size)
+                    return 0;
+                found->bytes += (Py_ssize_t)length + prefix_size;
+                found->packets++;
+            }
+            at += length;
+            left -= (Py_ssize_t)length;
+        }
+    }
+    return 1;
+}
+
+/* The packets, all numbered 0, to `out`, and where their sequence numbers lie to `offsets`; both as measured. */
+static void
+fill(const Payload *payloads, Py_ssize_t count, int dropped_type, Status status, unsigned char *out,
+     uint64_t *offsets)
+{
+    Py_ssize_t prefix_size = STATUS_AT + status.size;
+    unsigned char *begin = out;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const unsigned char *at = payloads[i].data, *end = at + payloads[i].size;
+        while (at < end) {
+            uint32_t length = load_u32(at + LENGTH_AT);
+            if (at[TYPE_AT] != dropped_type) {
+                uint32_t size = length + (uint32_t)status.size;
+                out[0] = (unsigned char)size;
+                out[1] = (unsigned char)(size >> 8);
+                out[2] = (unsigned char)(size >> 16);
+                out[SEQ_AT] = 0;
+                memcpy(out + STATUS_AT, status.bytes, (size_t)status.size);
+                memcpy(out + prefix_size, at, length);
+                *offsets++ = (uint64_t)(out - begin) + SEQ_AT;
+                out += prefix_size + length;
+            }
+            at += length;
+        }
+    }
+}
+
+PyDoc_STRVAR(frame_doc,
+"frame(payloads, dropped_type, status)\n--\n\n"
+"(packets, all numbered 0, offsets of their sequence numbers as native 64-bit numbers), or None: ask the twin.");
+
+static PyObject *
+frame(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *given, *kept, *result = NULL, *data = NULL, *offsets = NULL;
+    Payload *payloads = NULL;
+    int dropped_type;
+    Status status = {"", 1}; /* the byte 0 */
+
+    if (!PyArg_ParseTuple(args, "Oi|y#:frame", &given, &dropped_type, &status.bytes, &status.size))
+        return NULL;
+    if (status.size < 1 || status.size > STATUS_SIZE_MAX) {
+        PyErr_SetString(PyExc_ValueError, "no such status");
+        return NULL;
+    }
+    /* A tuple of its own: whoever else has the list may change it meanwhile. */
+    kept = PySequence_Tuple(given);
+    if (kept == NULL)
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(kept), total = 0;
+    payloads = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Payload));
+    if (payloads == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        char *bytes;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(kept, i), &bytes, &payloads[i].size) < 0)
+            goto done;
+        payloads[i].data = (const unsigned char *)bytes;
+        total = total < UNLOCK_BYTES ? total + payloads[i].size : total;
+    }
+
+    PyThreadState *unlocked = total >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    Measure size;
+    int sound = measure(payloads, count, dropped_type, status, &size);
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+    if (!sound || size.packets > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof(uint64_t)) {
+        result = Py_None;
+        Py_INCREF(result);
+        goto done;
+    }
+
+    data = PyByteArray_FromStringAndSize(NULL, size.bytes);
+    offsets = PyBytes_FromStringAndSize(NULL, size.packets * (Py_ssize_t)sizeof(uint64_t));
+    if (data == NULL || offsets == NULL)
+        goto done;
+    /* Nobody else knows either of them yet. The bytes of a bytes object are aligned for any number. */
+    unsigned char *out = (unsigned char *)PyByteArray_AsString(data);
+    uint64_t *places = (uint64_t *)(void *)PyBytes_AsString(offsets);
+    unlocked = total >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    fill(payloads, count, dropped_type, status, out, places);
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+    result = PyTuple_Pack(2, data, offsets);
+
+done:
+    PyMem_Free(payloads);
+    Py_XDECREF(data);
+    Py_XDECREF(offsets);
+    Py_DECREF(kept);
+    return result;
+}
+
+PyDoc_STRVAR(number_doc,
+"number(data, offsets, seq)\n--\n\n"
+"Write sequence numbers from `seq` on, modulo 256, to `data` at `offsets` (native 64-bit numbers). IndexError for one\n"
+"that lies outside.");
+
+static PyObject *
+number(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *data_given, *offsets_given;
+    Py_buffer data, offsets;
+    unsigned char seq;
+    int inside = 1;
+
+    if (!PyArg_ParseTuple(args, "OOb:number", &data_given, &offsets_given, &seq))
+        return NULL;
+    if (PyObject_GetBuffer(data_given, &data, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(offsets_given, &offsets, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    unsigned char *bytes = data.buf;
+    const unsigned char *places = offsets.buf;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint64_t);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint64_t place;
+        memcpy(&place, places + i * (Py_ssize_t)sizeof(place), sizeof(place)); /* perhaps not aligned */
+        if (place >= (uint64_t)data.len) {
+            inside = 0;
+            break;
+        }
+        bytes[place] = seq++;
+    }
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    if (!inside) {
+        PyErr_SetString(PyExc_IndexError, "an offset lies outside of the packets");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"frame", frame, METH_VARARGS, frame_doc},
+    {"number", number, METH_VARARGS, number_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Python falls back to the twin when this cannot be imported, so that is how it is switched off. */
+static int
+refuse_if_unwanted(PyObject *Py_UNUSED(module))
+{
+    const char *pure = getenv("BINLOG_SERVER_PURE");
+    if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
+        PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");
+        return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)refuse_if_unwanted},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "binlog_protocol.wire._speedups",
+    .m_doc = "The loops of `event_frames` in C.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__speedups(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,185 @@
+"""The compressed protocol: once a login with the capability COMPRESS is through, all bytes of both ends lie in these.
+
+======  =====================================================================
+bytes   content
+======  =====================================================================
+0..2    length of what follows the header
+3       sequence number, that of the compressed packets alone
+4..6    length when uncompressed; 0: it is stored as it is
+7..     packets, or parts of them, as one zlib stream
+======  =====================================================================
+
+Where packets begin and end has nothing to do with where compressed packets do. Their numbers begin at 0 with each
+request and go on in its answer, modulo 256. The numbers of the packets inside are looked at by no client of MariaDB;
+a MariaDB server begins them anew with each compressed packet of a dump.
+
+The reader has three outcomes: one compressed packet, None for "need more", a `ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, cast
+
+from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
+from binlog_protocol.events.compressed import inflate
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+
+COMPRESSED_HEADER_SIZE: Final = 7
+
+# Length and sequence number together, the latter on top; then the other length in three bytes.
+_HEADER: Final = struct.Struct("<I3s")
+assert _HEADER.size == COMPRESSED_HEADER_SIZE
+_SEQ_OFFSET: Final = 3
+
+# As MariaDB (MIN_COMPRESS_LENGTH): what is shorter only grows.
+STORED_BYTES_MAX: Final = 49
+
+# Of zlib. MariaDB has 6, which on binlogs takes more than three times as long for a tenth less (docs/performance.md).
+LEVEL: Final = 3
+
+# Bytes, uncompressed, of one compressed packet of ours. A client needs a buffer of that size, and gives none beyond its
+# max_allowed_packet.
+PART_BYTES_MAX: Final = 256 * 1024
+
+
+# What lies in a packet of so many bytes is not copied: see `packets`.
+_KEPT_BYTES: Final = 256 * 1024
+
+
+class CannotUncompress(ServerError):
+    """ER_NET_UNCOMPRESS_ERROR."""
+
+    errno = 1157
+    sqlstate = "08S01"
+    fatal = True
+
+    def __init__(self) -> None:
+        super().__init__("Couldn't uncompress communication packet")
+
+
+class Part(NamedTuple):
+    """One compressed packet but for its number. `size`: its bytes when uncompressed, 0 if `body` is stored.
+
+    A large body that was received is a bytearray.
+    """
+
+    body: bytes
+    size: int
+
+    def payload(self) -> bytes:
+        """What was in it. Raises `ProtocolError` for what is no zlib stream of that size."""
+        if not self.size:
+            return self.body
+        try:
+            return inflate(self.body, self.size, self.size)
+        except ProtocolError as error:
+            reason = f"compressed packet: {error.reason}"
+            raise ProtocolError(reason, CannotUncompress()) from None
+
+
+def compressed(data: bytes | bytearray | memoryview) -> list[Part]:
+    """`data` in parts, each compressed if that makes it shorter."""
+    return [_part(piece) for piece in _pieces(data)]
+
+
+def _pieces(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for start in range(0, len(view), PART_BYTES_MAX):
+        yield view[start : start + PART_BYTES_MAX]
+
+
+def _part(piece: memoryview) -> Part:
+    if len(piece) > STORED_BYTES_MAX:
+        body = zlib.compress(piece, LEVEL)
+        if len(body) < len(piece):
+            return Part(body, len(piece))
+    return Part(bytes(piece), 0)
+
+
+def framed(parts: Iterable[Part], seq: int) -> tuple[bytes, int]:
+    """Compressed packets numbered from `seq` on; returns them and the number that follows."""
+    pieces: list[bytes] = []
+    for body, size in parts:
+        pieces += (_HEADER.pack(len(body) | seq << 24, size.to_bytes(3, "little")), body)
+        seq = (seq + 1) & 0xFF
+    return b"".join(pieces), seq
+
+
+class CompressedReader:
+    """Takes compressed packets apart. Bounded: see `feed`.
+
+    For either end: a server expects each request to begin at 0, a client that the answer goes on behind its request
+    (`next_seq` is to be set to the number that followed it).
+    """
+
+    __slots__ = ("_buffer", "_payload_bytes_max", "_restarts", "next_seq")
+
+    def __init__(self, payload_bytes_max: int = PACKET_PAYLOAD_MAX, *, restarts: bool) -> None:
+        """`payload_bytes_max`: of one compressed packet, in either form. `restarts`: number 0 may come at any time."""
+        self._payload_bytes_max = min(payload_bytes_max, PACKET_PAYLOAD_MAX)
+        self._restarts = restarts
+        self._buffer = bytearray()
+        self.next_seq = 0
+        """What follows the last packet: that of the answer."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that were not taken yet, as they came."""
+        return len(self._buffer)
+
+    def discard(self) -> None:
+        """Forget what has come."""
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the peer.
+
+        Raises `ProtocolError` for a header that is too large, and when a whole packet of the largest size lies here
+        untaken. So what is held is no more than that and one `data`.
+        """
+        if len(self._buffer) >= COMPRESSED_HEADER_SIZE + self._payload_bytes_max:
+            raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
+        self._buffer += data
+        self._lengths()
+
+    def next_part(self) -> Part | None:
+        """The next compressed packet, or None while more bytes are needed.
+
+        Raises `ProtocolError` for a number that is not due.
+        """
+        lengths = self._lengths()
+        if lengths is None:
+            return None
+        length, size = lengths
+        end = COMPRESSED_HEADER_SIZE + length
+        if len(self._buffer) < end:
+            return None
+        seq, expected = self._buffer[_SEQ_OFFSET], self.next_seq
+        self.next_seq = (seq + 1) & 0xFF  # also that of the answer to a wrong one
+        if seq != expected and not (self._restarts and seq == 0):
+            raise ProtocolError(
+                f"compressed packet has sequence number {seq}, not {expected}",
+                PacketsOutOfOrder(),
+            )
+        if length < _KEPT_BYTES:
+            body = bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end])
+            del self._buffer[:end]
+            return Part(body, size)
+        kept = self._buffer
+        self._buffer = kept[end:]
+        del kept[end:], kept[:COMPRESSED_HEADER_SIZE]  # at both ends: nothing moves
+        return Part(cast(bytes, kept), size)
+
+    def _lengths(self) -> tuple[int, int] | None:
+        """Of the packet that comes next: what follows its header, and what becomes of it (0: it is stored)."""
+        if len(self._buffer) < COMPRESSED_HEADER_SIZE:
+            return None
+        word, plain = _HEADER.unpack_from(self._buffer)
+        length, size = word & PACKET_PAYLOAD_MAX, int.from_bytes(plain, "little")
+        if max(length, size) > self._payload_bytes_max:
+            self.next_seq = (self._buffer[_SEQ_OFFSET] + 1) & 0xFF
+            raise PacketTooLarge(max(length, size), self._payload_bytes_max)
+        return length, size

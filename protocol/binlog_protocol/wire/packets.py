@@ -1,0 +1,243 @@
+"""The framing of the MariaDB connection: packets with length and sequence number.
+
+======  =====================================================================
+bytes   content
+======  =====================================================================
+0..2    payload length, at most 0xFFFFFF
+3       sequence number, one more than that of the packet before, modulo 256
+4..     payload
+======  =====================================================================
+
+A payload of 0xFFFFFF bytes or more continues in the next packet; the last one is shorter than
+0xFFFFFF, if need be empty. The reader has three outcomes: a packet, None for "need more", a
+`ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, cast
+
+from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+
+PACKET_HEADER_SIZE: Final = 4
+
+# Length and sequence number together, the latter on top.
+_HEADER: Final = struct.Struct("<I")
+assert _HEADER.size == PACKET_HEADER_SIZE
+
+# Consumed bytes at the front of the buffer are dropped when they are this many and at least half
+# of it: each byte is then moved at most once on average.
+_COMPACT_BYTES: Final = 64 * 1024
+
+
+# A payload of so many bytes is not copied when it is whole: it stays in the buffer that it was collected in, and the
+# reader begins another one. To copy 16 MB takes 10 ms where the memory is new.
+_KEPT_BYTES: Final = 256 * 1024
+
+
+class Packet(NamedTuple):
+    """One whole payload; `seq` is that of its first frame, `next_seq` follows its last one.
+
+    With `PacketReader.keeps_large` a large payload is a bytearray, which is the receiver's own.
+    """
+
+    seq: int
+    payload: bytes
+    next_seq: int
+
+
+class PacketReader:
+    """Cuts a byte stream into packets. Bounded: see `feed`.
+
+    Bytes are either collected here (`feed`) or looked at where they came in (`lend`).
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_keeps_large",
+        "_offset",
+        "_parts",
+        "_parts_bytes",
+        "_seq",
+        "payload_bytes_max",
+    )
+
+    def __init__(self, payload_bytes_max: int, *, keeps_large: bool = False) -> None:
+        """`payload_bytes_max`: bytes of one payload, continuations together. May be changed.
+
+        `keeps_large`: large payloads are handed over as they were collected, without a copy.
+        """
+        self.payload_bytes_max = payload_bytes_max
+        self._keeps_large = keeps_large
+        self._buffer: bytearray | memoryview = bytearray()
+        self._offset = 0
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._seq = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held: not yet cut, and those of a payload whose continuation is awaited."""
+        return len(self._buffer) - self._offset + self._parts_bytes
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the peer.
+
+        Raises `PacketTooLarge` as soon as the header of the packet being received says so, and
+        `ProtocolError` when more than a whole packet lies here untaken: a peer that sends ahead
+        of the answers is read no further. So what is held is at most one payload of the largest
+        size with the headers of its frames, and one `data`.
+        """
+        self._require_taken()
+        if isinstance(self._buffer, memoryview):  # the place it is in will be used again
+            self._buffer, self._offset = bytearray(self.untaken), 0
+        self._buffer += data
+        self._look_ahead()
+
+    @property
+    def untaken(self) -> memoryview:
+        """What was not cut yet. To be let go of before anything else is done here."""
+        return memoryview(self._buffer)[self._offset :]
+
+    def lend(self, data: memoryview) -> None:
+        """As `feed`, of bytes that begin with a copy of what is `untaken`. They stay as they are until more are lent or
+        fed. Raises as `feed`.
+        """
+        self._require_taken()
+        self._buffer, self._offset = data, 0
+        self._look_ahead()
+
+    def _require_taken(self) -> None:
+        frames_max = self.payload_bytes_max // PACKET_PAYLOAD_MAX + 1
+        if self.buffered > self.payload_bytes_max + frames_max * PACKET_HEADER_SIZE:
+            raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
+
+    def _look_ahead(self) -> None:
+        if len(self._buffer) - self._offset >= PACKET_HEADER_SIZE:
+            self._payload_length()
+
+    def next_packet(self) -> Packet | None:
+        """The next whole packet, or None while more bytes are needed.
+
+        Raises `PacketTooLarge`, or `ProtocolError` when a continuation is out of order.
+        """
+        buffer = self._buffer
+        while True:
+            start = self._offset + PACKET_HEADER_SIZE
+            if len(buffer) < start:
+                return None
+            length = self._payload_length()
+            end = start + length
+            if len(buffer) < end:
+                return None
+            seq = buffer[start - 1]
+            if self._keeps_large and length >= _KEPT_BYTES and isinstance(buffer, bytearray):
+                whole = buffer
+                self._buffer = buffer = whole[end:]
+                del whole[end:], whole[:start]  # at both ends: nothing moves
+                payload = cast(bytes, whole)
+                self._offset = end = 0
+            else:
+                payload = bytes(memoryview(buffer)[start:end])
+                self._offset = end
+            if end == len(buffer) or end >= _COMPACT_BYTES:
+                self._compact()
+            if self._parts:
+                self._check_continuation(seq)
+                if length < PACKET_PAYLOAD_MAX:
+                    return self._finish(seq, payload)
+            elif length < PACKET_PAYLOAD_MAX:
+                return Packet(seq, payload, (seq + 1) & 0xFF)
+            else:
+                self._seq = seq
+            self._parts.append(payload)
+            self._parts_bytes += length
+
+    def window(self) -> tuple[bytearray | memoryview, int] | None:
+        """The buffer, and where the next packet begins in it, for who takes packets out by itself and tells `take_to`.
+
+        None in the middle of a payload that is continued.
+        """
+        return None if self._parts else (self._buffer, self._offset)
+
+    def take_to(self, offset: int) -> None:
+        """Packets were taken out of the `window` up to here."""
+        self._offset = offset
+        if offset == len(self._buffer) or offset >= _COMPACT_BYTES:
+            self._compact()
+
+    def take_rest(self) -> bytes:
+        """What lies behind the packets taken so far, raw; it is forgotten here."""
+        rest = bytes(memoryview(self._buffer)[self._offset :])
+        self.discard()
+        return rest
+
+    def discard(self) -> None:
+        """Forget what is buffered."""
+        self._buffer = bytearray()
+        self._offset = 0
+        self._parts.clear()
+        self._parts_bytes = 0
+
+    def _payload_length(self) -> int:
+        """The length in the header at the offset, checked together with the parts before."""
+        word: int = _HEADER.unpack_from(self._buffer, self._offset)[0]
+        length = word & PACKET_PAYLOAD_MAX
+        if self._parts_bytes + length > self.payload_bytes_max:
+            next_seq = ((word >> 24) + 1) & 0xFF
+            raise PacketTooLarge(self._parts_bytes + length, self.payload_bytes_max, next_seq)
+        return length
+
+    def _check_continuation(self, seq: int) -> None:
+        expected = (self._seq + len(self._parts)) & 0xFF
+        if seq != expected:
+            raise ProtocolError(
+                f"continuation packet has sequence number {seq}, not {expected}",
+                PacketsOutOfOrder(),
+            )
+
+    def _finish(self, seq: int, payload: bytes) -> Packet:
+        first = self._parts[0]
+        if len(self._parts) == 1 and isinstance(first, bytearray):
+            first += payload
+            whole = cast(bytes, first)
+        else:
+            whole = b"".join((*self._parts, payload))
+        packet = Packet(self._seq, whole, (seq + 1) & 0xFF)
+        self._parts.clear()
+        self._parts_bytes = 0
+        return packet
+
+    def _compact(self) -> None:
+        if isinstance(self._buffer, memoryview):
+            return
+        if self._offset == len(self._buffer):
+            self._buffer.clear()
+            self._offset = 0
+        elif self._offset >= _COMPACT_BYTES and 2 * self._offset >= len(self._buffer):
+            del self._buffer[: self._offset]
+            self._offset = 0
+
+
+def frame_packet(payload: bytes, seq: int) -> tuple[bytes, int]:
+    """Frame one payload; returns the bytes and the sequence number that follows."""
+    if len(payload) < PACKET_PAYLOAD_MAX:
+        return len(payload).to_bytes(3, "little") + bytes((seq,)) + payload, (seq + 1) & 0xFF
+    frames: list[bytes] = []
+    # One step past the end on an exact multiple: the empty packet that tells "no more".
+    for start in range(0, len(payload) + 1, PACKET_PAYLOAD_MAX):
+        part = payload[start : start + PACKET_PAYLOAD_MAX]
+        frames += (len(part).to_bytes(3, "little"), bytes((seq,)), part)
+        seq = (seq + 1) & 0xFF
+    return b"".join(frames), seq
+
+
+def frame_packets(payloads: list[bytes], seq: int) -> tuple[bytes, int]:
+    """Frame several payloads in a row, as `frame_packet`."""
+    frames = []
+    for payload in payloads:
+        frame, seq = frame_packet(payload, seq)
+        frames.append(frame)
+    return b"".join(frames), seq

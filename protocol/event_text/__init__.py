@@ -1,8 +1,0 @@
-"""Events as text for people and tools: SQL that `mariadb` takes, and objects for JSON. Pure, like all of protocol/."""
-
-from protocol.event_text.choice import Choice
-from protocol.event_text.json_form import JsonForm
-from protocol.event_text.pieces import split_pieces
-from protocol.event_text.sql_form import SaveFile, SqlForm
-
-__all__ = ["Choice", "JsonForm", "SaveFile", "SqlForm", "split_pieces"]

@@ -1,0 +1,107 @@
+"""An archive that is read: its manifest, and its parts in their order with the binlog state in front of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from binlog_protocol.gtid import BinlogState
+
+from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
+from binlog_storage.archive.manifest import MANIFEST_NAME, Chunk, Manifest, Part, parse_chunk
+from binlog_storage.disk.local_path import local_path
+from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
+from binlog_storage.errors import FileMissing
+
+
+class PlacedPart(NamedTuple):
+    """A part, the number of it, counted from 1, and the binlog state in front of it."""
+
+    number: int
+    part: Part
+    before: BinlogState
+
+    @property
+    def after(self) -> BinlogState:
+        """The binlog state behind it."""
+        return self.part.added_to(self.before)
+
+
+class Archive:
+    """As its manifest was when this was made. Nothing is kept open."""
+
+    def __init__(self, disk: ReadableDisk, manifest: Manifest, where: str) -> None:
+        self._disk: Final = disk
+        self.manifest: Final = manifest
+        self.where: Final = where
+        """The directory, for messages."""
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+        directory = local_path(directory)
+        if not directory.is_dir():
+            raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
+        disk = ReadOnlyDisk(directory)
+        manifest = read_manifest(disk, str(directory))
+        if manifest is None:
+            raise NotAnArchive(f"{directory} is no archive: it has no {MANIFEST_NAME}")
+        return cls(disk, manifest, str(directory))
+
+    @property
+    def begin(self) -> BinlogState:
+        """In front of the first part."""
+        return BinlogState.parse(self.manifest.begin)
+
+    def parts(
+        self, is_wanted: Callable[[Chunk, BinlogState], bool] = lambda chunk, before: True
+    ) -> Iterator[PlacedPart]:
+        """All, in order. Raises `ArchiveDamaged`, `DiskError`.
+
+        Args:
+            is_wanted: whether anything of a whole chunk is, and of the state in front of it; asked before it is read.
+        """
+        state, number = self.begin, 1
+        for chunk in self.manifest.chunks:
+            if is_wanted(chunk, state):
+                yield from _placed(self._chunk(chunk), state, number)
+            state, number = BinlogState.parse(chunk.state), number + chunk.parts
+        yield from _placed(self.manifest.parts, state, number)
+
+    def _chunk(self, chunk: Chunk) -> tuple[Part, ...]:
+        where = f"{self.where}/{chunk.name}"
+        data = _read(self._disk, chunk.name)
+        if data is None:
+            raise ArchiveDamaged(f"{where} is missing; restore it from a copy")
+        return parse_chunk(data, chunk, where)
+
+
+def _placed(parts: tuple[Part, ...], state: BinlogState, number: int) -> Iterator[PlacedPart]:
+    for at, part in enumerate(parts, number):
+        placed = PlacedPart(at, part, state)
+        yield placed
+        state = placed.after
+
+
+def read_manifest(disk: ReadableDisk, where: str) -> Manifest | None:
+    """None if there is none. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+    data = _read(disk, MANIFEST_NAME)
+    return None if data is None else Manifest.parse(data, f"{where}/{MANIFEST_NAME}")
+
+
+def is_archive(directory: Path) -> bool:
+    """Whether there is a manifest, sound or not."""
+    return (directory / MANIFEST_NAME).is_file()
+
+
+def _read(disk: ReadableDisk, name: str) -> bytes | None:
+    """None if the file is not there."""
+    try:
+        file = disk.open(name)
+    except FileMissing:
+        return None
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()

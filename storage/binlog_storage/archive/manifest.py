@@ -1,0 +1,239 @@
+"""The manifest of an archive: which parts there are, in their order, and what is in each.
+
+What is not in it does not count.
+
+`_archive.json` is one JSON object:
+
+    format, version   "binlog archive", 1
+    source            where the groups came from at first, for people: {"kind": ..., "name": ...}
+    begin             GTID binlog state at the beginning: what had been logged before the first group
+    chunks            lists of parts that are full and have a file of their own, the oldest first
+    parts             the parts behind those
+    sha256            of the object without this member, written with sorted keys and without spaces
+
+A chunk file `_archive-000001.json` is the same with `format`, `version`, `parts` and `sha256` alone. So a manifest
+stays small, whatever the archive has.
+
+A part is what was read at one go, and one Parquet file:
+
+    name, size, sha256     of the file
+    groups, crc32c         how many groups, and CRC-32C of their bytes in normal form, one behind the other
+    payload_bytes          how many bytes these are
+    first, last            GTIDs of the first and the last group
+    gtids                  what the part adds to the binlog state: for each domain and server the last
+    last_sha256            of the last group, by which a source is known again
+    ts_min, ts_max         times of groups, in seconds since 1970
+    file_base              is added to `file` of its rows, so that places grow through the archive
+    last_place             [file, offset] of the end of the last group, with it
+    markers_behind         start markers behind the last group
+
+Of a part that has nothing but start markers the texts are empty, and the numbers 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from binlog_protocol.errors import BadGtidList
+from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
+
+from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
+
+MANIFEST_NAME: Final = "_archive.json"
+FORMAT: Final = "binlog archive"
+VERSION: Final = 1
+
+
+def part_name(number: int) -> str:
+    """Of the part with that number, counted from 1."""
+    return f"part-{number:08d}.parquet"
+
+
+def chunk_name(number: int) -> str:
+    """Of the chunk file with that number, counted from 1."""
+    return f"_archive-{number:06d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """See the module. `name` is empty until it is published."""
+
+    size: int
+    sha256: str
+    groups: int
+    payload_bytes: int
+    crc32c: int
+    first: str
+    last: str
+    gtids: str
+    last_sha256: str
+    ts_min: int
+    ts_max: int
+    last_place: tuple[int, int]
+    markers_behind: int = 0
+    name: str = ""
+    file_base: int = 0
+
+    def added_to(self, state: BinlogState) -> BinlogState:
+        """The binlog state behind it, if that was the one in front of it. A new one."""
+        after = state.copy()
+        after.overlay(parse_gtid_list(self.gtids))
+        return after
+
+    @property
+    def last_gtid(self) -> Gtid:
+        return Gtid.parse(self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A list of parts in a file of its own. `state` is behind its last part; the rest sums its parts up."""
+
+    name: str
+    sha256: str
+    parts: int
+    state: str
+    groups: int
+    payload_bytes: int
+    size: int
+    ts_min: int
+    ts_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """See the module."""
+
+    begin: str
+    source: Mapping[str, str] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def _all(self) -> tuple[Chunk | Part, ...]:
+        return (*self.chunks, *self.parts)
+
+    @property
+    def count(self) -> int:
+        """How many parts the archive has."""
+        return sum(chunk.parts for chunk in self.chunks) + len(self.parts)
+
+    @property
+    def groups(self) -> int:
+        """How many it has."""
+        return sum(one.groups for one in self._all)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of the groups, in normal form."""
+        return sum(one.payload_bytes for one in self._all)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts as they are on disk."""
+        return sum(one.size for one in self._all)
+
+    @property
+    def state(self) -> BinlogState:
+        """Behind the last part."""
+        state = BinlogState.parse(self.chunks[-1].state if self.chunks else self.begin)
+        for part in self.parts:
+            state.overlay(parse_gtid_list(part.gtids))
+        return state
+
+    def build(self) -> bytes:
+        """The file."""
+        body = {
+            "begin": self.begin,
+            "source": dict(self.source),
+            "chunks": [asdict(chunk) for chunk in self.chunks],
+            "parts": [asdict(part) for part in self.parts],
+        }
+        return _sealed(body)
+
+    @classmethod
+    def parse(cls, data: bytes, where: str) -> Self:
+        """Raises `NotAnArchive`, `ArchiveDamaged`."""
+        body = _opened(data, where)
+        try:
+            made = cls(
+                str(body["begin"]),
+                {str(k): str(v) for k, v in body["source"].items()},
+                tuple(Chunk(**chunk) for chunk in body["chunks"]),
+                _parts(body["parts"]),
+            )
+            made.state  # noqa: B018 - whether it can be read
+        except (KeyError, TypeError, AttributeError, BadGtidList) as error:
+            raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
+        return made
+
+
+def build_chunk(name: str, parts: Sequence[Part], before: BinlogState) -> tuple[bytes, Chunk]:
+    """Its file, and how the manifest mentions it. `before`: the state in front of its first part."""
+    data = _sealed({"parts": [asdict(part) for part in parts]})
+    state = before
+    for part in parts:
+        state = part.added_to(state)
+    chunk = Chunk(
+        name,
+        hashlib.sha256(data).hexdigest(),
+        len(parts),
+        str(state),
+        sum(part.groups for part in parts),
+        sum(part.payload_bytes for part in parts),
+        sum(part.size for part in parts),
+        min(part.ts_min for part in parts),
+        max(part.ts_max for part in parts),
+    )
+    return data, chunk
+
+
+def parse_chunk(data: bytes, chunk: Chunk, where: str) -> tuple[Part, ...]:
+    """Raises `ArchiveDamaged`."""
+    if hashlib.sha256(data).hexdigest() != chunk.sha256:
+        raise ArchiveDamaged(f"{where} is not the one that the manifest means; {_RESTORE}")
+    try:
+        return _parts(_opened(data, where)["parts"])
+    except (KeyError, TypeError) as error:
+        raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
+
+
+_RESTORE: Final = "restore it from a copy"
+
+
+def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+    return tuple(Part(**{**part, "last_place": tuple(part["last_place"])}) for part in found)
+
+
+def _sealed(body: dict[str, Any]) -> bytes:
+    whole = {"format": FORMAT, "version": VERSION, **body}
+    text = json.dumps({**whole, "sha256": _digest(whole)}, indent=1)
+    return text.encode() + b"\n"
+
+
+def _opened(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise ArchiveDamaged(f"{where} is damaged: {error}; {_RESTORE}") from None
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise NotAnArchive(f"{where} is no manifest of an archive")
+    if body.get("version") != VERSION:
+        raise NotAnArchive(
+            f"{where} is of version {body.get('version')}; this program reads {VERSION}"
+        )
+    digest = body.pop("sha256", None)
+    if digest != _digest(body):
+        raise ArchiveDamaged(
+            f"{where} is damaged: its sha256 is not the one that stands in it; {_RESTORE}"
+        )
+    return body
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,245 @@
+"""Everything that is written into the binlog: groups, the steps of XA transactions, new files.
+
+Each step is one record or a few that belong together, under the append lock: first it waits for room, then the records
+go onto pages in memory, then what was written becomes one mini-transaction of the redo log. Nothing here waits for a
+sync; what a caller gets is a place, which is durable once the durable mark has reached it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.open_group import COMMIT_BYTES, NODE_BYTES, GroupContext, OpenGroup
+from binlog_storage.binlog.page_store import PageKey
+from binlog_storage.binlog.prepared import PreparedTransactions
+from binlog_storage.binlog.references import References
+from binlog_storage.binlog.room import Room
+from binlog_storage.binlog.state_breaks import StateBreaks
+from binlog_storage.errors import DiskFull, NoRoom
+from binlog_storage.ibb import commit, xa
+from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.xa import XaComplete, XaPrepare, Xid
+
+_RUN_PAGES = (
+    16  # written by one call of `append_run`: a millisecond if they are full of small groups
+)
+RECORD_OVERHEAD = 64  # what a record has besides its payload
+
+
+def largest_step(piece_bytes: int) -> int:
+    """Bytes that the two lists of a group take out of band, if together they have that many, and the commit behind."""
+    return piece_bytes + 2 * NODE_BYTES + COMMIT_BYTES + 3 * RECORD_OVERHEAD
+
+
+class Appender:
+    """Of one store; from any thread.
+
+    Args:
+        lock: the append lock.
+        piece_bytes: largest payload stored in one record.
+        settle: see `GroupContext`.
+        last_marker: the start marker, if that is the last thing in the binlog.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        writer: LogWriter,
+        room: Room,
+        durability: Durability,
+        prepared: PreparedTransactions,
+        references: References,
+        breaks: StateBreaks,
+        piece_bytes: int,
+        filled: Callable[[], None],
+        settle: Callable[[PageKey, Callable[[], bool]], None],
+        last_marker: bytes | None = None,
+    ) -> None:
+        self.lock = lock
+        self._writer = writer
+        self._room = room
+        self._durability = durability
+        self._prepared = prepared
+        self._breaks = breaks
+        self.piece_bytes = piece_bytes
+        self.last_marker = last_marker
+        self.commits = 0
+        self._groups = GroupContext(
+            writer,
+            lock,
+            references,
+            piece_bytes,
+            self.admit,
+            self.ended,
+            self.note_break,
+            filled,
+            settle,
+            self._prepare,
+        )
+
+    # --- groups ---
+
+    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+        """See `BinlogEngine`."""
+        if len(payload) <= self.piece_bytes:
+            with self.lock:
+                self.admit(len(payload))
+                if gtid is not None and self._writer.write_plain(payload, gtid) is not None:
+                    self.commits += 1
+                    self.last_marker = None
+                    return self._writer.end
+                self.note_break(gtid)
+                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                end = self.ended(commits=1)
+                if gtid is None:
+                    self.last_marker = payload
+                return end
+        assert gtid is not None
+        # Only the GTID event goes into the commit record: readers take the list behind the payload.
+        gtid_event = next(split_events(payload))
+        group = self.begin()
+        try:
+            group.spill(memoryview(payload)[len(gtid_event) :])
+            return group.commit(gtid_event, gtid)
+        except BaseException:
+            group.rollback()  # or it would hold its files for ever
+            raise
+
+    def append_run(self, run: GroupRun, index: int = 0) -> int:
+        """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
+        with self.lock:
+            self._durability.require_sound()
+            for _ in range(_RUN_PAGES):
+                if index == len(run) or not self._room.take(PAGE_SIZE):
+                    break
+                done = self._writer.write_run(run, index)
+                if done > index:
+                    self.commits += done - index
+                    self.last_marker = None
+                    index = done
+                    continue
+                payload = run.payload(index)
+                if len(payload) > self.piece_bytes:
+                    break
+                gtid = run.gtid(index)
+                self.note_break(gtid)
+                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                self.ended(commits=1)
+                index += 1
+        return index
+
+    def begin(self, *, bulk: bool = False) -> OpenGroup:
+        """See `BinlogEngine`."""
+        return OpenGroup(self._groups, bulk=bulk)
+
+    # --- XA ---
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self.lock:
+            return self._prepared.xids()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        with self.lock:
+            prepare = self._complete(xid, gtid)
+            # One mini-transaction: both or neither.
+            lists = [] if prepare.oob is None else [prepare.oob]
+            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
+            self._prepared.discard(xid)
+            return self.ended(commits=1)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        with self.lock:
+            self._complete(xid, None)
+            self._prepared.discard(xid)
+            return self.ended()
+
+    def _complete(self, xid: Xid, gtid: Gtid | None) -> XaPrepare:
+        """Under the lock; without a GTID it is rolled back."""
+        self.admit(2 * PAGE_SIZE)
+        prepare = self._prepared.get(xid)
+        self.note_break(gtid, 2 * PAGE_SIZE)
+        complete = xa.encode_complete(XaComplete(xid, gtid is None))
+        self._writer.write(RecordType.XA_COMPLETE, complete)
+        return prepare
+
+    def _prepare(self, prepare: XaPrepare) -> Position:
+        """Under the lock."""
+        self._prepared.require_free(prepare.xid)
+        # Before the record: a state record in the middle of it already tells of this transaction.
+        self._prepared.add(prepare, self._writer.file_no)
+        self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
+        return self.ended()
+
+    # --- files ---
+
+    def next_file(self, delete_domains: Iterable[int]) -> bool:
+        """Under the lock: end this file, and go on in the next, without those domains in the state.
+
+        False, and nothing is done, while there is no checkpoint in this file.
+        """
+        self._durability.require_sound()
+        if not self._room.admits(2 * PAGE_SIZE):
+            return False
+        domains = set(delete_domains)
+        entries = self._writer.state.entries()
+        kept = [gtid for gtid in entries if gtid.domain_id not in domains]
+        if len(kept) < len(entries):
+            self._add_breaks({self._writer.file_no + 1})
+            self._writer.forget_state(BinlogState(kept))
+        self._writer.flush()
+        self.ended()
+        return True
+
+    def start_anew(self, state: BinlogState) -> None:
+        """File 0 of a new binlog, which begins with that state. All files are gone. Raises `DiskError`."""
+        with self.lock:
+            self.last_marker = None
+            self._breaks.restart()
+            self._writer.state = state
+            self._writer.start_new(0)
+            self._durability.restart(Position(0, PAGE_SIZE))
+            self.ended()
+
+    # --- one step ---
+
+    def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
+        """Under the lock, before a record of that many bytes is written: wait for room.
+
+        Raises `StoreFailed`; `WaitGivenUp`, as soon as it would have to wait and `given_up` says so.
+        """
+        self._room.admit(size + RECORD_OVERHEAD, given_up)
+        self._durability.require_sound()
+
+    def ended(self, *, commits: int = 0) -> Position:
+        """Under the lock: what was written is one mini-transaction. Returns the end of it."""
+        writer = self._writer
+        if commits:
+            self.commits += commits
+            self.last_marker = None
+        writer.end_mtr()
+        return writer.end
+
+    def note_break(self, gtid: Gtid | None, before: int = 0) -> None:
+        """Under the lock, before a group is written: note which states it makes smaller; see `LogWriter.breaks_by`.
+
+        Raises `NoRoom`, `DiskError`; nothing was done then, and the group can be written later.
+        """
+        if gtid is not None and (breaks := self._writer.breaks_by(gtid, before)):
+            self._add_breaks(breaks)
+
+    def _add_breaks(self, breaks: set[int]) -> None:
+        try:
+            self._breaks.add(breaks)
+        except DiskFull as error:
+            raise NoRoom(str(error)) from error

@@ -1,0 +1,109 @@
+"""What a repair cuts off is kept beside the file, and the log tells what it was."""
+
+from __future__ import annotations
+
+import logging
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb import commit
+from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+from binlog_storage.ibb.records import RecordReader
+
+log = logging.getLogger(__name__)
+
+_GTIDS_TOLD = 20
+
+
+def keep_aside(disk: Disk, file_no: int, page_no: int, at: int, pages: bytes) -> None:
+    """Keep a copy of the pages from `page_no` on, of which everything behind offset `at` is about to go. Durable."""
+    tail = pages.rstrip(b"\0")
+    kept = _broken_name(disk, file_no)
+    copy = disk.open(kept, create=True)
+    try:
+        copy.pwrite(tail, 0)
+        copy.fdatasync()
+    finally:
+        copy.close()
+    disk.fsync_dir()
+    log.warning(
+        "cut a torn tail: %d bytes from offset %d of %s, never complete%s; kept in %s",
+        max(0, len(tail) - at),
+        page_no * PAGE_SIZE + at,
+        file_name(file_no),
+        _told(gtids_in(pages, at)),
+        kept,
+    )
+
+
+def put_aside(disk: Disk, file_no: int) -> None:
+    """A whole file goes by another name. Durable at once: it would stand behind one that was cut shorter since."""
+    kept = _broken_name(disk, file_no)
+    file = disk.open(file_name(file_no))
+    try:
+        found = gtids_in(file.pread(min(file.size(), 1 << 20), 0), PAGE_SIZE)
+    finally:
+        file.close()
+    disk.rename(file_name(file_no), kept)
+    disk.fsync_dir()
+    log.warning(
+        "kept aside: %s, which holds only what was never complete%s; now %s",
+        file_name(file_no),
+        _told(found),
+        kept,
+    )
+
+
+def gtids_in(pages: bytes, at: int) -> list[Gtid]:
+    """GTIDs of the groups that can be made out in these pages, from offset `at` on. Never raises."""
+    found: list[Gtid] = []
+    # As a file that begins one page earlier: page 0 is never read as data.
+    reader = RecordReader(_Pages(pages), Position(0, PAGE_SIZE + at), skip_partial=True)
+    try:
+        while (record := reader.next()) is not None:
+            if record.type == RecordType.COMMIT:
+                gtid = group_gtid(commit.decode(record.data).payload)
+                if gtid is not None:
+                    found.append(gtid)
+    except (CorruptBinlog, ProtocolError, ValueError):
+        pass
+    return found
+
+
+def _told(gtids: list[Gtid]) -> str:
+    if not gtids:
+        return ""
+    shown = ",".join(map(str, gtids[:_GTIDS_TOLD]))
+    more = f" and {len(gtids) - _GTIDS_TOLD} more" if len(gtids) > _GTIDS_TOLD else ""
+    return f" (GTID {shown}{more})"
+
+
+class _Pages:
+    """A `PageSource` over bytes. A page that is not sound ends it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        page = self._data[(page_no - 1) * PAGE_SIZE : page_no * PAGE_SIZE]
+        return page if file_no == 0 and len(page) == PAGE_SIZE and is_sound(page) else None
+
+    def has_data(self, file_no: int) -> bool:
+        return file_no == 0
+
+
+def _broken_name(disk: Disk, file_no: int) -> str:
+    """A free name: an earlier repair's copy is never overwritten."""
+    names = set(disk.names())
+    name = base = f"{file_name(file_no)}.broken"
+    count = 1
+    while name in names:
+        count += 1
+        name = f"{base}.{count}"
+    return name

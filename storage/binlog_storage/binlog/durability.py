@@ -1,0 +1,97 @@
+"""Sync, move the mark, wake: in this order, and nowhere else.
+
+An append is a mini-transaction of the redo log, in memory. `sync_log` makes all of them durable by one write and one
+sync, then moves the mark up to which readers may read, then wakes whoever listens.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from binlog_storage.binlog.durable_mark import DurableMark
+from binlog_storage.errors import DiskError, StorageError, StoreFailed
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.redo.log import RedoLog
+
+log = logging.getLogger(__name__)
+
+
+class Durability:
+    """Of one store; from any thread.
+
+    Args:
+        written_end: where the binlog ends in memory; asked under the append lock, between two mini-transactions.
+    """
+
+    def __init__(
+        self, redo: RedoLog, mark: DurableMark, written_end: Callable[[], Position]
+    ) -> None:
+        self.redo = redo
+        self.mark = mark
+        redo.on_taken = lambda lsn: mark.note(lsn, written_end())
+        self._failure: StorageError | None = None
+        self._failing = threading.Lock()
+        self._when_failed: list[Callable[[StorageError], None]] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def failed(self) -> bool:
+        """Whether the disk failed: nothing is accepted any more."""
+        return self._failure is not None
+
+    def require_sound(self) -> None:
+        """Raises `StoreFailed` after a failure."""
+        if self._failure is not None:
+            raise StoreFailed(
+                f"the binlog accepts nothing more after an earlier failure: {self._failure}"
+            )
+
+    def fail(self, error: StorageError) -> None:
+        """What reached the disk is unknown, and the kernel may have forgotten the error by the next sync."""
+        with self._failing:
+            if self._failure is not None:
+                return
+            self._failure = error
+        log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
+        for failed in self._when_failed:
+            failed(error)
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._when_failed.append(failed)
+
+    def sync_log(self) -> None:
+        """Everything appended so far is durable, and readers may see it. Raises `DiskError`, `StoreFailed`."""
+        self.require_sound()
+        try:
+            durable = self.redo.flush()
+        except DiskError as error:
+            self.fail(error)
+            raise
+        if self.mark.advance(durable):
+            self.wake()
+
+    def restart(self, end: Position) -> None:
+        """The binlog begins anew at `end`, under the append lock; nothing waits to be synced."""
+        self.mark.restart(self.redo.lsn, end)
+
+    def write_log(self) -> None:
+        """Everything appended so far is with the operating system. Raises `DiskError`, `StoreFailed`."""
+        self.require_sound()
+        try:
+            self.redo.write()
+        except DiskError as error:
+            self.fail(error)
+            raise
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See `BinlogEngine`."""
+        self._listeners.append(wake)
+        return lambda: self._listeners.remove(wake)
+
+    def wake(self) -> None:
+        """The mark has moved."""
+        for wake in list(self._listeners):
+            wake()

@@ -1,0 +1,56 @@
+"""Up to where readers may read: the end of the last record whose redo is durable.
+
+A FIFO maps durable LSNs to places in the binlog: `note` adds where the binlog ends each time the redo log is about to
+be written, with the LSN up to which; `advance` takes off what has become durable meanwhile. The places are ends of
+records, so a reader never stops inside of one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from binlog_storage.ibb.chunk import Position
+
+PENDING_MAX = 2048
+
+
+class DurableMark:
+    """Of one store. `note` under the store's append lock; the rest from any thread.
+
+    Args:
+        lsn, end: what is durable now.
+    """
+
+    def __init__(self, lsn: int, end: Position) -> None:
+        self.lsn = lsn
+        self.end = end
+        self._pending: deque[tuple[int, Position]] = deque()
+        self._lock = threading.Lock()
+
+    def note(self, lsn: int, end: Position) -> None:
+        """Everything up to `end` is durable once the redo log is up to `lsn`."""
+        pending = self._pending
+        if len(pending) >= PENDING_MAX:
+            with self._lock:
+                if pending:  # `advance` may just have taken all of them
+                    pending.pop()  # the next one stands for it too
+        pending.append((lsn, end))
+
+    def advance(self, durable_lsn: int) -> bool:
+        """The redo log is durable up to there. Returns whether the end moved."""
+        with self._lock:
+            pending = self._pending
+            end = None
+            while pending and pending[0][0] <= durable_lsn:
+                self.lsn, end = pending.popleft()
+            if end is None:
+                return False
+            self.end = end
+            return True
+
+    def restart(self, lsn: int, end: Position) -> None:
+        """The binlog begins anew. Nothing may be pending."""
+        with self._lock:
+            self._pending.clear()
+            self.lsn, self.end = lsn, end

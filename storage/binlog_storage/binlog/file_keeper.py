@@ -1,0 +1,240 @@
+"""The life of files around the one being written: the next is made ahead, old ones are purged."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from binlog_storage.binlog import purge
+from binlog_storage.binlog.file_table import FileTable
+from binlog_storage.binlog.full_disk import ROOM_RETRY_S
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
+from binlog_storage.binlog.references import Reason, References
+from binlog_storage.binlog.worker import Worker
+from binlog_storage.errors import CorruptBinlog, DiskError, TooManyOpenFiles, UnknownBinlog
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.first_file import FirstFile
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("'%Y-%m-%d %H:%M:%S'", time.gmtime(seconds))
+
+
+class FileKeeper:
+    """Of one store. May be used from several threads.
+
+    Args:
+        written_end: the store's.
+        first_open: the first file that recovery may need: that of the last checkpoint.
+        first_file: learns where the store begins.
+        catch_up: writes what is to be there before files are made; whether they may be. Raises `DiskFull`.
+        clock: seconds since 1970.
+        freed: called when files were deleted.
+    """
+
+    def __init__(
+        self,
+        files: FileTable,
+        pages: PageStore,
+        references: References,
+        options: StoreOptions,
+        *,
+        written_end: Callable[[], Position],
+        first_open: Callable[[], int],
+        first_file: FirstFile,
+        catch_up: Callable[[], bool],
+        clock: Callable[[], float],
+        freed: Callable[[], None],
+    ) -> None:
+        self._files = files
+        self._pages = pages
+        self._references = references
+        self.options = options  # may be replaced at any time
+        self._written_end = written_end
+        self._first_open = first_open
+        self._first_file = first_file
+        self._catch_up = catch_up
+        self._clock = clock
+        self._freed = freed
+        self.files_purged = 0
+        self.bytes_purged = 0
+        self.working = threading.Lock()  # held while files are made or deleted
+        self._told: tuple[int, str] | None = None
+        self.held: PurgeHeld | None = None  # as the last round of the limits found it
+        self.caretaker = Worker("binlog-caretaker", self._take_care, retry_s=ROOM_RETRY_S)
+
+    def purge_to(self, name: str) -> PurgePlan:
+        """PURGE BINARY LOGS TO: delete files before the named one, as far as they may go.
+
+        Returns what was deleted, and what kept the next one. Raises `UnknownBinlog` for a name that is none, or lies
+        beyond the last file; a file that is merely gone already is fine.
+        """
+        return self._purge_by_hand(
+            purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'"
+        )
+
+    def number_of(self, name: str) -> int:
+        """The number of a file that is or was. Raises `UnknownBinlog`."""
+        number = file_number(name)
+        # The file that SHOW MASTER STATUS tells may exist in memory only.
+        last = max([self._written_end().file_no, *self._files.numbers()])
+        if number is None or number > last:
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        return number
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """PURGE BINARY LOGS BEFORE: files last written before that time, in seconds since 1970."""
+        return self._purge_by_hand(
+            purge.before_time(seconds), f"PURGE BINARY LOGS BEFORE {_utc(seconds)}"
+        )
+
+    def _purge_by_hand(self, wanted: Wanted, who: str) -> PurgePlan:
+        """Who asks for it also says that what is missing before may be."""
+        plan = self.purge(wanted, who)
+        with self.working:
+            self._first_file.moves_to(self._pages.first_number())
+        return plan
+
+    def explain(self, wanted: Wanted) -> PurgePlan:
+        """What `purge` would do now."""
+        return self._ask(purge.plan, wanted)
+
+    def fates(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+        """See `BinlogEngine.explain_purge`."""
+        if to is not None:
+            wanted = purge.before_file(self.number_of(to))
+        elif before is not None:
+            wanted = purge.before_time(before)
+        else:
+            wanted = purge.any_of([one for one, _ in self._limits()])
+        return self._ask(purge.fates, wanted)
+
+    def _ask(
+        self, question: Callable[..., T], wanted: Wanted, files: list[FileFacts] | None = None
+    ) -> T:
+        """`files`: is filled with the facts that the answer is about."""
+        first_open = self._first_open()
+        files = [] if files is None else files
+        files += [self._facts(n) for n in self._files.numbers() if n <= first_open]
+        needed = self.options.slave_connections_needed_for_purge
+        return question(
+            files,
+            wanted,
+            first_open=first_open,
+            holds=self._references.holds(),
+            replicas_missing=needed - self._references.count(Reason.DUMP),
+        )
+
+    def purge(self, wanted: Wanted, asked: str) -> PurgePlan:
+        """Delete what is wanted, from the oldest file on, up to the first that must stay.
+
+        Nothing is synced: on a full disk this is what makes room. A transaction whose completion is not durable yet
+        needs its data after a crash; but it was open or prepared when the durable file was begun, and the header of
+        that file says so.
+
+        asked: who wants it, for the log.
+        """
+        deleted: list[int] = []
+        with self.working:
+            files: list[FileFacts] = []
+            plan = self._ask(purge.plan, wanted, files)
+            if plan.delete:
+                self._first_file.moves_to(plan.delete[-1] + 1)
+            refers_to = {facts.file_no: facts.refers_to for facts in files}
+            try:
+                for facts in files[: len(plan.delete)]:
+                    file_no = facts.file_no
+                    going = functools.partial(self._files.going, file_no)
+                    if not self._references.let_go(file_no, refers_to, going):
+                        plan = self.explain(wanted)  # who came meanwhile is the reason
+                        self._first_file.moves_to(file_no)
+                        break
+                    self._files.remove(file_no)
+                    deleted.append(file_no)
+                    self.bytes_purged += facts.size
+                    self.files_purged += 1
+                    self._pages.forget(file_no)
+            finally:  # some of them, behind an error
+                if deleted:
+                    self._freed()
+        plan = replace(plan, delete=deleted)
+        if deleted:
+            last = file_name(plan.delete[-1])
+            log.info("purged %d binlog files, up to %s: %s", len(plan.delete), last, asked)
+        return plan
+
+    def _facts(self, file_no: int) -> FileFacts:
+        refers_to = file_no
+        try:
+            header = self._pages.header(file_no)
+        except TooManyOpenFiles:
+            raise  # of the file nothing is known, and another time it will be
+        except (CorruptBinlog, DiskError):  # a file that cannot be read can be purged
+            header, refers_to = None, 0
+        if header is not None:
+            refers_to = header.refers_to
+        try:
+            modified = self._files.modified(file_no)
+        except DiskError:
+            modified = 0.0
+        return FileFacts(file_no, self._size_of(file_no), modified, refers_to)
+
+    def _size_of(self, file_no: int) -> int:
+        try:
+            return self._files.size(file_no) or 0
+        except DiskError:  # of a link that leads nowhere there is nothing
+            return 0
+
+    def _take_care(self) -> None:
+        """One round: the next file, then the limits of age and size; these also when the disk is full."""
+        try:
+            if self._catch_up():
+                with self.working:
+                    following = self._first_open() + 1
+                    self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)
+        finally:
+            self._purge_by_limits()
+
+    def _purge_by_limits(self) -> None:
+        self.held = None
+        for wanted, name in self._limits():
+            self._purge_unasked(wanted, name)
+
+    def _limits(self) -> list[tuple[Wanted, str]]:
+        """Of age and of size, as far as they are set, and how they are said."""
+        options = self.options
+        found = []
+        if age := options.binlog_expire_logs_seconds:
+            limit = purge.before_time(self._clock() - age)
+            found.append((limit, f"binlog_expire_logs_seconds={age}"))
+        if size := options.max_binlog_total_size:
+            found.append((purge.above_size(size), f"max_binlog_total_size={size}"))
+        return found
+
+    def _purge_unasked(self, wanted: Wanted, name: str) -> None:
+        plan = self.purge(wanted, name)
+        if plan.kept is not None:
+            stay = [f for f in self._ask(purge.fates, wanted) if f.wanted and not f.goes]
+            size, oldest = sum(f.size for f in stay), min((f.modified for f in stay), default=0.0)
+            if self.held is None or size > self.held.size:
+                self.held = PurgeHeld(size, oldest, plan.why)
+        if plan.kept is not None and (plan.kept, plan.why) != self._told:
+            self._told = plan.kept, plan.why  # once, not every round
+            log.warning(
+                "InnoDB: Binlog file %s could not be purged because %s",
+                file_name(plan.kept),
+                plan.why,
+            )

@@ -1,0 +1,78 @@
+"""The hot paths of writing: plain commit records onto a page, as many as fit; a large record onto whole pages.
+
+Both exist in C, too (`_speedups.c`), and are used where that was built; tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from binlog_storage.redo.format import WRITE_HEAD
+
+Buffer = bytes | bytearray | memoryview
+
+_PLAIN_COMMIT: Final = RecordType.COMMIT | LAST
+_HEAD: Final = CHUNK_HEADER + 1  # of a chunk, and that nothing is out of band
+
+
+def fill_page_plainly(
+    page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
+) -> tuple[int, int]:
+    """Write groups to the page from offset `at` on, beginning with number `index` of those that end at `ends`.
+
+    Returns the offset behind them, and the number of the first one that does not fit whole.
+    """
+    begin = ends[index - 1] if index else 0
+    while index < len(ends):
+        end = ends[index]
+        stop = at + _HEAD + end - begin
+        if stop > PAGE_END:
+            break
+        size = end - begin + 1
+        page[at : at + _HEAD] = bytes((_PLAIN_COMMIT, size & 0xFF, size >> 8, 0))
+        page[at + _HEAD : stop] = payloads[begin:end]
+        at, begin = stop, end
+        index += 1
+    return at, index
+
+
+def fill_pages_plainly(
+    data: Buffer, at: int, count: int, first: int, then: int, kind: int, page_no: int
+) -> tuple[bytes, bytearray, bytes]:
+    """As many pages, at least one, each filled by one chunk of a record's `data`, from offset `at` of it on.
+
+    Args:
+        first, then: the type bytes of the first chunk and of the others.
+        kind, page_no: of the redo records that write them, and of the first page. Kind 0: they are not logged.
+
+    Returns the pages but the last, one behind the other; the last; and those records. All pages are sealed.
+    """
+    pages: list[bytes] = []
+    redo: list[bytes] = []
+    for number in range(count):
+        begin = at + number * CHUNK_DATA_MAX
+        page = bytearray(PAGE_SIZE)
+        page[0] = then if number else first
+        page[1:CHUNK_HEADER] = CHUNK_DATA_MAX.to_bytes(CHUNK_HEADER - 1, "little")
+        page[CHUNK_HEADER:PAGE_END] = data[begin : begin + CHUNK_DATA_MAX]
+        pages.append(seal(page))
+        if kind:
+            redo += (WRITE_HEAD.pack(kind, page_no + number, 0, PAGE_END), pages[-1][:PAGE_END])
+    return b"".join(pages[:-1]), bytearray(pages[-1]), b"".join(redo)
+
+
+FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
+FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytearray, bytes]]
+fill_page: FillPage = fill_page_plainly
+fill_pages: FillPages = fill_pages_plainly
+try:
+    from binlog_storage.log import _speedups
+except ImportError:
+    pass
+else:
+    fill_page = _speedups.fill_page
+    fill_pages = _speedups.fill_pages

@@ -1,0 +1,438 @@
+"""The writing end: records into chunks into pages into files, strictly append-only, in memory.
+
+Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, from which the flusher brings
+them to the files. What is written to a page is also collected for the redo log; `end_mtr` makes a mini-transaction of
+it.
+
+On entering a page, before the chunk that caused it:
+    page 1 of a file                    the full GTID state
+    page p >= 2, p % interval == 0      the difference: what was logged since page 1 of this file
+                                        (left out if no room would be left behind it in the file)
+On leaving the last page of a file: the next file, with its header and page 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Protocol
+
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.binlog.fill_page import fill_page, fill_pages
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
+from binlog_storage.binlog.recovery import Recovered
+from binlog_storage.binlog.references import Reason, References
+from binlog_storage.ibb import compressed_int, gtid_state
+from binlog_storage.ibb.chunk import (
+    CHUNK_DATA_MAX,
+    CHUNK_HEADER,
+    CHUNK_MIN,
+    CONT,
+    FILLER,
+    LAST,
+    Position,
+    RecordType,
+)
+from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from binlog_storage.redo.format import (
+    CUT,
+    KIND_CUT,
+    KIND_UNLOGGED,
+    KIND_WRITE,
+    MTR_OVERHEAD,
+    UNLOGGED,
+    WRITE_HEAD,
+)
+
+_PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
+_MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
+_GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
+# The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
+_LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
+
+
+class RedoSink(Protocol):
+    """Where the redo goes: see `binlog_storage.redo.log.RedoLog`."""
+
+    @property
+    def lsn(self) -> int: ...
+
+    def append(self, *records: bytes) -> int:
+        """Add a mini-transaction; returns the LSN behind it."""
+
+
+class LogWriter:
+    """One writer of one store. Not thread-safe: the store's append lock is held around every call."""
+
+    def __init__(
+        self,
+        pages: PageStore,
+        options: StoreOptions,
+        redo: RedoSink,
+        references: References | None = None,
+    ) -> None:
+        self._pages = pages
+        self._redo = redo
+        self._mtr: list[bytes] = []
+        self._log_whole_page = False  # since the page went to its file with less in it
+        self._state_bytes = 0  # at most, of a full state record
+        self._references = references or References()
+        self.options = options  # of files entered from now on
+        self.state = BinlogState()
+        self._since_page_one = BinlogState()
+        self._file_no = 0
+        self._page_no = 0
+        self._at = 0
+        self._page = bytearray(PAGE_SIZE)
+        self._file_pages = 0
+        self._interval = 0
+        self._sealed_bytes = 0  # of pages that were filled, or left
+        self.unlogged_end: PageKey = (0, 0)
+        """The page behind the last one that was not logged."""
+
+    @property
+    def file_no(self) -> int:
+        """The file being written."""
+        return self._file_no
+
+    @property
+    def bytes_left(self) -> int:
+        """In this file, roughly; none if the state records are large."""
+        if self._state_bytes > PAGE_SIZE:
+            return 0
+        return (self._file_pages - self._page_no - 1) * PAGE_SIZE
+
+    @property
+    def stand(self) -> Position:
+        """As `end`, but in the page that is being filled, also when that is full."""
+        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+
+    @property
+    def end(self) -> Position:
+        """Where the next chunk goes, if no state record or new file comes first."""
+        if self._at > PAGE_END - CHUNK_MIN:
+            return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
+        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+
+    @property
+    def bytes_written(self) -> int:
+        """Since the start: records, and what frames them."""
+        return self._sealed_bytes + self._at
+
+    def forget_state(self, state: BinlogState) -> None:
+        """Go on with another state; the next file tells of it, and is a break."""
+        self.state = state
+
+    def start_new(self, file_no: int) -> None:
+        """Begin with a file of that number, behind whatever there is."""
+        self._sealed_bytes += self._at
+        self._enter_file(file_no)
+
+    def resume(self, found: Recovered) -> None:
+        """Continue where recovery found the end."""
+        self.state = found.state
+        self._since_page_one = found.since_page_one
+        self._file_no = found.header.file_no
+        self._page_no = found.page_no
+        self._at = found.at
+        self._sealed_bytes = -found.at
+        self._page = found.page
+        self._file_pages = found.file_pages
+        self._interval = found.header.state_interval_pages
+        self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
+        self._log_whole_page = True
+        self._pages.begin_tail(self._file_no, self._page_no, self._page)
+
+    def tail_taken(self) -> FullPages:
+        """The tail goes to its file as it is: redo of a page begins with the whole page, so it is logged once more."""
+        self._log_whole_page = True
+        return self._pages.sealed_tail()
+
+    def breaks_by(self, gtid: Gtid, before: int = 0) -> set[int]:
+        """Files whose page-1 state will not be a grown one of the file before, when a record with that GTID is written.
+
+        before: bytes of a record that is written in front of it; perhaps one file too many is told then.
+        """
+        seq_no = self.state.get(gtid.domain_id, gtid.server_id)
+        if seq_no is None or seq_no < gtid.seq_no:
+            return set()
+        following = self._file_no + 1
+        at_end = PAGE_END - self._at < CHUNK_MIN and self._page_no + 1 >= self._file_pages
+        if at_end or (before and self.may_leave_file(before)):
+            return {following, following + 1}
+        return {following}
+
+    def end_mtr(self) -> int:
+        """What was written since the last call is one mini-transaction. Returns the LSN behind it."""
+        parts, self._mtr = self._mtr, []
+        return self._redo.append(*parts)
+
+    def may_leave_file(self, size: int) -> bool:
+        """Whether a record of that many bytes might end in the next file."""
+        pages = size // CHUNK_DATA_MAX + 2
+        states = pages // self._interval + 1 if self._interval else 1
+        pages += states * (self._state_bytes // CHUNK_DATA_MAX + 1)
+        return self._page_no + pages >= self._file_pages
+
+    def redo_bytes(self, size: int) -> int:
+        """The most that the redo of a record of that many bytes takes."""
+        pages = size // CHUNK_DATA_MAX + 4
+        states = pages // self._interval + 2 if self._interval else 2
+        written = size + states * self._state_bytes + 2 * PAGE_SIZE
+        return written + (pages + states) * _LOGGED_PAGE_BYTES + MTR_OVERHEAD
+
+    def write(
+        self,
+        kind: RecordType,
+        data: bytes | memoryview,
+        gtid: Gtid | None = None,
+        *,
+        head: bytes = b"",
+        logged: bool = True,
+    ) -> Position:
+        """Append one record; `gtid` enters the state with its first byte. Returns where the record begins.
+
+        head: of the record, in front of `data`.
+        logged: False: pages that it fills alone are not in the redo; see `unlogged_end`.
+        """
+        self._make_room()
+        start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+        if gtid is not None:
+            seq_no = self.state.get(gtid.domain_id, gtid.server_id)
+            if seq_no is None:
+                self._state_bytes += _GTID_BYTES_MAX
+            self.state.update(gtid)
+            self._since_page_one.update(gtid)
+        self._chunks(kind, data, head, logged=logged)
+        return start
+
+    def write_plain(self, payload: bytes, gtid: Gtid) -> int | None:
+        """What nearly all groups are, in one go: a commit record that fits on the page, a mini-transaction of its own.
+
+        Returns the LSN behind it; None, and nothing is done, if it is not that simple: `write` and `end_mtr` do the
+        same then, more slowly. A test holds the two ways equal, byte by byte.
+        """
+        at = self._at
+        end = at + CHUNK_HEADER + 1 + len(payload)
+        if end > PAGE_END or self._log_whole_page or self._mtr:
+            return None
+        domain_id, server_id, seq_no = gtid
+        last = self.state.get(domain_id, server_id)
+        if last is None or last >= seq_no:
+            return None
+        self.state.update(gtid)
+        self._since_page_one.update(gtid)
+        size = end - at
+        body = b"".join(
+            (
+                WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, size),
+                _PLAIN_COMMIT.pack(RecordType.COMMIT | LAST, size - CHUNK_HEADER, 0),
+                payload,
+            )
+        )
+        self._page[at:end] = body[WRITE_HEAD.size :]
+        self._at = end
+        return self._redo.append(body)
+
+    def write_run(self, run: GroupRun, index: int) -> int:
+        """The groups of a run from that one on which fit on the page, in one go; together a mini-transaction.
+
+        Returns the index of the first that was not written: `index` itself if it is not that simple, as `write_plain`.
+        """
+        if self._log_whole_page or self._mtr:
+            return index
+        last = self.state.get(run.domain_id, run.server_id)
+        if last is None or last >= run.seq_nos[index]:
+            return index
+        at = self._at
+        end, done = fill_page(self._page, at, run.payloads, run.ends, index)
+        if done == index:
+            return index
+        gtid = run.gtid(done - 1)  # all of one domain and server, in order: the last one tells
+        self.state.update(gtid)
+        self._since_page_one.update(gtid)
+        self._at = end
+        head = WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, end - at)
+        self._redo.append(head + self._page[at:end])
+        return done
+
+    def flush(self) -> None:
+        """Go on in a new file. The current one is filled up by a DUMMY record and cut behind that page.
+
+        A file that has a successor must have no zeros at its end: readers would stop there for good.
+        """
+        file_no = self._file_no
+        if 0 < PAGE_END - self._at < CHUNK_MIN:
+            # The page behind the filler is the last of the file then, and gets no state record (as in the vectors;
+            # readers take it either way).
+            self._file_pages = min(self._file_pages, self._page_no + 2)
+        self._make_room()
+        if self._file_no == file_no:
+            self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
+            self._seal_page()
+            self._mtr.append(CUT.pack(KIND_CUT | file_no & 1, self._page_no + 1))
+            self._pages.cut_file(file_no, (self._page_no + 1) * PAGE_SIZE)
+            self._enter_file(file_no + 1)
+
+    def _chunks(
+        self,
+        kind: RecordType,
+        data: bytes | memoryview,
+        head: bytes = b"",
+        *,
+        nested: bool = False,
+        logged: bool = True,
+    ) -> None:
+        if len(head) > PAGE_END - CHUNK_HEADER - self._at:
+            head, data = b"", b"".join((head, data))  # rare; else nothing large is copied twice
+        size = len(data)
+        done = 0
+        flags = int(kind)
+        while True:
+            if not self._at and not head and size - done > _MANY_PAGES_BYTES:
+                filled = self._whole_pages(data, done, flags, kind | CONT, logged=logged)
+                if filled:
+                    done += filled * CHUNK_DATA_MAX
+                    flags = kind | CONT
+                    self._make_room(nested=nested)
+                    continue
+            at = self._at
+            take = min(PAGE_END - CHUNK_HEADER - at - len(head), size - done)
+            if done + take == size:
+                flags |= LAST
+            page = self._page
+            page[at] = flags
+            page[at + 1] = (len(head) + take) & 0xFF
+            page[at + 2] = (len(head) + take) >> 8
+            begin = at + CHUNK_HEADER
+            if head:
+                page[begin : begin + len(head)] = head
+                begin, head = begin + len(head), b""
+            page[begin : begin + take] = data[done : done + take]
+            self._at = begin + take
+            self._log(at)
+            done += take
+            if done == size:
+                return
+            flags = kind | CONT
+            self._make_room(nested=nested)
+
+    def _whole_pages(
+        self,
+        data: bytes | memoryview,
+        done: int,
+        first: int,
+        then: int,
+        *,
+        logged: bool,
+    ) -> int:
+        """Fill this page, which is empty, and those behind it, as far as nothing comes between nor the data end there.
+
+        Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
+        """
+        page_no = self._page_no
+        count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
+        if self._interval:
+            count = min(count, self._interval - page_no % self._interval)
+        if count < 2:
+            return 0
+        parity = self._file_no & 1
+        kind = KIND_WRITE | parity if logged else 0
+        pages, last, redo = fill_pages(data, done, count, first, then, kind, page_no)
+        if not logged:
+            safe = self._pages.synced_pages(self._file_no)
+            redo = UNLOGGED.pack(KIND_UNLOGGED | parity, page_no, count, first, then, safe)
+            self.unlogged_end = (self._file_no, page_no + count)
+        self._mtr.append(redo)
+        self._log_whole_page = False
+        self._page[:] = pages[:PAGE_SIZE]
+        self._pages.add(self._file_no, page_no, pages, self._redo.lsn)
+        self._sealed_bytes += (count - 1) * PAGE_END
+        self._page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
+        self._pages.begin_tail(self._file_no, self._page_no, last)
+        return count
+
+    def _log(self, begin: int) -> None:
+        """The redo of what the page got from `begin` on."""
+        if self._log_whole_page:
+            self._log_whole_page = False
+            begin = 0
+        kind = KIND_WRITE | self._file_no & 1
+        self._mtr.append(WRITE_HEAD.pack(kind, self._page_no, begin, self._at - begin))
+        self._mtr.append(bytes(memoryview(self._page)[begin : self._at]))
+
+    def _make_room(self, *, nested: bool = False) -> None:
+        """Stand where a chunk can begin."""
+        # More than once: the state record of the page that was entered may have filled it.
+        while (left := PAGE_END - self._at) < CHUNK_MIN:
+            if left:
+                at = self._at
+                self._page[at:PAGE_END] = bytes((FILLER,)) * left
+                self._at = PAGE_END
+                self._log(at)
+            self._seal_page()
+            if self._page_no + 1 < self._file_pages:
+                self._enter_page(self._page_no + 1, nested=nested)
+            else:
+                self._enter_file(self._file_no + 1)
+
+    def _seal_page(self) -> None:
+        self._pages.add(self._file_no, self._page_no, seal(self._page), self._redo.lsn)
+        self._sealed_bytes += self._at
+
+    def _enter_page(
+        self, page_no: int, *, nested: bool = False, full_state: bytes | None = None
+    ) -> None:
+        self._page_no = page_no
+        self._at = 0
+        self._page = bytearray(PAGE_SIZE)
+        self._log_whole_page = False
+        self._pages.begin_tail(self._file_no, page_no, self._page)
+        if page_no == 1:
+            self._since_page_one = BinlogState()
+            body = self._full_state() if full_state is None else full_state
+            self._chunks(RecordType.GTID_STATE, body, nested=True)
+        elif self._interval and page_no % self._interval == 0 and not nested:
+            self._write_difference()
+
+    def _enter_file(self, file_no: int) -> None:
+        options = self.options
+        self._file_no = file_no
+        full_state = self._full_state()
+        # A state that fills the file would lead to the next file, and its state, without end.
+        self._file_pages = max(options.file_pages, 4 * self._pages_of(full_state))
+        self._interval = options.state_interval_pages
+        self._pages.add_file(file_no, self._file_pages * PAGE_SIZE)
+        oob_ref = self._references.lowest(Reason.ACTIVE_TRANSACTION, Reason.PREPARED_XA)
+        header = FileHeader(
+            file_no=file_no,
+            pages=self._file_pages,
+            start_lsn=self._redo.lsn,
+            state_interval_pages=self._interval,
+            oob_ref=file_no if oob_ref is None else min(oob_ref, file_no),
+            xa_ref=self._references.lowest(Reason.PREPARED_XA),
+        )
+        page = header.build()
+        self._pages.add(file_no, 0, page, self._redo.lsn)
+        self._mtr.append(WRITE_HEAD.pack(KIND_WRITE | file_no & 1, 0, 0, FIELDS_BYTES))
+        self._mtr.append(page[:FIELDS_BYTES])
+        self._state_bytes = len(full_state) + _GTID_BYTES_MAX
+        self._enter_page(1, full_state=full_state)
+
+    def _full_state(self) -> bytes:
+        return gtid_state.encode(self.state.entries(), self._references.lowest(Reason.PREPARED_XA))
+
+    @staticmethod
+    def _pages_of(body: bytes) -> int:
+        return -(-len(body) // CHUNK_DATA_MAX)
+
+    def _write_difference(self) -> None:
+        xa_ref = self._references.lowest(Reason.PREPARED_XA)
+        body = gtid_state.encode(self._since_page_one.entries(), xa_ref)
+        pages_needed = self._pages_of(body)
+        # Behind it there must be room for data, and readers probe the next interval for a record of its own.
+        if self._page_no + pages_needed < self._file_pages and pages_needed <= self._interval:
+            self._chunks(RecordType.GTID_STATE, body, nested=True)

@@ -1,0 +1,230 @@
+"""Opening a store: the redo log and the files, brought together.
+
+    redo log there         it is applied, then the end is read from the files
+    none, files there      a store of MariaDB, or one made before there was a redo log: the end is what the files show
+    none, no files         a new store
+    innodb_force_recovery=6    as if there were no redo log
+
+All of that is planned before anything is changed: a start that is refused leaves every byte as it found it.
+
+In the end there is a redo log with a checkpoint where the files end, in a new epoch. Its uuid is also a fact of the
+store, so that a log that is missing, or is another store's, is found out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from binlog_protocol.gtid import BinlogState
+
+from binlog_storage.binlog.options import NO_LOG_REDO, StoreOptions
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.planned_pages import PlannedPages
+from binlog_storage.binlog.prepared import PreparedTransactions
+from binlog_storage.binlog.recovery import Recovered, Recovery
+from binlog_storage.binlog.replay import plan_replay
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import CorruptRedo
+from binlog_storage.ibb.chunk import LAST_CHUNK_START, Position
+from binlog_storage.ibb.file_names import file_name, file_numbers
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.publication import Published, read_published
+from binlog_storage.redo import log as redo_log
+from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.redo.log import RedoLog
+from binlog_storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+REDO_KEY = "redo/uuid"
+STORE_KEY = "store"
+
+
+class Opened(NamedTuple):
+    """The log, ready for `append`, and where the writer goes on; None if there is no data yet."""
+
+    redo: RedoLog
+    found: Recovered | None
+
+
+def open_log(
+    disk: Disk,
+    pages: PageStore,
+    prepared: PreparedTransactions,
+    facts: StateStore | None,
+    options: StoreOptions,
+    lock: threading.Lock,
+    new_uuid: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
+) -> Opened:
+    """Recover what there is.
+
+    Raises `CorruptRedo`, `CorruptBinlog`, and has changed nothing then; `DiskError`.
+    """
+    ignored = options.innodb_force_recovery >= NO_LOG_REDO
+    there = REDO_NAME in disk.names()
+    known = None if facts is None else facts.get(REDO_KEY)
+    told = read_published(disk)
+    if there and not ignored:
+        return _open_existing(disk, pages, prepared, facts, options, lock, told)
+    if known is not None and not ignored:
+        raise CorruptRedo(
+            f"{REDO_NAME} is missing. The store was not opened and nothing was changed: put it back; or start once "
+            "with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
+        )
+    if there:
+        disk.open(REDO_NAME).close()  # it can be replaced then
+    recovery = Recovery(disk, pages)
+    recovery.plan(prepared, ours=ignored)
+    found = recovery.found
+    lsn = _lsn_behind(recovery.planned, found)
+    if ignored:
+        log.warning(
+            "innodb_force_recovery=%d: the redo log is not applied; what was only there is lost",
+            options.innodb_force_recovery,
+        )
+        _tell_lost(told, found)
+    # From here on the store is changed.
+    _claim(facts)
+    recovery.carry_out()
+    stand = _made_durable(disk, found)
+    made = new_uuid()
+    if facts is not None:
+        facts.set(REDO_KEY, None)  # a crash from here on finds a log, or none, and both are right
+    redo_log.make(disk, uuid=made, size=options.innodb_log_file_size, epoch=0, lsn=lsn, end=stand)
+    if facts is not None:
+        facts.set(REDO_KEY, made.hex())
+    redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
+    try:
+        redo.begin(stand)
+    except BaseException:
+        redo.close()
+        raise
+    return Opened(redo, found)
+
+
+def _open_existing(
+    disk: Disk,
+    pages: PageStore,
+    prepared: PreparedTransactions,
+    facts: StateStore | None,
+    options: StoreOptions,
+    lock: threading.Lock,
+    told: Published | None,
+) -> Opened:
+    redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
+    try:
+        known = None if facts is None else facts.get(REDO_KEY)
+        if known not in (None, redo.uuid.hex()):
+            raise CorruptRedo(
+                f"{REDO_NAME} is that of another store: it has uuid {redo.uuid.hex()}, the store says {known}. The "
+                "store was not opened and nothing was changed: put the right one back; or start once with "
+                "innodb_force_recovery=6"
+            )
+        replay = plan_replay(disk, redo)
+        end = replay.end
+        _require_published(told, redo, end)
+        recovery = Recovery(disk, pages, replay)
+        recovery.plan(prepared)
+        # From here on the store is changed.
+        _claim(facts)
+        recovery.carry_out()
+        if options.innodb_log_file_size != redo.size:
+            redo.close()
+            redo = _resized(disk, redo, options, lock, end)
+        redo.begin(end)
+        if facts is not None and known is None:
+            facts.set(REDO_KEY, redo.uuid.hex())
+    except BaseException:
+        redo.close()
+        raise
+    return Opened(redo, recovery.found)
+
+
+def _claim(facts: StateStore | None) -> None:
+    """From now on the directory is ours."""
+    if facts is not None and facts.get(STORE_KEY) is None:
+        facts.set(STORE_KEY, "binlog-server")
+
+
+def _require_published(told: Published | None, redo: RedoLog, end: Position | None) -> None:
+    """What other processes were told is durable must be there."""
+    if told is None or not told.is_of(redo.uuid, redo.checkpoint.epoch):
+        return
+    if end is None or told.end > _normal(end):
+        found = "nothing" if end is None else f"{file_name(end.file_no)}:{end.offset}"
+        raise CorruptRedo(
+            f"{REDO_NAME} leads to {found}, but {file_name(told.end.file_no)}:{told.end.offset} was durable: the log "
+            "is an older copy, or the disk lost what it had confirmed. The store was not opened and nothing was "
+            "changed: restore it from a copy; or start once with innodb_force_recovery=6 to go on with what the .ibb "
+            "files hold"
+        )
+
+
+def _normal(stand: Position) -> Position:
+    """The place of the next record: behind a full page it is the next page."""
+    if stand.in_page > LAST_CHUNK_START:
+        return Position(stand.file_no, (stand.page_no + 1) * PAGE_SIZE)
+    return stand
+
+
+def _resized(
+    disk: Disk, redo: RedoLog, options: StoreOptions, lock: threading.Lock, end: Position | None
+) -> RedoLog:
+    """The same log with another size; everything in it is in the files."""
+    log.info(
+        "InnoDB: Resizing redo log from %d to %d bytes; LSN=%d",
+        redo.size,
+        options.innodb_log_file_size,
+        redo.lsn,
+    )
+    size = options.innodb_log_file_size
+    redo_log.make(disk, uuid=redo.uuid, size=size, epoch=redo.epoch, lsn=redo.lsn, end=end)
+    return RedoLog(disk, lock, options.innodb_log_buffer_size)
+
+
+def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
+    """Behind all that the headers of the last two files tell."""
+    lsn = redo_log.FIRST_LSN
+    if found is None:
+        return lsn
+    current = found.header.file_no
+    for file_no in (current - 1, current):
+        header = planned.header(file_no) if file_no >= 0 else None
+        if header is not None:
+            lsn = max(lsn, header.start_lsn + redo_log.FIRST_LSN)
+    return lsn
+
+
+def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
+    """Where the files end: those that the redo of before was about are synced."""
+    if found is None:
+        return None
+    current = found.header.file_no
+    for file_no in sorted({current - 1, current} & set(file_numbers(disk.names()))):
+        file = disk.open(file_name(file_no))
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
+    return Position(current, found.page_no * PAGE_SIZE + found.at)
+
+
+def _tell_lost(told: Published | None, found: Recovered | None) -> None:
+    """For innodb_force_recovery: which groups other processes were told of are in no file."""
+    if told is None:
+        return
+    have = BinlogState() if found is None else found.state
+    lost = [
+        gtid
+        for gtid in BinlogState.parse(told.state).entries()
+        if (have.get(gtid.domain_id, gtid.server_id) or 0) < gtid.seq_no
+    ]
+    if lost:
+        log.warning(
+            "the files hold less than was durable: groups up to %s are lost",
+            ",".join(map(str, lost)),
+        )

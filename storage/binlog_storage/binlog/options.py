@@ -1,0 +1,79 @@
+"""What can be set of a store, by MariaDB's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_storage.ibb.oob import PIECE_BYTES_MAX
+from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2
+
+PAGES_MIN = 4
+FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bits
+STATE_INTERVAL_MIN = 2 * PAGE_SIZE
+STATE_INTERVAL_DEFAULT = 2 << 20
+PAGE_CACHE_BYTES_DEFAULT = 32 << 20
+LOG_FILE_SIZE_DEFAULT = 4 << 20
+LOG_BUFFER_SIZE_DEFAULT = 16 << 20
+LOG_FILE_SIZE_MIN = 256 << 10
+NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Sizes in bytes.
+
+    max_binlog_size: size of files made from now on, rounded down to whole pages, 64 KiB to 1 GiB.
+    innodb_binlog_state_interval: distance of GTID state records; the page size times a power of two, 32 KiB or more.
+    page_cache_bytes: memory for pages of history.
+    binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
+    max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
+    slave_connections_needed_for_purge: replicas that must be connected for any purge.
+    innodb_log_file_size: size of the redo log; also the most that recovery has to read.
+    innodb_log_buffer_size: most that is held in memory of what goes to the redo log.
+    innodb_force_recovery: 6 opens a store without its redo log; what was only there is lost.
+    """
+
+    max_binlog_size: int = FILE_BYTES_MAX
+    innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
+    page_cache_bytes: int = PAGE_CACHE_BYTES_DEFAULT
+    binlog_expire_logs_seconds: int = 0
+    max_binlog_total_size: int = 0
+    slave_connections_needed_for_purge: int = 1
+    innodb_log_file_size: int = LOG_FILE_SIZE_DEFAULT
+    innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
+    innodb_force_recovery: int = 0
+
+    def __post_init__(self) -> None:
+        if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:
+            raise ValueError(
+                f"max_binlog_size must be between {PAGES_MIN * PAGE_SIZE} and {FILE_BYTES_MAX}, "
+                f"not {self.max_binlog_size}"
+            )
+        interval = self.innodb_binlog_state_interval
+        if interval < STATE_INTERVAL_MIN or interval & (interval - 1):
+            raise ValueError(
+                "innodb_binlog_state_interval must be the page size, 16384, times a power of two, and at least "
+                f"{STATE_INTERVAL_MIN}, not {interval}"
+            )
+
+        least = max(LOG_FILE_SIZE_MIN, 4 * self.piece_bytes)
+        if self.innodb_log_file_size < least:
+            raise ValueError(
+                f"innodb_log_file_size must be at least {least} with files of {self.max_binlog_size} bytes, "
+                f"not {self.innodb_log_file_size}"
+            )
+
+    @property
+    def file_pages(self) -> int:
+        """Pages in a new file."""
+        return self.max_binlog_size >> PAGE_SIZE_LOG2
+
+    @property
+    def state_interval_pages(self) -> int:
+        """Pages between state records in a new file."""
+        return self.innodb_binlog_state_interval >> PAGE_SIZE_LOG2
+
+    @property
+    def piece_bytes(self) -> int:
+        """Largest payload stored in one record. Half a file, so that no record ever needs a third file."""
+        return min(PIECE_BYTES_MAX, self.max_binlog_size // 2)

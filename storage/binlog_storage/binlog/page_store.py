@@ -1,0 +1,394 @@
+"""Pages of all files of a store: in memory until they are in their file, then by way of a cache.
+
+A page goes through: *tail* (being filled; one at a time) -> *FIFO* (full, sealed, to be written once) -> in its file
+and in the cache. The partial tail goes to the file at checkpoints, and later again with more in it; readers are never
+sent to the disk for it, or they might meet a write half done.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from binlog_storage.binlog.file_table import FileTable
+from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.durations import Durations
+from binlog_storage.errors import CorruptBinlog, DiskError, PositionPurged
+from binlog_storage.ibb.file_header import FileHeader, no_data
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
+from binlog_storage.ibb.records import PageSource
+
+READ_AHEAD_PAGES = 16
+RECENT_PAGES = 16
+
+PageKey = tuple[int, int]  # (file_no, page_no)
+_first = attrgetter("key")
+_NOWHERE: PageKey = (-1, -1)
+_NEVER: PageKey = (1 << 64, 0)
+_NONE: PageKey = (0, 0)
+
+
+class FullPages(NamedTuple):
+    """Consecutive pages on their way to their file, mostly one. They may be written once more than `lsn` of the redo
+    log is durable.
+
+    key: of the first.
+    end: the page behind them.
+    data: all of them.
+    """
+
+    lsn: int
+    key: PageKey
+    end: PageKey
+    data: bytes
+
+    @property
+    def page_count(self) -> int:
+        """How many."""
+        return self.end[1] - self.key[1]
+
+
+class PageStore:
+    """A `PageSource` over a directory, and the way that pages of the writer take to it.
+
+    Thread contract: `page`, `header`, `has_data`, `is_recent` from any thread; the writer's methods under the store's
+    append lock; those of the flusher by one thread at a time.
+    """
+
+    def __init__(self, disk: Disk, cache_pages: int, full: FullDisk | None = None) -> None:
+        self._lock = threading.Lock()
+        self.files = FileTable(disk, full or FullDisk())
+        self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
+        self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
+        self._unflushed: dict[PageKey, bytes] = {}
+        self._unflushed_runs: list[FullPages] = []  # of several pages; ascending
+        # All of these in order: in memory, and not in their file yet.
+        self.fifo: deque[FullPages] = deque()
+        self.waiting = 0  # pages in it
+        self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
+        self._cuts: dict[
+            int, int
+        ] = {}  # file_no -> bytes to which it is cut once its pages are there
+        self._tail_key = _NOWHERE
+        self._tail = bytearray()
+        self.written_end: PageKey = _NEVER  # full pages before this one are in their files for good
+        self.synced_end: PageKey = _NONE  # and before this one durable there, of those written here
+        self.pages_wanted = 0  # by readers
+        self.pages_missed = 0  # not in memory then
+        self.pages_read = 0  # ahead, too
+        self.pages_written = 0
+        self.fsyncs = Durations()
+
+    # --- readers ---
+
+    def page(self, file_no: int, page_no: int, *, ahead: bool = True) -> bytes | None:
+        """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
+        key = (file_no, page_no)
+        with self._lock:
+            self.pages_wanted += 1
+            if key == self._tail_key:
+                return bytes(self._tail)
+            page = self._unflushed_page(key)
+            if page is not None:
+                return page
+            page = self._cache.pop(key, None)
+            if page is not None:
+                self._cache[key] = page  # to the young end
+                return page
+            self.pages_missed += 1
+            written_end = self.written_end
+            cut = self._cuts.get(file_no)
+        if cut is not None and page_no * PAGE_SIZE >= cut:
+            return None
+        with self.files.use(file_no) as file:
+            return None if file is None else self._read(file, key, written_end, ahead=ahead)
+
+    def _unflushed_page(self, key: PageKey) -> bytes | None:
+        page = self._unflushed.get(key)
+        if page is None and self._unflushed_runs:
+            before = bisect.bisect_right(self._unflushed_runs, key, key=_first) - 1
+            run = self._unflushed_runs[before]
+            if before >= 0 and key < run.end:
+                at = (key[1] - run.key[1]) * PAGE_SIZE
+                return run.data[at : at + PAGE_SIZE]
+        return page
+
+    def probing(self) -> PageSource:
+        """The same pages, read one by one: for a search, which jumps."""
+        return _Probing(self)
+
+    def is_recent(self, file_no: int, page_no: int) -> bool:
+        """Whether this page is so near the end that it is in memory, or at worst in the system's cache."""
+        tail_file, tail_page = self._tail_key
+        return file_no == tail_file and page_no > tail_page - RECENT_PAGES
+
+    def header(self, file_no: int) -> FileHeader | None:
+        """Header of a file; None if there is no such file or its header was never written.
+
+        Raises `CorruptBinlog`, also for a file that must have data: the writer has come to it, or beyond.
+        """
+        with self._lock:
+            page = self._unflushed.get((file_no, 0))
+            tail = self._tail_key
+        if page is not None:  # perhaps there is no file yet
+            return FileHeader.parse(page, file_no)
+        # The file may be made meanwhile, and the writer come to it: only what was so before is held against the page.
+        before = self.files.size(file_no)
+        page = self.page(file_no, 0, ahead=False)
+        size = self.files.size(file_no)
+        if page is None and before and size:
+            raise CorruptBinlog(file_no, 0, "the file ends inside its header page")
+        header = None if page is None else FileHeader.parse(page, file_no)
+        if header is None and 0 <= file_no <= min(tail, self._tail_key)[0]:
+            raise no_data(file_no, missing=size is None)
+        if header is not None and size is not None and size < 2 * PAGE_SIZE:
+            raise CorruptBinlog(file_no, size, "the file ends behind its header page")
+        return header
+
+    def size(self, file_no: int) -> int | None:
+        """Size of a file in bytes, also of one that is still to be made; None if there is none."""
+        size = self._cuts.get(file_no) or self._new_files.get(file_no)
+        return self.files.size(file_no) if size is None else size
+
+    def numbers(self) -> list[int]:
+        """Of the files, ascending; also of those that are still to be made."""
+        return sorted({*self.files.numbers(), *list(self._new_files)})
+
+    def first_number(self) -> int:
+        """Of the oldest file. Raises `PositionPurged` if there is none."""
+        numbers = self.numbers()
+        if not numbers:
+            raise PositionPurged(
+                "there is no binlog file: RESET MASTER is at work, or they were deleted by hand"
+            )
+        return numbers[0]
+
+    def has_data(self, file_no: int) -> bool:
+        """See `PageSource`."""
+        return self.header(file_no) is not None
+
+    @property
+    def pages_cached(self) -> int:
+        """In the cache now."""
+        return len(self._cache)
+
+    @property
+    def cache_pages(self) -> int:
+        """As many as the cache takes."""
+        return self._cache_pages
+
+    def _read(self, file: File, key: PageKey, written_end: PageKey, *, ahead: bool) -> bytes | None:
+        file_no, first = key
+        count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES if ahead else 1
+        if written_end[0] == file_no:
+            count = max(1, min(count, written_end[1] - first))
+        data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
+        pages = [data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)]
+        if not pages:
+            return None
+        if len(pages[0]) < PAGE_SIZE:
+            # Files are whole pages. A torn end is none, but the rest of a record here is not in the next file.
+            if first and self.has_data(file_no + 1):
+                at = first * PAGE_SIZE
+                raise CorruptBinlog(file_no, at, "the file ends inside a page", data)
+            return None
+        check(pages[0], file_no, first)
+        sound: list[bytes] = []
+        for page in pages:
+            # Reading ahead is a guess: what was not asked for is not judged, only not kept. An empty page is not
+            # either: it will be written, or cut off by FLUSH.
+            if len(page) < PAGE_SIZE or page == ZERO_PAGE or not is_sound(page):
+                break
+            sound.append(page)
+        with self._lock:
+            self.pages_read += len(pages)
+            for page_no, page in enumerate(sound, first):
+                self._keep((file_no, page_no), page)
+        return pages[0]
+
+    def _keep(self, key: PageKey, page: bytes) -> None:
+        cache = self._cache
+        if key in cache or key == self._tail_key or self._unflushed_page(key) is not None:
+            return
+        if len(cache) >= self._cache_pages:
+            cache.popitem(last=False)
+        cache[key] = page
+
+    # --- the writer, under the store's append lock ---
+
+    def begin_tail(self, file_no: int, page_no: int, page: bytearray) -> None:
+        """`page` is the one being filled from now on; the writer changes it in place."""
+        with self._lock:
+            if self.written_end == _NEVER:
+                self.written_end = self.fifo[0].key if self.fifo else (file_no, page_no)
+            self._cache.pop((file_no, page_no), None)
+            self._tail_key = (file_no, page_no)
+            self._tail = page
+
+    def sealed_tail(self) -> FullPages:
+        """The tail as it is now, as it would go to its file."""
+        file_no, page_no = self._tail_key
+        return FullPages(-1, self._tail_key, (file_no, page_no + 1), seal(bytearray(self._tail)))
+
+    def add(self, file_no: int, page_no: int, data: bytes, lsn: int) -> None:
+        """Full, sealed, consecutive pages, logged by a mini-transaction that begins at `lsn`."""
+        key, count = (file_no, page_no), len(data) // PAGE_SIZE
+        pages = FullPages(lsn, key, (file_no, page_no + count), data)
+        with self._lock:
+            for number in range(page_no, page_no + count):
+                self._cache.pop((file_no, number), None)  # as it was in a file made ahead
+            if count == 1:
+                self._unflushed[key] = data
+            else:
+                self._unflushed_runs.append(pages)
+            self.fifo.append(pages)
+            self.waiting += count
+
+    def add_file(self, file_no: int, size: int) -> None:
+        """A file to be made, `size` bytes of zeros, when its first page is written."""
+        self._new_files[file_no] = size
+
+    def cut_file(self, file_no: int, size: int) -> None:
+        """The file ends here: `size` bytes, all of them pages that were added."""
+        self._cuts[file_no] = size
+
+    # --- the flusher, one thread at a time ---
+
+    def ready(self, durable_lsn: int, count: int) -> list[FullPages]:
+        """The oldest pages of one file that may be written, up to `count`; or what was added first at once, if more."""
+        found: list[FullPages] = []
+        with self._lock:
+            for pages in self.fifo:
+                # LSNs are durable by whole mini-transactions: beyond its beginning is up to its end.
+                count -= pages.page_count
+                if pages.lsn >= durable_lsn or (found and count < 0):
+                    break
+                if found and pages.key[0] != found[0].key[0]:
+                    break
+                found.append(pages)
+        return found
+
+    def write(self, pages: list[FullPages], *, hurry: bool = False) -> None:
+        """Put pages of one file into it, and make it if need be. Not synced. Raises `NoRoom`, `DiskError`.
+
+        hurry: they are consecutive, and will be synced soon.
+        """
+        file_no = pages[0].key[0]
+        size = self._new_files.get(file_no)
+        if size is not None:
+            self.files.make(file_no, size)
+            del self._new_files[file_no]
+        with self._use(file_no) as file:
+            self.files.note_unsynced(file_no, unsynced=True)
+            write_pages(file, [(some.key[1], some.data) for some in pages])
+            count = sum(some.page_count for some in pages)
+            if hurry:
+                file.start_writing(count * PAGE_SIZE, pages[0].key[1] * PAGE_SIZE)
+        self.pages_written += count
+
+    def written(self, pages: list[FullPages]) -> None:
+        """These were the oldest of the FIFO, and are in their file now."""
+        with self._lock:
+            for some in pages:
+                self.fifo.popleft()
+                self.waiting -= some.page_count
+                if some.page_count == 1:
+                    del self._unflushed[some.key]
+                    self._keep(some.key, some.data)
+                else:  # a large group would drive everything out of the cache
+                    del self._unflushed_runs[0]
+            self.written_end = pages[-1].end
+
+    def synced_pages(self, file_no: int) -> int:
+        """So many pages of a file are durable, at least."""
+        synced_file, page_no = self.synced_end
+        return page_no if synced_file == file_no else 0
+
+    def is_in_file(self, key: PageKey) -> bool:
+        """Whether a page that was the tail has been filled, and written, since."""
+        with self._lock:
+            return key < self._tail_key and self._unflushed_page(key) is None
+
+    def sync_file(self, file_no: int) -> None:
+        """Make durable what was written to a file; cut it if it ends there."""
+        with self._use(file_no) as file:
+            with self.fsyncs.measured():
+                file.fdatasync()
+            cut = self._cuts.get(file_no)
+            last = self.fifo[0].key[0] if self.fifo else self._tail_key[0]
+            if cut is not None and last > file_no:
+                # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
+                file.truncate(cut)
+                with self.fsyncs.measured():
+                    file.fdatasync()
+                del self._cuts[file_no]
+            self.files.note_unsynced(file_no, unsynced=False)
+
+    @contextlib.contextmanager
+    def _use(self, file_no: int) -> Iterator[File]:
+        with self.files.use(file_no) as file:
+            if file is None:
+                raise DiskError(
+                    f"{file_name(file_no)} has gone from the directory while it was being written"
+                )
+            yield file
+
+    # --- the owner ---
+
+    def forget(self, file_no: int) -> None:
+        """Close a file and drop its pages: it was changed or removed."""
+        self.files.forget(file_no)
+        with self._lock:
+            for key in [key for key in self._cache if key[0] == file_no]:
+                del self._cache[key]
+
+    def restart(self) -> None:
+        """All files were removed: nothing is known any more."""
+        self.files.restart()
+        with self._lock:
+            self._cache.clear()
+            self._unflushed.clear()
+            self._unflushed_runs.clear()
+            self.fifo.clear()
+            self.waiting = 0
+            self._new_files.clear()
+            self._cuts.clear()
+            self._tail_key = _NOWHERE
+            self.written_end, self.synced_end = _NEVER, _NONE
+
+    def close(self) -> None:
+        """Close all files."""
+        self.files.close()
+
+
+class _Probing:
+    """See `PageStore.probing`."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._store = store
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        return self._store.page(file_no, page_no, ahead=False)
+
+    def has_data(self, file_no: int) -> bool:
+        return self._store.has_data(file_no)
+
+
+def write_pages(file: File, pages: list[tuple[int, bytes]]) -> None:
+    """One or more pages each, by the number of the first, ascending; neighbours in one write."""
+    at = 0
+    while at < len(pages):
+        follows = pages[at][0]
+        end = at
+        while end < len(pages) and pages[end][0] == follows:
+            follows += len(pages[end][1]) // PAGE_SIZE
+            end += 1
+        file.pwritev([data for _, data in pages[at:end]], pages[at][0] * PAGE_SIZE)
+        at = end

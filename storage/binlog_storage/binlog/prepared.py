@@ -1,0 +1,59 @@
+"""XA transactions that are prepared: in the binlog, and waiting for XA COMMIT or XA ROLLBACK."""
+
+from __future__ import annotations
+
+from binlog_storage.binlog.references import Hold, Reason, References
+from binlog_storage.errors import CorruptBinlog, XaStateError
+from binlog_storage.ibb import xa
+from binlog_storage.ibb.chunk import Record, RecordType
+from binlog_storage.ibb.xa import XaPrepare, Xid
+
+
+class PreparedTransactions:
+    """By XID. The store's append lock is held around every call."""
+
+    def __init__(self, references: References) -> None:
+        self._references = references
+        self._by_xid: dict[Xid, tuple[XaPrepare, Hold]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_xid)
+
+    def xids(self) -> list[Xid]:
+        """Names, in the order of preparation."""
+        return list(self._by_xid)
+
+    def require_free(self, xid: Xid) -> None:
+        """Raises `XaStateError` if the name is taken."""
+        if xid in self._by_xid:
+            raise XaStateError(f"the XID {xid} is prepared already")
+
+    def add(self, prepare: XaPrepare, active_file: int) -> None:
+        """It is prepared, and holds the file of its first data, or the active one if it has none."""
+        file_no = active_file if prepare.oob is None else prepare.oob.first.file_no
+        self.discard(prepare.xid)
+        hold = self._references.hold(Reason.PREPARED_XA, prepare.xid.sql(), file_no)
+        self._by_xid[prepare.xid] = prepare, hold
+
+    def get(self, xid: Xid) -> XaPrepare:
+        """Raises `XaStateError` if nothing is prepared by that name."""
+        try:
+            return self._by_xid[xid][0]
+        except KeyError:
+            raise XaStateError(f"the XID {xid} is not prepared") from None
+
+    def discard(self, xid: Xid) -> None:
+        """It is committed or rolled back; nothing is held any more."""
+        found = self._by_xid.pop(xid, None)
+        if found is not None:
+            found[1].release()
+
+    def replay(self, record: Record) -> None:
+        """A record met by recovery: a later one for the same XID replaces the earlier. Raises `CorruptBinlog`."""
+        try:
+            if record.type == RecordType.XA_PREPARE:
+                self.add(xa.decode_prepare(record.data), record.start.file_no)
+            elif record.type == RecordType.XA_COMPLETE:
+                self.discard(xa.decode_complete(record.data).xid)
+        except ValueError as error:
+            raise CorruptBinlog(*record.start, str(error), record.data) from None

@@ -1,0 +1,370 @@
+"""Opening a store: find the end of the data, cut a torn tail, rebuild the GTID state.
+
+1. The last file that was entered is the current one: its header and page 1 are good. Files behind it are empty, made
+   ahead; or hold a torn header or page 1, which were written together and never durable, and are put aside.
+2. Its end is found by bisection: the first empty page. The pages around it are checked, as many as can have been on
+   their way to the disk at a crash. A single bad page at the very end is a torn write; a bad or empty page in front of
+   good ones is corruption, and so is a missing file: the store does not open.
+3. The state at the last state record is read, and the records behind it. The walk begins further back if it saw no
+   whole commit, so that a record which begins far back and never ends is found.
+4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
+   of a cut is durable before the next, from the end backwards: after a crash in between the next start goes on.
+
+With a redo log all this is not left to what can be seen: `replay` makes the files end where the redo does, and
+recovery only reads what is there. A record that does not end then, or an end somewhere else, is corruption.
+
+First all of this is looked at, on the files as they will be (`Recovery.plan`, `PlannedPages`); a store that is refused
+has not been changed. Then it is done (`Recovery.carry_out`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.groups.stored_group import group_gtid, is_start_marker
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.binlog.broken import keep_aside, put_aside
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.planned_pages import PlannedPages
+from binlog_storage.binlog.prepared import PreparedTransactions
+from binlog_storage.binlog.replay import Replay
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import CorruptBinlog, TruncatedRecord
+from binlog_storage.ibb import xa
+from binlog_storage.ibb.chunk import (
+    CHUNK_HEADER,
+    END_OF_DATA,
+    FILLER,
+    LAST_CHUNK_START,
+    Position,
+    Record,
+    RecordType,
+)
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.search import read_state, read_state_record
+from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
+
+log = logging.getLogger(__name__)
+
+_TAIL_PAGES = 192  # that are checked of a directory which another program has left
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Where and with what a writer goes on: byte `at` of page `page_no`, whose bytes are `page`."""
+
+    header: FileHeader
+    file_pages: int
+    page_no: int
+    at: int
+    page: bytearray
+    state: BinlogState
+    since_page_one: BinlogState
+    last_marker: bytes | None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What reading from one state record to the end saw."""
+
+    begin: Position
+    state: BinlogState
+    since_page_one: BinlogState
+    end: Position
+    commits: int = 0
+    last_marker: bytes | None = None
+    cut: Position | None = None
+
+
+class Recovery:
+    """What a start is going to do with the files, and where the writer goes on then.
+
+    Attributes:
+        found: None if there is no data yet.
+        planned: the files as they will be.
+    """
+
+    def __init__(self, disk: Disk, pages: PageStore, replay: Replay | None = None) -> None:
+        self._disk = disk
+        self._pages = pages
+        self._replay = replay
+        self.planned = PlannedPages(pages, replay)
+        self.found: Recovered | None = None
+        self._repairs: list[tuple[Position, int]] = []  # cuts, and the last file with data then
+        self._aside: list[int] = []
+
+    def plan(self, prepared: PreparedTransactions, *, ours: bool = True) -> None:
+        """Find the end of the data, and what is to be repaired. Nothing is changed. Raises `CorruptBinlog`.
+
+        Args:
+            ours: without a redo log: whether our flusher may have left these files in a crash.
+        """
+        pages = self.planned
+        end = None if self._replay is None else self._replay.end
+        if end is not None:
+            _require_all(pages.numbers())
+            current: int | None = end.file_no
+            if read_state_record(pages, end.file_no, 1) is None:
+                raise CorruptBinlog(end.file_no, PAGE_SIZE, f"no state record on page 1{ADVICE}")
+        elif self._replay is not None:
+            return
+        else:
+            current = self._current_file(UNSYNCED_PAGES_MAX if ours else _TAIL_PAGES)
+        if current is None:
+            return
+        walk = _walk_to_end(pages, current)
+        if end is not None:
+            _require_end(walk, end)
+        while walk.cut is not None:
+            left = self._cut_at(walk.cut, current)
+            if left is None:
+                return
+            current = left
+            walk = _walk_to_end(pages, current)
+        _replay_xa(pages, walk, prepared)
+        self.found = _recovered(pages, walk, current)
+
+    def carry_out(self) -> None:
+        """Do it. Raises `DiskError`."""
+        before = set(self._pages.files.numbers())
+        if self._replay is not None:
+            self._replay.apply()
+        for file_no in self._aside:
+            put_aside(self._disk, file_no)
+        for cut, current in self._repairs:
+            _cut(self._disk, cut, current)
+        if self.found is not None:
+            _restore_size(self._disk, self.found)
+        for file_no in before | set(self._pages.files.numbers()):
+            self._pages.forget(file_no)
+
+    def _current_file(self, unsynced: int) -> int | None:
+        """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
+        numbers = self.planned.numbers()
+        while numbers:
+            found = survey(self._disk, numbers[-1], unsynced)
+            if found.sound >= 2:
+                break
+            number = numbers.pop()
+            if found.sound or found.torn:
+                self._aside.append(number)
+        _require_all(numbers)
+        if self._aside:
+            self.planned.end_at(Position(self._aside[-1], 0))
+        if not numbers:
+            return None
+        if found.torn:
+            return self._cut_at(Position(numbers[-1], found.sound * PAGE_SIZE), numbers[-1])
+        return numbers[-1]
+
+    def _cut_at(self, cut: Position, current: int) -> int | None:
+        """Everything from `cut` on was never durable. Returns the file that is the current one then."""
+        self._repairs.append((cut, current))
+        self.planned.end_at(cut)
+        left = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
+        return left if left in self.planned.numbers() else None
+
+
+def _recovered(pages: PlannedPages, walk: _Walk, current: int) -> Recovered:
+    header = pages.header(current)
+    assert header is not None
+    # At a page start the page before is full: stand there, so that the next write enters the next page by the rules.
+    page_no = walk.end.page_no if walk.end.in_page else walk.end.page_no - 1
+    page = bytearray(pages.page(current, page_no) or b"")
+    page[PAGE_END:] = bytes(PAGE_SIZE - PAGE_END)
+    return Recovered(
+        header,
+        max((pages.size(current) or 0) // PAGE_SIZE, header.pages),
+        page_no,
+        _filled(page),
+        page,
+        walk.state,
+        walk.since_page_one,
+        walk.last_marker,
+    )
+
+
+def _require_end(walk: _Walk, end: Position) -> None:
+    if walk.cut is not None:
+        raise CorruptBinlog(*walk.cut, f"a record that does not end{ADVICE}")
+    full = end.in_page > LAST_CHUNK_START
+    wanted = Position(end.file_no, (end.page_no + 1) * PAGE_SIZE) if full else end
+    if walk.end != wanted:
+        raise CorruptBinlog(
+            *walk.end,
+            f"the data ends here, but by the redo log at {file_name(end.file_no)}:{end.offset}{ADVICE}",
+        )
+
+
+def _replay_xa(pages: PlannedPages, walk: _Walk, prepared: PreparedTransactions) -> None:
+    """The XA transactions that wait: the records from the file of the oldest on, or else from where the walk began."""
+    record = read_state_record(pages, walk.begin.file_no, walk.begin.page_no)
+    begin = walk.begin
+    if record is not None and record.xa_ref is not None:
+        # What was prepared in a file that has gone was completed later, or the file would have been kept.
+        begin = Position(max(record.xa_ref, pages.numbers()[0]), PAGE_SIZE)
+    reader = RecordReader(pages, begin, skip_partial=True)
+    while (found := reader.next()) is not None:
+        prepared.replay(found)
+
+
+def _require_all(numbers: list[int]) -> None:
+    for before, number in itertools.pairwise(numbers):
+        if number != before + 1:
+            raise CorruptBinlog(
+                number - 1, 0, f"the file is missing, but later ones are there{ADVICE}"
+            )
+
+
+def _filled(page: bytearray) -> int:
+    """Offset behind the last chunk of a page."""
+    at = 0
+    while at <= LAST_CHUNK_START and page[at] not in (END_OF_DATA, FILLER):
+        at += CHUNK_HEADER + (page[at + 1] | page[at + 2] << 8)
+    return at
+
+
+def _walk_to_end(pages: PlannedPages, current: int) -> _Walk:
+    first = walk = None
+    for start, state, since_page_one in _state_records(pages, current):
+        walk = _walk(pages, current, start, state, since_page_one)
+        first = first or walk
+        if walk.commits:
+            break
+    assert first is not None
+    assert walk is not None
+    if walk.cut is None:
+        # The last record tells the state. An earlier one may hold domains that were deleted since.
+        walk.state, walk.since_page_one = first.state, first.since_page_one
+    return walk
+
+
+def _state_records(
+    pages: PlannedPages, current: int
+) -> Iterator[tuple[Position, BinlogState, BinlogState]]:
+    """(place, state, state since page 1 of its file) of all state records, the last one first."""
+    file_no = current
+    while (header := pages.header(file_no)) is not None:
+        entries = _whole_state(pages, file_no, 1)
+        if entries is None and pages.has_data(file_no - 1):
+            file_no -= 1
+            continue
+        full = BinlogState(entries or [])
+        interval = header.state_interval_pages
+        last_page = pages.used_pages(file_no) - 1
+        page_no = last_page - last_page % interval if interval else 1
+        while page_no > 1:
+            entries = _whole_state(pages, file_no, page_no)
+            if entries is not None:
+                state, since_page_one = full.copy(), BinlogState()
+                state.overlay(entries)
+                since_page_one.overlay(entries)
+                yield Position(file_no, page_no * PAGE_SIZE), state, since_page_one
+            page_no -= interval
+        yield Position(file_no, PAGE_SIZE), full, BinlogState()
+        file_no -= 1
+
+
+def _whole_state(pages: PlannedPages, file_no: int, page_no: int) -> list[Gtid] | None:
+    """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
+    try:
+        return read_state(pages, file_no, page_no)
+    except TruncatedRecord:
+        return None
+
+
+def _walk(
+    pages: PlannedPages,
+    current: int,
+    start: Position,
+    state: BinlogState,
+    since_page_one: BinlogState,
+) -> _Walk:
+    reader = RecordReader(pages, start, skip_partial=True)
+    walk = _Walk(start, state, since_page_one, start)
+    completed: Position | None = None  # an XA COMMIT whose commit record has not come yet
+    file_no = start.file_no
+    try:
+        while (record := reader.next()) is not None:
+            if record.type == RecordType.XA_COMPLETE and not _rolled_back(record):
+                completed = record.start
+            if record.type != RecordType.COMMIT:
+                continue
+            completed = None
+            reader.stop_skipping()
+            if record.start.file_no != file_no:
+                file_no = record.start.file_no
+                since_page_one = walk.since_page_one = BinlogState()
+            head = group_head(pages, record)
+            try:
+                gtid = group_gtid(head)
+            except ProtocolError as error:
+                raise CorruptBinlog(*record.start, str(error), head) from None
+            walk.commits += 1
+            walk.last_marker = head if is_start_marker(head) else None
+            if gtid is not None:
+                walk.state.update(gtid)
+                since_page_one.update(gtid)
+    except TruncatedRecord as torn:
+        walk.cut = Position(torn.file_no, torn.offset)
+    if completed is not None:
+        # Both were one step: without its commit record the transaction is still prepared.
+        walk.cut = completed
+    walk.end = reader.position
+    if walk.end.file_no != file_no:  # the last commit began in the file before
+        walk.since_page_one = BinlogState()
+    return walk
+
+
+def _rolled_back(record: Record) -> bool:
+    try:
+        return xa.decode_complete(record.data).rolled_back
+    except ValueError as error:
+        raise CorruptBinlog(*record.start, str(error), record.data) from None
+
+
+def _cut(disk: Disk, cut: Position, current: int) -> None:
+    """Everything from `cut` on is kept aside, and the store ends there. `current`: the last file with data."""
+    # Page 1 begins with the state of the file. Without it there is no file, and the data ends in the one before.
+    last = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
+    for file_no in range(current, last, -1):
+        put_aside(disk, file_no)
+    if last < cut.file_no:
+        return
+    file = disk.open(file_name(cut.file_no))
+    try:
+        size = file.size()
+        page_start = cut.page_no * PAGE_SIZE
+        tail = file.pread(size - page_start, page_start).rstrip(b"\0")
+        keep_aside(disk, cut.file_no, cut.page_no, cut.in_page, tail)
+        # First shorter, from the page behind: a file is read to its physical end, and this page is needed until then.
+        file.truncate(page_start + PAGE_SIZE if cut.in_page else page_start)
+        file.fdatasync()
+        if cut.in_page:
+            page = bytearray(PAGE_SIZE)
+            page[: cut.in_page] = tail[: cut.in_page]
+            file.pwrite(seal(page), page_start)
+        file.truncate(size)
+        file.fdatasync()
+    finally:
+        file.close()
+
+
+def _restore_size(disk: Disk, found: Recovered) -> None:
+    """The current file gets the length that its header says, if a crash left it shorter."""
+    file = disk.open(file_name(found.header.file_no))
+    try:
+        if file.size() < found.file_pages * PAGE_SIZE:
+            file.truncate(found.file_pages * PAGE_SIZE)
+            file.fdatasync()
+    finally:
+        file.close()

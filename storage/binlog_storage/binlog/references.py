@@ -1,0 +1,121 @@
+"""Which files must stay: for open groups, prepared transactions, readers, and whoever else says so by name.
+
+The lowest file that an open or prepared transaction may refer to goes into the header of each new file (fields 48 and
+56), so that it is known after a restart too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from binlog_storage.errors import BinlogInUse, BinlogInUseByTransaction
+
+
+class Reason(Enum):
+    """Why a file is held, in the words that purge tells."""
+
+    ACTIVE_TRANSACTION = "it holds data of an active transaction"
+    PREPARED_XA = "it holds data of a prepared XA transaction"
+    DUMP = "it is in use by a binlog dump thread (connected slave)"
+    NAMED = "it is held"
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """Files from `file_no` on must stay, until `release`. `name` tells a DBA who holds them."""
+
+    _owner: References
+    reason: Reason
+    name: str
+    file_no: int
+
+    def move(self, file_no: int) -> None:
+        """From now on only files from `file_no` on; never backwards."""
+        if file_no > self.file_no:
+            self.file_no = file_no
+
+    def release(self) -> None:
+        """Nothing is held any more; twice is no error."""
+        self._owner.drop(self)
+
+    @property
+    def why(self) -> str:
+        """For the message about a file that stays."""
+        why: str = self.reason.value
+        match self.reason:
+            case Reason.NAMED:
+                why += f" by {self.name}"
+            case Reason.PREPARED_XA:
+                why += f" ({self.name}; XA COMMIT or XA ROLLBACK ends it)"
+        return why
+
+
+class References:
+    """All holds of one store. May be used from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds: set[Hold] = set()
+
+    def hold(self, reason: Reason, name: str, file_no: int) -> Hold:
+        """Hold the files from `file_no` on."""
+        hold = Hold(self, reason, name, file_no)
+        with self._lock:
+            self._holds.add(hold)
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        """See `Hold.release`."""
+        with self._lock:
+            self._holds.discard(hold)
+
+    def lowest(self, *reasons: Reason) -> int | None:
+        """The lowest file held for one of these reasons, None if none is."""
+        with self._lock:
+            return min((h.file_no for h in self._holds if h.reason in reasons), default=None)
+
+    def let_go(self, file_no: int, refers_to: Mapping[int, int], going: Callable[[], None]) -> bool:
+        """If nobody holds the file call `going`, behind which nobody finds it; False if somebody does.
+
+        Both at once: a hold that comes while files are deleted, which may take long, keeps those that its owner finds.
+
+        Args:
+            refers_to: by the number of a file, the lowest one that it needs.
+        """
+        with self._lock:
+            for hold in self._holds:
+                if min(hold.file_no, refers_to.get(hold.file_no, hold.file_no)) <= file_no:
+                    return False
+            going()
+            return True
+
+    def count(self, reason: Reason) -> int:
+        """How many holds there are for a reason."""
+        with self._lock:
+            return sum(h.reason is reason for h in self._holds)
+
+    def refuse_reset(self, *, is_empty: bool) -> None:
+        """Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words.
+
+        Args:
+            is_empty: nothing was ever logged, so there is nothing that a name could hold.
+        """
+        if self.count(Reason.DUMP) or (self.count(Reason.NAMED) and not is_empty):
+            raise BinlogInUse(
+                "Cannot execute RESET MASTER as the binlog is in use by a connected slave or other RESET MASTER or "
+                'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'
+            )
+        if self.count(Reason.ACTIVE_TRANSACTION) or self.count(Reason.PREPARED_XA):
+            text = "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
+            prepared = [hold.name for hold in self.holds() if hold.reason is Reason.PREPARED_XA]
+            if prepared:
+                text += f" ({prepared[0]} is prepared: XA COMMIT or XA ROLLBACK ends it)"
+            raise BinlogInUseByTransaction(text)
+
+    def holds(self) -> list[Hold]:
+        """All, the lowest file first."""
+        with self._lock:
+            return sorted(self._holds, key=lambda h: h.file_no)

@@ -1,0 +1,220 @@
+"""Back-pressure: who appends waits when the disk does not keep up.
+
+Four things are bounded: the ring of the redo log, what of it is still in memory, the pages that are not in their file
+yet, and the files that recovery would have to look at (the next one is entered only when a checkpoint lies in the
+current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block. A large
+transaction stops at softer ones still (`has_room_to_spill`): what it has written lies in front of the commits of
+others, which must wait until it is on disk.
+
+`has_room` holds for `largest_step`. The thread that must not block (`never_wait_in`) gets an error from `admit` where
+it would wait for longer than a moment all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.errors import StorageError, WaitGivenUp
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.redo.log import RedoLog
+
+FIFO_PAGES_MAX = 2048  # 32 MiB
+FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
+FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
+UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
+# While nobody commits, a sync may have more to write: so many times as much.
+QUIET_FACTOR = 3
+QUIET_S = 0.2  # without a commit
+_LOOK_AGAIN_S = 0.05
+MOMENT_S = 0.5  # the longest wait of a thread that must not block
+_CREDIT_PART = 8
+
+
+class Room:
+    """Of one store.
+
+    Args:
+        lock: the store's append lock.
+        largest_step: bytes that may be written between two looks at `has_room`.
+        failed: whether the store accepts nothing more; then nobody waits.
+        relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
+        commits: the number of groups so far.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        redo: RedoLog,
+        pages: PageStore,
+        writer: LogWriter,
+        *,
+        largest_step: int,
+        failed: Callable[[], bool],
+        relieve: Callable[[], bool],
+        commits: Callable[[], int],
+    ) -> None:
+        self._lock = lock
+        self._redo = redo
+        self._pages = pages
+        self._writer = writer
+        self._largest_step = largest_step
+        self._failed = failed
+        self._relieve = relieve
+        self._commits = commits
+        self._commits_seen = -1
+        self._commit_seen_at = 0.0
+        self._freed = threading.Condition(threading.Lock())
+        self._frees = 0
+        self.clean_file = 0  # the file of the last checkpoint
+        self._paused = False
+        self._closing = False
+        self._credit = 0
+        self._hasty: int | None = None  # the thread that must not block
+        self.redo_waits = 0
+        self.page_waits = 0
+
+    def never_wait_in(self, thread: int) -> None:
+        """See `BinlogEngine`."""
+        self._hasty = thread
+
+    def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
+        """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written.
+
+        Raises `StorageError` if the redo log is too small for it, however empty; `WaitGivenUp` when the store is closed
+        meanwhile, or `given_up` says so; and, in the thread that must not block, instead of waiting for long.
+        """
+        self._credit -= size
+        if self._credit >= 0:
+            return
+        hasty = threading.get_ident() == self._hasty
+        deadline = time.monotonic() + MOMENT_S
+        while not self.admits(size) and not self._failed():
+            self._require_fits(size)
+            if self._closing or (given_up is not None and given_up()):
+                raise WaitGivenUp(
+                    "there was no room in the binlog, and nobody waits for it any more"
+                )
+            if hasty and time.monotonic() >= deadline:
+                raise WaitGivenUp(
+                    "there is no room in the binlog now, and all others would have to wait, too"
+                )
+            self._note_wait()
+            self._lock.release()
+            try:
+                self._wait_once()
+            finally:
+                self._lock.acquire()
+        self._credit = self._new_credit()
+
+    def take(self, size: int) -> bool:
+        """As `admit`, but by the softer bounds, and without waiting: False if there is no room."""
+        if not self.has_room:
+            return False
+        self._credit -= size
+        return True
+
+    def _require_fits(self, size: int) -> None:
+        needed = self._writer.redo_bytes(size)
+        if needed > self._redo.room_when_empty:
+            raise StorageError(
+                f"the redo log is too small: {needed} bytes may be needed for a group of {size} bytes and the GTID "
+                f"state records that come with it. Restart with a larger innodb_log_file_size than {self._redo.size}"
+            )
+
+    def _new_credit(self) -> int:
+        """Bytes of records that need not be looked at: a part of what there is room for, for what they cost besides."""
+        redo, writer = self._redo, self._writer
+        pages = FIFO_PAGES_MAX - self._pages.waiting
+        room = min(redo.room(), redo.buffer_room, pages * PAGE_SIZE, writer.bytes_left)
+        return room // _CREDIT_PART
+
+    def pause(self) -> None:
+        """Under the append lock: from now on `admit` waits until `resume`."""
+        self._paused = True
+        self._credit = 0
+
+    def resume(self) -> None:
+        """See `pause`."""
+        self._paused = False
+        self.freed()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closing = True
+        self.freed()
+
+    def admits(self, size: int) -> bool:
+        """Under the append lock: whether a record of that many bytes may be written now."""
+        redo, writer = self._redo, self._writer
+        return (
+            self._pages.waiting < FIFO_PAGES_MAX
+            and not redo.is_full
+            and redo.room() >= writer.redo_bytes(size)
+            and (self.clean_file == writer.file_no or not writer.may_leave_file(size))
+            and not self._paused
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        redo, writer = self._redo, self._writer
+        return self._failed() or (
+            self._pages.waiting < FIFO_PAGES_SOFT
+            and (self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_step))
+            and redo.room() > redo.capacity // 8
+            and not redo.is_full
+            and not self._paused
+        )
+
+    @property
+    def has_room_to_spill(self) -> bool:
+        """See `BinlogEngine`."""
+        redo = self._redo
+        factor = self.unsynced_factor
+        return self._failed() or (
+            self._pages.waiting < FIFO_PAGES_SPILL * factor
+            and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES * factor
+            and redo.room() > redo.capacity // 3
+            and self.has_room
+        )
+
+    @property
+    def unsynced_factor(self) -> int:
+        """`QUIET_FACTOR` while nothing is committed that would have to wait behind what a large group writes, or 1."""
+        now, commits = time.monotonic(), self._commits()
+        if commits != self._commits_seen:
+            self._commits_seen, self._commit_seen_at = commits, now
+        return QUIET_FACTOR if now - self._commit_seen_at > QUIET_S else 1
+
+    def wait(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        """See `BinlogEngine.wait_for_room`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not (found := self.has_room_to_spill if to_spill else self.has_room):
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            self._wait_once()
+        return found
+
+    def freed(self) -> None:
+        """There may be more room now."""
+        with self._freed:
+            self._frees += 1
+            self._freed.notify_all()
+
+    def _wait_once(self) -> None:
+        seen = self._frees
+        if self._relieve():
+            return
+        with self._freed:
+            # Not for ever: that a thread has failed is not told here.
+            self._freed.wait_for(lambda: self._frees != seen, _LOOK_AGAIN_S)
+
+    def _note_wait(self) -> None:
+        if self._pages.waiting >= FIFO_PAGES_MAX:
+            self.page_waits += 1
+        else:
+            self.redo_waits += 1

@@ -1,0 +1,48 @@
+"""Files whose first state is not a grown one of the file before: after DELETE_DOMAIN_ID, or numbers that went back.
+
+A search by halves among the files holds only between two of them. They are kept beside the files, as a fact of the
+store; a store that was made elsewhere has none, and a search looks at every file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from binlog_storage.errors import DiskError
+from binlog_storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+BREAKS_KEY = "binlog/state_breaks"
+
+
+class StateBreaks:
+    """Of one store.
+
+    Args:
+        first_file: number of the first file there is.
+    """
+
+    def __init__(self, facts: StateStore | None, first_file: Callable[[], int]) -> None:
+        self._facts = facts
+        self._first_file = first_file
+
+    def known(self) -> list[int] | None:
+        """Numbers of such files; None if that is not known."""
+        return None if self._facts is None else self._facts.get(BREAKS_KEY)
+
+    def add(self, files: set[int]) -> None:
+        """Durable when it returns: before the files are, or a search would go wrong. Raises `DiskError`."""
+        known = self.known()
+        if self._facts is not None and known is not None and not files <= set(known):
+            first = self._first_file()
+            self._facts.set(BREAKS_KEY, sorted(n for n in files | set(known) if n > first))
+
+    def restart(self) -> None:
+        """The binlog begins anew, and there are none. If that cannot be noted they stay: too many do no harm."""
+        if self._facts is not None:
+            try:
+                self._facts.set(BREAKS_KEY, [])
+            except DiskError as error:
+                log.warning("it could not be noted that the store begins anew: %s", error)

@@ -1,0 +1,741 @@
+"""The .ibb store: `BinlogEngine` over a directory of .ibb files and a redo log.
+
+How a group gets in, and what a crash between the steps leaves:
+
+1. `append`, under the append lock: the group becomes chunks on pages in memory, and a mini-transaction of the redo log
+   in memory; the state learns its GTID. A crash forgets it.
+2. `sync`: the redo log is written and synced (`Durability`). A crash before its end leaves whole mini-transactions, or
+   none; from its end on it keeps the group.
+3. The durable mark moves to what step 2 has made durable. Listeners wake; only now can a reader see the group.
+4. The `Flusher` brings full pages to the files, and all of them at checkpoints. Recovery does it again from the redo.
+
+Locks, in this order: that of `reset`, the flusher's and the keeper's `working`, the redo log's, the append lock.
+Readers take none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.binlog.appender import Appender, largest_step
+from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.durable_mark import DurableMark
+from binlog_storage.binlog.file_groups import groups_of_file
+from binlog_storage.binlog.file_keeper import FileKeeper
+from binlog_storage.binlog.flusher import Flusher
+from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.opening import open_log
+from binlog_storage.binlog.options import PAGES_MIN, StoreOptions
+from binlog_storage.binlog.page_store import PageStore
+from binlog_storage.binlog.prepared import PreparedTransactions
+from binlog_storage.binlog.purge import PurgeHeld
+from binlog_storage.binlog.recovery import Recovered
+from binlog_storage.binlog.references import Hold, Reason, References
+from binlog_storage.binlog.room import Room
+from binlog_storage.binlog.state_breaks import StateBreaks
+from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.durations import Durations
+from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.engine import (
+    LARGE_GROUP_BYTES,
+    BinlogFile,
+    GroupBatch,
+    Located,
+    PlacedBatch,
+    Stalled,
+    StartPoint,
+)
+from binlog_storage.errors import (
+    CorruptBinlog,
+    DiskError,
+    DiskFull,
+    DomainInUse,
+    NoRoom,
+    PositionPurged,
+    StorageError,
+    StoreFailed,
+    TooManyOpenFiles,
+)
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log import search
+from binlog_storage.log.batch_reader import read_batch, read_placed_batch
+from binlog_storage.log.first_file import FirstFile
+from binlog_storage.log.halves import behind_halves, refers_back
+from binlog_storage.log.locate import locate
+from binlog_storage.log.publication import Publication
+from binlog_storage.log.search import FileShape
+from binlog_storage.log.state_at import state_at
+from binlog_storage.log.whole_file import require_whole
+from binlog_storage.state import StateStore
+
+log = logging.getLogger(__name__)
+
+_FILES_LOOKED_AT = 256  # when the store is opened, a few pages of each
+_XIDS_LOGGED = 10
+
+
+class IbbEngine:
+    """See `binlog_storage.engine.BinlogEngine`. Every method may be called from any thread.
+
+    Args:
+        facts: where the store keeps what a search needs to know beside the files; without it a search looks at every
+            file.
+        disk: a `PatientDisk` lets a store be opened while it is full: then it is served, and nothing is appended until
+            there is room.
+        background: as `start`, at once; without both, `step` does it.
+        clock: seconds since 1970, for purge by age.
+        wait_for_room: waits that many seconds when the disk is full; by default until `close` at the latest.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions | None = None,
+        *,
+        facts: StateStore | None = None,
+        background: bool = False,
+        clock: Callable[[], float] = time.time,
+        wait_for_room: Callable[[float], object] | None = None,
+    ) -> None:
+        """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
+        self._options = options or StoreOptions()
+        self.large_group_bytes = LARGE_GROUP_BYTES
+        self._disk = disk
+        self._closing = False
+        self._look: threading.Thread | None = None
+        self._patient = disk if isinstance(disk, PatientDisk) else None
+        self._append_lock = threading.Lock()
+        self._resetting = threading.Lock()
+        self._ages = 0  # odd while RESET MASTER deletes what there was
+        self.references = References()
+        cache_pages = self._options.page_cache_bytes // PAGE_SIZE
+        self._opened_at = time.monotonic()
+        self._full = FullDisk(wait_for_room)
+        self._shapes: dict[int, FileShape] = {}
+        self._whole_from: tuple[int, Position] | None = None  # of the first file
+        with contextlib.ExitStack() as opened:  # what is open is closed behind any error
+            self._pages = PageStore(disk, cache_pages, self._full)
+            opened.callback(self._pages.close)
+            self._prepared = PreparedTransactions(self.references)
+            self._redo, found = open_log(
+                disk, self._pages, self._prepared, facts, self._options, self._append_lock
+            )
+            opened.callback(self._redo.close)
+            self._assemble(facts, clock, None if found is None else found.last_marker)
+            opened.callback(self._flusher.close)
+            if found is None:
+                self._begin_new(BinlogState())
+                self._has_begun()
+                log.info("Starting a new binlog from file number 0.")
+            else:
+                self._go_on(found)
+            if self._patient is not None:
+                self._patient.opened()
+            opened.pop_all()
+        if self._patient is not None and self._patient.full is not None:
+            self._room.pause()
+            log.error(
+                "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
+                "PURGE BINARY LOGS makes some",
+                self._patient.full,
+            )
+        if background:
+            self.start()
+
+    def _assemble(
+        self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
+    ) -> None:
+        """The parts, over the pages and the redo log. Opens nothing."""
+        self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
+        mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
+        self._durability = Durability(self._redo, mark, lambda: self._writer.end)
+        self._room = Room(
+            self._append_lock,
+            self._redo,
+            self._pages,
+            self._writer,
+            largest_step=largest_step(self._options.piece_bytes),
+            failed=lambda: self._durability.failed,
+            relieve=self._relieve,
+            commits=lambda: self._appender.commits,
+        )
+        self._first_file = FirstFile(facts)
+        self._breaks = StateBreaks(facts, self._pages.first_number)
+        self._appender = Appender(
+            self._append_lock,
+            self._writer,
+            self._room,
+            self._durability,
+            self._prepared,
+            self.references,
+            self._breaks,
+            self._options.piece_bytes,
+            lambda: self._flusher.filled(),
+            lambda end, given_up: self._flusher.settle(end, given_up),
+            last_marker,
+        )
+        self.keeper = FileKeeper(
+            self._pages.files,
+            self._pages,
+            self.references,
+            self._options,
+            written_end=lambda: self.written_end,
+            first_open=self._first_open,
+            first_file=self._first_file,
+            catch_up=self._catch_up,
+            clock=clock,
+            freed=self._freed,
+        )
+        self._flusher = Flusher(
+            self._append_lock,
+            self._durability,
+            self._pages,
+            self._writer,
+            self._room,
+            Publication(self._disk, self._redo.uuid),
+            self._full,
+            self.keeper.caretaker.poke,
+        )
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Of the interface, what one of the parts does without more."""
+        self.append = self._appender.append
+        self.append_run = self._appender.append_run
+        self.begin = self._appender.begin
+        self.prepared = self._appender.prepared
+        self.commit_prepared = self._appender.commit_prepared
+        self.rollback_prepared = self._appender.rollback_prepared
+        self.write_log = self._durability.write_log
+        self.subscribe = self._durability.subscribe
+        self.when_failed = self._durability.when_failed
+        self.wait_for_room = self._room.wait
+        self.never_wait_in = self._room.never_wait_in
+        self.purge_to = self.keeper.purge_to
+        self.purge_before = self.keeper.purge_before
+        self.explain_purge = self.keeper.fates
+
+    def _go_on(self, found: Recovered) -> None:
+        """Where the store that was found ends."""
+        self._pages.files.note_purged()
+        self._first_file.opened(self._pages.files.numbers())
+        self._writer.resume(found)
+        end = self._durability.mark.end = self._writer.end
+        self._flusher.began(self._writer.stand)
+        log.info("Continuing binlog number %d from position %d.", end.file_no, end.offset)
+        if waiting := self._prepared.xids():
+            log.warning(
+                "Found %d prepared XA transaction(s), which hold their files until XA COMMIT or XA ROLLBACK: %s",
+                len(waiting),
+                "; ".join(xid.sql() for xid in waiting[:_XIDS_LOGGED]),
+            )
+
+    def tell_damage(self) -> None:
+        """Warn of the newest files whose first or last pages are damaged. Readers meet the rest.
+
+        In a thread of its own where there are others: a start must not take longer because there are many files.
+        """
+        pages = self._pages.probing()
+        current = self._writer.end.file_no
+        for file_no in [n for n in self._pages.files.numbers() if n < current][-_FILES_LOOKED_AT:]:
+            if self._closing:
+                return
+            try:
+                self._pages.header(file_no)
+                require_whole(pages, file_no)
+            except TooManyOpenFiles:
+                return
+            except StorageError as error:
+                log.warning("InnoDB: %s: replicas that need what was in it get error 1236", error)
+
+    def start(self) -> None:
+        """From now on files are made ahead, purged and written in threads of our own."""
+        self.keeper.caretaker.start()
+        self._flusher.worker.start()
+        self._look = threading.Thread(target=self.tell_damage, name="binlog-look", daemon=True)
+        self._look.start()
+
+    def _begin_new(self, state: BinlogState) -> None:
+        """The first file, in memory: `_has_begun` is to follow."""
+        self._appender.start_anew(state)
+        self._room.clean_file = -1  # none; and the file that is made ahead is this one
+
+    def _has_begun(self) -> None:
+        """A checkpoint in the first file, so that there always is a durable header."""
+        self.checkpoint()
+        self._first_file.moves_to(0)
+
+    # --- writing ---
+
+    @property
+    def cache_bytes(self) -> int:
+        """See `BinlogEngine`."""
+        return self._appender.piece_bytes
+
+    def sync(self) -> None:
+        """See `BinlogEngine`."""
+        self._durability.sync_log()
+        self._flusher.synced()
+
+    # --- room and background work ---
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.has_room
+
+    @property
+    def has_room_to_spill(self) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.has_room_to_spill
+
+    def checkpoint(self) -> None:
+        """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
+        self._require_written()
+        try:
+            self._flusher.checkpoint()
+        except (NoRoom, TooManyOpenFiles):
+            raise  # nothing was done; the first only while the store is being closed
+        except DiskError as error:
+            self._durability.fail(error)
+            raise
+
+    def step(self) -> bool:
+        """One round of what is done in the background. Returns whether there was anything to do for the flusher."""
+        did = self._flusher.step()
+        self.keeper.caretaker.step()
+        return did
+
+    # --- files ---
+
+    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+        """See `BinlogEngine`."""
+        domains = set(delete_domains)
+        begun = False
+        while not begun:
+            self.checkpoint()  # in the current file, so that the next may be entered
+            with self._append_lock:
+                self._require_unused(domains)
+                begun = self._appender.next_file(domains)
+        self.checkpoint()
+
+    def _require_unused(self, domains: set[int]) -> None:
+        """Nothing of them may be in an existing file: their state is the same as where the first one begins.
+
+        What is deleted already may be there, until those files are purged.
+        """
+        state = self._writer.state
+        known = [domain for domain in sorted(domains) if state.last(domain) is not None]
+        if not known:
+            return
+        then = BinlogState(self._first_state())
+        for domain in known:
+            if then.of_domain(domain) != state.of_domain(domain):
+                raise DomainInUse(
+                    f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
+                )
+
+    def _first_state(self) -> list[Gtid]:
+        """The state with which the first file begins."""
+        while True:
+            first = self._pages.first_number()
+            try:
+                return search.read_state(self._pages, first, 1) or []
+            except PositionPurged:  # it was purged just now, and another one is the first
+                if self._pages.first_number() == first:
+                    raise
+
+    def reset(self, state: BinlogState | None = None) -> None:
+        """See `BinlogEngine`."""
+        self._require_written()
+        with self._resetting:
+            try:
+                with self._flusher.working, self.keeper.working:
+                    with self._append_lock:
+                        self._durability.require_sound()
+                        self.references.refuse_reset(is_empty=not len(self._writer.state))
+                        self._room.pause()  # nobody appends until the new file is there
+                    files = self._pages.files.numbers()  # the last that may want a descriptor
+                    try:
+                        self._start_anew(
+                            files, BinlogState(state.entries() if state is not None else [])
+                        )
+                    except DiskError as error:
+                        self._durability.fail(error)
+                        raise
+                try:
+                    self._has_begun()  # it may wait for room, and keeps nobody from working then
+                except TooManyOpenFiles as error:  # it is in the redo log, and tried again
+                    log.warning("%s: the store has begun anew; its first file is made later", error)
+            finally:
+                self._room.resume()
+        self._durability.wake()
+
+    def _start_anew(self, files: list[int], state: BinlogState) -> None:
+        """After a crash at any step the store is as it was, or as a new one."""
+        self._durability.sync_log()
+        self._ages += 1
+        try:
+            self._redo.begin(None)  # from now on the files are remnants
+            for file_no in files:
+                self._pages.files.remove(file_no)
+            self._pages.restart()
+            self._flusher.restart()
+            self._shapes.clear()
+            self._whole_from = None
+            self._begin_new(state)
+        finally:
+            self._ages += 1
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """See `BinlogEngine`. Records of the size they have now must not need a third file."""
+        return max(PAGES_MIN * PAGE_SIZE, 2 * self._appender.piece_bytes)
+
+    def set_option(self, name: str, value: int) -> None:
+        """See `BinlogEngine`."""
+        if name == "max_binlog_size" and value < self.max_binlog_size_min:
+            raise ValueError(f"max_binlog_size must be at least {self.max_binlog_size_min} now")
+        with self._append_lock:
+            options = dataclasses.replace(self._options, **{name: value})
+            self._options = self._writer.options = self.keeper.options = options
+        self.keeper.caretaker.poke()
+
+    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        """See `BinlogEngine`."""
+        file_no = self._pages.first_number() if name is None else self.keeper.number_of(name)
+        start = Position(file_no, offset)
+        return groups_of_file(self._pages, start, self.durable_end, self.references)
+
+    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+        """See `BinlogEngine`."""
+        file_no = self._pages.first_number() if start is None else start.file_no
+        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, file_no)
+
+    # --- what there is ---
+
+    def counters(self) -> Mapping[str, int]:
+        """See `BinlogEngine`."""
+        redo, pages = self._redo, self._pages
+        with self._append_lock:
+            bytes_written = self._writer.bytes_written
+        return {
+            "Binlog_bytes_written": bytes_written,
+            "Binlog_commits": self._appender.commits,
+            "Binlog_group_commits": redo.groups,
+            "Innodb_buffer_pool_pages_data": pages.pages_cached,
+            "Innodb_buffer_pool_pages_total": pages.cache_pages,
+            "Innodb_buffer_pool_read_requests": pages.pages_wanted,
+            "Innodb_buffer_pool_reads": pages.pages_missed,
+            "Innodb_checkpoint_age": redo.lsn - redo.checkpoint_lsn,
+            "Innodb_checkpoint_max_age": redo.capacity,
+            "Innodb_data_fsyncs": redo.fsyncs.count + pages.fsyncs.count,
+            "Innodb_data_written": redo.bytes_written + pages.pages_written * PAGE_SIZE,
+            "Innodb_log_waits": self._room.redo_waits,
+            "Innodb_lsn_current": redo.lsn,
+            "Innodb_lsn_flushed": redo.durable_lsn,
+            "Innodb_lsn_last_checkpoint": redo.checkpoint_lsn,
+            "Innodb_os_log_fsyncs": redo.fsyncs.count,
+            "Innodb_os_log_written": redo.bytes_written,
+            "Binlog_checkpoints": self._flusher.checkpoints,
+            "Binlog_pages_in_memory": pages.waiting,
+            "Binlog_pages_read": pages.pages_read,
+            "Binlog_pages_written": pages.pages_written,
+            "Binlog_page_waits": self._room.page_waits,
+            "Binlog_purged_bytes": self.keeper.bytes_purged,
+            "Binlog_purged_files": self.keeper.files_purged,
+        }
+
+    def stalled(self) -> list[Stalled]:
+        """See `BinlogEngine`."""
+        found: list[tuple[str, float, str]] = []
+        if self._patient is not None and (full := self._patient.full) is not None:
+            found.append(("room", self._opened_at, f"nothing is written: {full}"))
+        if (error := self._full.error) is not None:
+            found.append(("room", self._full.since, str(error)))
+        if self._flusher.unpublished:
+            since = self._flusher.unpublished_since
+            found.append(("publication", since, self._flusher.unpublished))
+        for worker in (self._flusher.worker, self.keeper.caretaker):
+            if worker.failure:
+                what = worker.name.removeprefix("binlog-")
+                found.append((what, worker.failing_since, worker.failure))
+        now = time.monotonic()
+        return [Stalled(what, now - since, why) for what, since, why in found]
+
+    def purge_held(self) -> PurgeHeld | None:
+        """See `BinlogEngine`."""
+        return self.keeper.held
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        """See `BinlogEngine`."""
+        return {"redo": self._redo.fsyncs, "binlog": self._pages.fsyncs}
+
+    @property
+    def durable_end(self) -> Position:
+        """See `BinlogEngine`."""
+        return self._durability.mark.end
+
+    @property
+    def written_end(self) -> Position:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            return self._writer.end
+
+    @property
+    def last_marker(self) -> bytes | None:
+        """See `BinlogEngine`."""
+        return self._appender.last_marker
+
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            state = self._writer.state
+            return state.copy() if domain_id is None else state.of_domain(domain_id)
+
+    def files(self) -> list[BinlogFile]:
+        """See `BinlogEngine`."""
+        found = []
+        for number in self._pages.numbers():
+            with contextlib.suppress(PositionPurged):  # just now
+                if (size := self._pages.size(number)) is not None:
+                    found.append(BinlogFile(file_name(number), size))
+        return found
+
+    def status(self) -> tuple[str, int]:
+        """See `BinlogEngine`."""
+        end = self.written_end
+        return file_name(end.file_no), end.offset
+
+    # --- reading ---
+
+    def first_start(self) -> StartPoint:
+        """See `BinlogEngine`."""
+        while True:
+            files = self._pages.files.numbers()
+            if not files:
+                raise PositionPurged("there is no file")
+            try:
+                return self._first_start(files)
+            except PositionPurged:
+                if self._pages.files.numbers() == files:
+                    raise
+
+    def _first_start(self, files: list[int]) -> StartPoint:
+        """Looked for once for each first file: what comes later refers to nothing that has gone."""
+        place = self._whole_from
+        if place is None or place[0] != files[0]:
+            found = behind_halves(self._pages, files, self.durable_end)
+            place = self._whole_from = files[0], found
+        return StartPoint(place[1], self.state_at(place[1]))
+
+    def find_start(self, position: SlavePosition) -> StartPoint:
+        """See `BinlogEngine`. Waits for a RESET MASTER that is at work: the start is one before it or behind it."""
+        while True:
+            age = self._ages
+            if age % 2:
+                with self._append_lock:  # which RESET MASTER has until it is done
+                    continue
+            try:
+                if self.durable_end <= _FIRST_PLACE:
+                    self._durability.sync_log()  # the state that a new binlog begins with
+                found = self._find_start(position)
+            except Exception:
+                if self._ages == age:
+                    raise
+            else:
+                if self._ages == age:
+                    return found
+
+    def _find_start(self, position: SlavePosition) -> StartPoint:
+        while True:
+            # Behind RESET MASTER the first one may wait for room.
+            files = self._pages.files.numbers() or self._pages.numbers()
+            pages = self._pages.probing()
+            try:
+                found = StartPoint(
+                    *search.find_start(
+                        pages, files, self._shape, position, self.durable_end, self._breaks.known()
+                    )
+                )
+                if not refers_back(pages, found.position.file_no, files[0]):
+                    return found
+                first = self._first_start(files)
+                if found.position >= first.position:
+                    return found
+                if first.state.is_before(position):
+                    return first
+                raise PositionPurged("a part of a group behind the position is gone")
+            except PositionPurged:
+                if (self._pages.files.numbers() or self._pages.numbers()) == files:
+                    raise  # and else a purge was under way: what is left may do
+
+    def read(self, start: Position) -> GroupBatch:
+        """See `BinlogEngine`."""
+        limit = self.durable_end
+        batch = read_batch(self._pages, start, limit, self.large_group_bytes)
+        _require_all_read(start, batch.end, limit)
+        return batch
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        """See `BinlogEngine`."""
+        limit = self.durable_end
+        batch = read_placed_batch(
+            self._pages, start, limit, self._file_end(start), self.large_group_bytes
+        )
+        _require_all_read(start, batch.end, limit)
+        return batch
+
+    def locate(self, place: Position) -> Located:
+        """See `BinlogEngine`."""
+        return locate(
+            self._pages, place, self.durable_end, self._file_end(place), self.large_group_bytes
+        )
+
+    def _file_end(self, place: Position) -> Position:
+        """Of the file of a place, as it is now: FLUSH cuts it off. Raises `PositionPurged`."""
+        size = self._pages.size(place.file_no)
+        if size is None:
+            raise PositionPurged(f"{file_name(place.file_no)} has gone")
+        return Position(place.file_no, size)
+
+    def state_at(self, place: Position) -> BinlogState:
+        """See `BinlogEngine`."""
+        return state_at(self._pages, place, self._shape(place.file_no).interval)
+
+    def is_recent(self, start: Position) -> bool:
+        """See `BinlogEngine`."""
+        return self._pages.is_recent(start.file_no, start.page_no)
+
+    def _shape(self, file_no: int) -> FileShape:
+        shape = self._shapes.get(file_no)
+        if shape is None:
+            header = self._pages.header(file_no)
+            size = self._pages.size(file_no)
+            if header is None or size is None:
+                raise PositionPurged(f"{file_name(file_no)} has gone")
+            shape = self._shapes[file_no] = FileShape(
+                header.state_interval_pages, size // PAGE_SIZE
+            )
+        return shape
+
+    # --- a disk that was full when the store was opened ---
+
+    def _require_written(self) -> None:
+        """Raises `StoreFailed`; `DiskFull` while what opening has to write waits for room."""
+        self._durability.require_sound()
+        full = None if self._patient is None else self._patient.full
+        if full is not None:
+            raise DiskFull(str(full))
+
+    def _catch_up(self) -> bool:
+        """Write what opening has to, as far as there is room now. False once the store failed. Raises `DiskFull`."""
+        patient = self._patient
+        if self._durability.failed:
+            return False
+        if patient is None or patient.full is None:
+            return True
+        try:
+            done = patient.try_again()
+        except TooManyOpenFiles:
+            raise  # tried again
+        except DiskError as error:
+            self._durability.fail(error)
+            return False
+        if not done:
+            self._require_written()
+        self._room.resume()
+        log.info("InnoDB: there was room for what opening had to write: commits go on")
+        return True
+
+    def _first_open(self) -> int:
+        """The first file that recovery may need, or that a change waits for."""
+        first = self._room.clean_file
+        if self._patient is not None and self._patient.full is not None:
+            names = {file_name(number): number for number in self._pages.files.numbers()}
+            touched = [number for name, number in names.items() if self._patient.touches(name)]
+            first = min([first, *touched])
+        return first
+
+    def _relieve(self) -> bool:
+        """See `Room`."""
+        if self._patient is not None and self._patient.full is not None:
+            if self.keeper.caretaker.running:
+                return False
+            try:
+                self._catch_up()
+            except DiskFull as error:
+                self._full.met(error)
+                self._full.wait()
+            return True
+        return self._flusher.relieve()
+
+    def _freed(self) -> None:
+        """Files were deleted."""
+        self._full.freed()
+        self._flusher.worker.poke()
+        if self._patient is not None and self._patient.full is not None:
+            self.keeper.caretaker.poke()
+
+    # --- the end ---
+
+    def stop_waiting(self) -> None:
+        """See `BinlogEngine`."""
+        self._full.close()
+        self._room.close()
+
+    def close(self) -> None:
+        """See `BinlogEngine`."""
+        self._closing = True
+        self.stop_waiting()
+        if self._look is not None:
+            self._look.join()
+        self.keeper.caretaker.stop()
+        self._flusher.worker.stop()
+        try:
+            if not self._durability.failed:
+                self._end()
+        finally:
+            self._flusher.close()
+            self._pages.close()
+            self._redo.close()
+            self._disk.close()
+
+    def _end(self) -> None:
+        if self._patient is not None and self._patient.full is not None:
+            log.warning(
+                "%s: what opening has to write is left to the next start", self._patient.full
+            )
+            return
+        try:
+            self.sync()
+            self._flusher.checkpoint()
+            self._flusher.publish()  # what was about to be told when more came ...
+            self._flusher.publish()  # ... and the end
+        except StoreFailed:
+            pass  # another thread's sync failed meanwhile
+        except DiskFull as error:
+            log.warning("%s: the last pages are in the redo log only, until the next start", error)
+
+
+_FIRST_PLACE: Final = Position(0, PAGE_SIZE)
+
+
+def _require_all_read(start: Position, end: Position, limit: Position) -> None:
+    """A batch that is empty ends at the durable end, and else there is damage: readers would wait there for ever."""
+    if end == start < limit:
+        raise CorruptBinlog(
+            *start,
+            f"the data end here, but up to {file_name(limit.file_no)}:{limit.offset} they were durable",
+        )

@@ -1,0 +1,135 @@
+"""A transaction while it is being made: its events in two small caches, spilled into the binlog when these are full.
+
+What the server layer of MariaDB does in front of the engine. A transaction of any size takes no more memory than its
+two caches: events of transactional tables go to one (`binlog_cache_size`), those of others to the other
+(`binlog_stmt_cache_size`). A full cache goes out of band, in pieces. Pieces are also cut where a savepoint was set, so
+that a rollback to it can leave off there; what was spilled after it stays as garbage that nobody refers to.
+
+At commit: if nothing was spilled and everything fits, the group is one record. Otherwise the rest is spilled too, and
+only the GTID event goes into the commit record; readers take the lists behind it, the statement list first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.engine import BinlogEngine, GroupMark, Position
+from binlog_storage.ibb.xa import Xid
+
+BINLOG_CACHE_SIZE = 32 * 1024
+
+
+@dataclass(eq=False, slots=True)
+class Savepoint:
+    """A place in the transactional events: `offset` bytes into the cache, or, once these were spilled, `mark`."""
+
+    offset: int
+    mark: GroupMark | None = None
+
+
+class Transaction:
+    """One transaction on an engine. One owner; no use after `commit`, `prepare` or `rollback`.
+
+    Args:
+        binlog_cache_size, binlog_stmt_cache_size: bytes of the two caches.
+    """
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        *,
+        binlog_cache_size: int = BINLOG_CACHE_SIZE,
+        binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
+    ) -> None:
+        self._engine = engine
+        self._group = engine.begin()
+        self._cache = bytearray()
+        self._cache_size = binlog_cache_size
+        self._statement_cache = bytearray()
+        self._statement_cache_size = binlog_stmt_cache_size
+        self._savepoints: list[Savepoint] = []
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds in memory now; never more than the two caches."""
+        return len(self._cache) + len(self._statement_cache)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it has outgrown its caches: what comes is spilled, too."""
+        return self._group.spilled
+
+    def write(self, events: bytes, *, transactional: bool = True) -> None:
+        """Add events in normal form; they may be cut anywhere."""
+        cache = self._cache if transactional else self._statement_cache
+        size = self._cache_size if transactional else self._statement_cache_size
+        rest = memoryview(events)
+        while len(cache) + len(rest) > size:
+            room = size - len(cache)
+            cache += rest[:room]
+            rest = rest[room:]
+            if transactional:
+                self._spill()
+            else:
+                self._spill_statement()
+        cache += rest
+
+    def savepoint(self) -> Savepoint:
+        """The transactional events so far can be gone back to. Others cannot be taken back, as their tables cannot."""
+        savepoint = Savepoint(len(self._cache))
+        self._savepoints.append(savepoint)
+        return savepoint
+
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Forget what came after; the savepoint stays, later ones are gone. ValueError for one that is gone."""
+        at = self._savepoints.index(savepoint)
+        del self._savepoints[at + 1 :]
+        if savepoint.mark is None:
+            del self._cache[savepoint.offset :]
+        else:
+            self._group.rewind(savepoint.mark)
+            self._cache.clear()
+
+    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
+        """The group is `gtid_event`, the statement events, the transactional events. Returns its end."""
+        if self._fits(gtid_event):
+            self._group.rollback()
+            return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid)
+        self._spill_all()
+        return self._group.commit(gtid_event, gtid)
+
+    def prepare(self, xid: Xid) -> Position:
+        """XA PREPARE: everything goes out of band, and the transaction waits under its name."""
+        self._spill_all()
+        return self._group.prepare(xid)
+
+    def rollback(self) -> None:
+        """It never was."""
+        self._group.rollback()
+        self._cache.clear()
+        self._statement_cache.clear()
+
+    def _fits(self, gtid_event: bytes) -> bool:
+        size = len(gtid_event) + self.memory_bytes
+        return not self._group.spilled and size <= min(self._cache_size, self._engine.cache_bytes)
+
+    def _spill_all(self) -> None:
+        self._spill_statement()
+        self._spill()
+
+    def _spill_statement(self) -> None:
+        self._group.spill(self._statement_cache, statement=True)
+        self._statement_cache.clear()
+
+    def _spill(self) -> None:
+        """Cut at each savepoint whose place is still in the cache."""
+        done = 0
+        for savepoint in self._savepoints:
+            if savepoint.mark is None:
+                self._group.spill(self._cache[done : savepoint.offset])
+                done = savepoint.offset
+                savepoint.mark = self._group.mark()
+        self._group.spill(self._cache[done:])
+        self._cache.clear()

@@ -1,0 +1,106 @@
+"""A thread of the store that does its work whenever it is poked. Simulations call `step` themselves.
+
+No error ends it for good. A full disk, a directory that cannot be read, a defect of ours: it is said in the log, and
+tried again after a pause. What is not to be tried again (a sync that failed) the work itself has to know.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from binlog_storage.defects import Defects
+from binlog_storage.errors import DiskFull, NoRoom, StorageError
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+
+
+class Worker:
+    """Runs `work` in a thread.
+
+    Args:
+        work: one round; returns the seconds after which it wants to run again unasked, None for never.
+        retry_s: the pause after an error.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], float | None], *, retry_s: float = RETRY_S
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._retry_s = retry_s
+        self._poked = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._defects = Defects()
+        self.failure = ""
+        """What the last round ended with; empty if all went well."""
+        self.failing_since = 0.0
+        """By the monotonic clock; of no meaning if all goes well."""
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a thread."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Have a thread from now on."""
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+        self.poke()
+
+    def poke(self) -> None:
+        """There may be something to do."""
+        if not self._poked.is_set():
+            self._poked.set()
+
+    def stop(self) -> None:
+        """Finish the round, and end the thread."""
+        self._stopping = True
+        self._poked.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def step(self) -> float | None:
+        """One round. Returns the seconds after which to run the next one unasked, None for never."""
+        if not self.failure:
+            self.failing_since = time.monotonic()
+        try:
+            wait = self._work()
+        except NoRoom as error:  # `FullDisk` has said it
+            self.failure = str(error)
+        except DiskFull as error:
+            log.error(
+                "InnoDB: %s. Waiting %.0f seconds before trying again...", error, self._retry_s
+            )
+            self.failure = str(error)
+        except StorageError as error:
+            log.error("%s: %s. Trying again in %.0f seconds", self.name, error, self._retry_s)
+            self.failure = str(error)
+        except Exception as error:
+            log.error(
+                "%s: internal error %r. Trying again in %.0f seconds",
+                self.name,
+                error,
+                self._retry_s,
+                exc_info=self._defects.trace(error),
+            )
+            self.failure = repr(error)
+        else:
+            self.failure = ""
+            return wait
+        return self._retry_s
+
+    def _run(self) -> None:
+        wait: float | None = None
+        while True:
+            self._poked.wait(wait)
+            self._poked.clear()
+            if self._stopping:
+                return
+            wait = self.step()

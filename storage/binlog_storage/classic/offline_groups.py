@@ -1,0 +1,61 @@
+"""Groups of traditional binlog files: the same items as `groups` gives, from the other format.
+
+Relay logs and encrypted files are refused; a group that is not whole at the end of its file is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
+
+from binlog_storage.classic.groups import FileGroups
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
+from binlog_storage.log.groups import OfflineGroup
+
+
+def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Iterator[OfflineGroup]:
+    """In the order of the paths; `place` counts the files from 0. What is left out is told in `notes`, incidents too.
+
+    Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
+    """
+    for number, path in enumerate(paths):
+        groups = FileGroups(path)
+        try:
+            for group in groups.items(runs=False, incidents=True):
+                assert isinstance(group, SourceGroup)
+                pieces: Iterable[bytes] = [group.payload]
+                if group.rest is not None:
+                    # Whether it is whole is known at its end only. It is read once more when it is asked for.
+                    try:
+                        for _ in group.rest:
+                            pass
+                    except UnfinishedGroup:
+                        break
+                    pieces = _pieces(path, group.offset, groups.checksum_algorithm)
+                yield OfflineGroup(
+                    path.name,
+                    Position(number, group.offset),
+                    group.gtid,
+                    EventHeader.parse(group.payload[:HEADER_SIZE]).timestamp,
+                    pieces,
+                )
+            if notes is not None and groups.left_out:
+                notes.append(groups.left_out)
+        finally:
+            if notes is not None:
+                notes += groups.incidents
+            groups.close()
+
+
+def _pieces(path: Path, offset: int, checksum_algorithm: int) -> Iterator[bytes]:
+    groups = FileGroups(path, offset=offset, checksum_algorithm=checksum_algorithm)
+    try:
+        group = next(groups.items(runs=False))
+        assert isinstance(group, SourceGroup)
+        yield from chain([group.payload], group.rest or ())
+    finally:
+        groups.close()

@@ -1,0 +1,300 @@
+"""The only door from the store to the operating system.
+
+Everything that a store does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are
+two: `OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash.
+Both pass the same contract tests. Names are plain file names inside the directory, never paths.
+
+What a caller may rely on after a power cut, and no more: bytes of a file whose `fdatasync` returned; the existence,
+the name and the size of a file once `fsync_dir` returned as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from binlog_storage.disk.durable_files import sync_folder
+from binlog_storage.disk.local_path import local_path
+from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
+
+OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
+
+
+class File(Protocol):
+    """An open file. `pread` and `pwrite` may be called from several threads; the rest by one owner."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only at the end of the file."""
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """All of `data` at `offset`, or `DiskError`."""
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        """All of them, one behind the other, as one `pwrite`; no more than 1024."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros to `size` bytes."""
+
+    def allocate(self, size: int) -> None:
+        """Extend with zeros to `size` bytes that are really there, so that writing them cannot meet a full disk."""
+
+    def start_writing(self, size: int, offset: int) -> None:
+        """Those bytes may go to the disk now. A hint that promises nothing; `fdatasync` has less to wait for."""
+
+    def fdatasync(self) -> None:
+        """Returns when data and length are durable."""
+
+    def close(self) -> None:
+        """Further use is an error."""
+
+
+class Disk(Protocol):
+    """One directory."""
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """Open for reading and writing; `FileMissing` if there is none. `create` makes a new empty file and fails if
+        there is one.
+        """
+
+    def names(self) -> list[str]:
+        """All names in the directory, in no order."""
+
+    def modified(self, name: str) -> float:
+        """Time of the last change of the file, seconds since 1970."""
+
+    def size(self, name: str) -> int:
+        """Length in bytes, without opening the file. Raises `FileMissing`."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`."""
+
+    def unlink(self, name: str) -> None:
+        """Remove; the name must exist."""
+
+    def fsync_dir(self) -> None:
+        """Returns when names made, changed or removed so far are durable."""
+
+    def lock(self, name: str) -> None:
+        """Take the directory for this process, or raise `StoreInUse`. Held until `close`.
+
+        From then on `fsync_dir` needs no descriptor of its own: it may come behind what cannot be taken back.
+        """
+
+    def close(self) -> None:
+        """Give up the lock."""
+
+
+_KINDS: Final[dict[int | None, type[DiskError]]] = {
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+    errno.ENOENT: FileMissing,
+    errno.EMFILE: TooManyOpenFiles,
+    errno.ENFILE: TooManyOpenFiles,
+}
+
+
+@contextlib.contextmanager
+def mapped(action: str, path: Path) -> Iterator[None]:
+    """The border at which `OSError` becomes ours, with the action and the path in the text."""
+    thread = threading.get_ident()
+    _under_way[thread] = DiskCall(time.monotonic(), action, path)
+    try:
+        yield
+    except OSError as error:
+        kind = _KINDS.get(error.errno, DiskError)
+        raise kind(f"cannot {action} {path}: {error.strerror or error}") from error
+    finally:
+        _under_way.pop(thread, None)
+
+
+class DiskCall(NamedTuple):
+    """One call of the operating system that has not returned yet; `since` by the monotonic clock."""
+
+    since: float
+    action: str
+    path: Path
+
+
+_under_way: Final[dict[int, DiskCall]] = {}  # by thread: it makes one at a time
+
+
+def calls_under_way() -> list[DiskCall]:
+    """Of this process, the oldest first: on a disk that has stopped they do not return."""
+    return sorted(_under_way.values())
+
+
+_KINDS_OF_ENTRY: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a file, and of nothing else that may have its name. Never waits. Raises OSError.
+
+    Opening a FIFO would wait for somebody at its other end, and reading from a device may never end.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o640)
+    kind = stat.S_IFMT(os.fstat(fd).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(fd)
+        raise OSError(
+            errno.EINVAL, f"it is {_KINDS_OF_ENTRY.get(kind, 'something else')}, not a file"
+        )
+    return fd
+
+
+# Linux has it, and Python's `os` has not. It only starts the writing, and takes no error from who calls `fdatasync`.
+_SYNC_FILE_RANGE_WRITE: Final = 2
+_sync_file_range: Final = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+class OsFile:
+    """A file of the operating system. The offset of the descriptor is never used."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    def pread(self, size: int, offset: int) -> bytes:
+        with mapped("read", self._path):
+            data = os.pread(self._fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            parts = [
+                data
+            ]  # a short read in mid-file is legal: a signal, or the kernel's 2 GiB limit
+            have = len(data)
+            while have < size:
+                data = os.pread(self._fd, size - have, offset + have)
+                if not data:
+                    break
+                parts.append(data)
+                have += len(data)
+            return b"".join(parts)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        with mapped("write", self._path):
+            view = memoryview(data)
+            while view:
+                # A full disk shows as a short write first; the next call then names the reason.
+                done = os.pwrite(self._fd, view, offset)
+                view = view[done:]
+                offset += done
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        with mapped("write", self._path):
+            done = os.pwritev(self._fd, parts, offset)
+        if done < sum(map(len, parts)):
+            self.pwrite(memoryview(b"".join(parts))[done:], offset + done)
+
+    def size(self) -> int:
+        with mapped("stat", self._path):
+            return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        with mapped("truncate", self._path):
+            os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        with mapped("allocate", self._path):
+            os.posix_fallocate(self._fd, 0, size)
+
+    def start_writing(self, size: int, offset: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
+
+    def fdatasync(self) -> None:
+        with mapped("sync", self._path):
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """A directory of the operating system; made if it is not there.
+
+    Thread contract: the methods may be called from any thread; `lock` and `close` by the owner.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory = local_path(directory)
+        self._lock_fd = -1
+        self._fd = -1  # of the directory, while it is ours
+        with mapped("make directory", directory):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def open(self, name: str, *, create: bool = False) -> OsFile:
+        path = self._directory / name
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        with mapped("create" if create else "open", path):
+            return OsFile(path, open_regular(path, flags))
+
+    def names(self) -> list[str]:
+        with mapped("list", self._directory):
+            return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+
+    def modified(self, name: str) -> float:
+        with mapped("stat", self._directory / name):
+            return (self._directory / name).stat().st_mtime
+
+    def size(self, name: str) -> int:
+        with mapped("stat", self._directory / name):
+            return (self._directory / name).stat().st_size
+
+    def rename(self, old: str, new: str) -> None:
+        with mapped("rename", self._directory / old):
+            (self._directory / old).replace(self._directory / new)
+
+    def unlink(self, name: str) -> None:
+        with mapped("remove", self._directory / name):
+            (self._directory / name).unlink()
+
+    def fsync_dir(self) -> None:
+        with mapped("sync directory", self._directory):
+            if self._fd >= 0:
+                os.fsync(self._fd)
+            else:
+                sync_folder(self._directory)
+
+    def lock(self, name: str) -> None:
+        path = self._directory / name
+        with mapped("open", path):
+            fd = open_regular(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise StoreInUse(
+                f"the directory {self._directory} is in use by another process; stop it, or give another "
+                "binlog_directory"
+            ) from None
+        self._lock_fd = fd
+        with mapped("open", self._directory):
+            self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        for fd in (self._lock_fd, self._fd):
+            if fd >= 0:
+                os.close(fd)  # closing gives up the flock
+        self._lock_fd = self._fd = -1

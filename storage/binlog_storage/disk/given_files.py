@@ -1,0 +1,119 @@
+"""Small files that somebody names in an option or a statement: passwords, keys, certificates, configurations.
+
+What lies under such a name may be anything: a FIFO that nobody writes to, a device without an end, a folder, a link to
+itself. Here a file is opened without waiting for anybody, must be a regular one, and may not be larger than a limit;
+the rest is an `OSError` whose `strerror` says so. A library that opens files by itself gets the name of a descriptor
+that was looked at so.
+
+A disk that does not answer may still keep a call for ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from binlog_storage.disk.disk import open_regular
+
+PEM_BYTES_MAX: Final = 4 << 20  # all authorities of a system are a tenth of it
+_FOLDER_FILES_MAX: Final = 4096
+_HASHED: Final = re.compile(
+    r"[0-9a-f]{8}\.r?[0-9]{1,4}"
+)  # of certificates and lists of revoked ones
+
+
+def read_given(path: str | Path, bytes_max: int) -> bytes:
+    """All of the file. Raises `OSError`."""
+    with _opened(path, bytes_max) as fd:
+        data = b""
+        while len(data) <= bytes_max and (part := os.read(fd, bytes_max + 1 - len(data))):
+            data += part
+    if len(data) > bytes_max:  # it has grown, or has no size, as in /proc
+        raise _too_large(path, bytes_max)
+    return data
+
+
+def open_given(path: str | Path) -> BufferedReader:
+    """A regular file of any size, to read. Raises `OSError`."""
+    with _opened(path) as fd:
+        return os.fdopen(os.dup(fd), "rb")
+
+
+def read_given_text(path: str | Path, bytes_max: int) -> str:
+    """The same of a file in UTF-8. Raises `OSError`, also for what is no text."""
+    try:
+        return read_given(path, bytes_max).decode()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8 text", str(path)) from None
+
+
+def load_authorities(context: ssl.SSLContext, path: str = "", folder: str = "") -> None:
+    """Certificates, or lists of revoked ones, of a PEM file; and of a folder, by the names that OpenSSL looks for.
+
+    Files of the folder that cannot be used are left out, as OpenSSL does when it needs one. Raises `OSError`.
+    """
+    if path:
+        with _name_of(path) as name:
+            context.load_verify_locations(name)
+    if not folder:
+        return
+    with os.scandir(_checked(folder)) as entries:
+        names = sorted(entry.name for entry in entries if _HASHED.fullmatch(entry.name))
+    if len(names) > _FOLDER_FILES_MAX:
+        raise OSError(errno.EFBIG, f"more than {_FOLDER_FILES_MAX} certificates", folder)
+    for file in names:
+        try:
+            with _name_of(str(Path(folder, file))) as name:
+                context.load_verify_locations(name)
+        except OSError:
+            continue
+
+
+def load_chain(context: ssl.SSLContext, cert: str, key: str = "") -> None:
+    """A certificate with those of its issuers, and its key, which may lie in the same file. Raises `OSError`."""
+    with _name_of(cert) as cert_name, _name_of(key or cert) as key_name:
+        context.load_cert_chain(cert_name, key_name, _no_passphrase)
+
+
+def _no_passphrase() -> str:
+    """OpenSSL would ask at the terminal, and wait."""
+    raise OSError(errno.EACCES, "the key is encrypted by a passphrase; give one without")
+
+
+@contextmanager
+def _name_of(path: str) -> Iterator[str]:
+    with _opened(path, PEM_BYTES_MAX) as fd:
+        yield f"/dev/fd/{fd}"
+
+
+@contextmanager
+def _opened(path: str | Path, bytes_max: int | None = None) -> Iterator[int]:
+    fd = open_regular(Path(_checked(path)), os.O_RDONLY)
+    try:
+        found = os.fstat(fd)
+        if bytes_max is not None and found.st_size > bytes_max:
+            raise _too_large(path, bytes_max)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _checked(path: str | Path) -> str | Path:
+    """A name that the operating system can be asked for."""
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise OSError(errno.EINVAL, "it is no name of a file", ascii(path))
+
+
+def _too_large(path: str | Path, bytes_max: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {bytes_max} bytes", str(path))

@@ -1,0 +1,50 @@
+"""Paths that users give: of folders and files of this machine. What is elsewhere is refused, not made a folder here.
+
+`s3://bucket/x` is a relative path to the operating system; as a target it would be the folder `s3:` of wherever the
+program was started, and data that somebody believes to be elsewhere would be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from binlog_storage.errors import StorageError
+
+# Path("s3://bucket") is s3:/bucket: it has lost a slash.
+_SCHEME: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
+_LOCAL_FILE: Final = "file"
+
+
+class NotLocal(StorageError, ValueError):
+    """A path is a URL of a place that is not a folder or a file of this machine."""
+
+
+def local_path(path: str | PathLike[str]) -> Path:
+    """The path that a user means; of `file:///x` it is /x. Raises `NotLocal` for any other `scheme://`."""
+    text = str(path)
+    found = _SCHEME.match(text)
+    if found is None:
+        return Path(path)
+    if found["name"].lower() == _LOCAL_FILE and found["slashes"] == "///":
+        return Path(unquote(text[found.end() - 1 :]))
+    if found["name"].lower() == _LOCAL_FILE:
+        raise NotLocal(
+            f"{text}: a file of this machine is written as file:///folder/file, or /folder/file"
+        )
+    raise NotLocal(
+        f"{text}: {found['name']}:// is not supported yet, only folders and files of this machine: give a local "
+        f"path, such as a mounted one (a folder that is really called so is ./{text})"
+    )
+
+
+def path_argument(text: str) -> Path:
+    """`local_path` as a type for argparse."""
+    try:
+        return local_path(text)
+    except NotLocal as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

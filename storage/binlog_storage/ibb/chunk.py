@@ -1,0 +1,81 @@
+"""Chunks: what a page is made of, and how a record is cut into them.
+
+    offset  size  field
+    0       1     type: bits 0-5 record type, bit 6 LAST, bit 7 CONT
+    1       2     length of the data, little-endian, 1..16377
+    3       n     data
+
+The first chunk of a record has CONT clear, all others have it set; the final one has LAST set. A chunk never crosses
+a page, and a record is cut only where its page is full. With fewer than 4 bytes left a page is filled with 0xFF. A
+type byte 0 is the end of the data. Between two chunks of a record whole GTID_STATE and DUMMY chunks may stand,
+nothing else. (MariaDB: `storage/innobase/fsp/fsp_binlog.cc`.)
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
+
+
+class RecordType(IntEnum):
+    """Types 7..62 are unknown and skipped by readers."""
+
+    COMMIT = 1
+    GTID_STATE = 2
+    OOB_DATA = 3
+    DUMMY = 4
+    XA_PREPARE = 5
+    XA_COMPLETE = 6
+
+
+LAST = 0x40
+CONT = 0x80
+TYPE_MASK = 0x3F
+FILLER = 0xFF
+END_OF_DATA = 0x00
+CHUNK_HEADER = 3
+CHUNK_MIN = CHUNK_HEADER + 1
+CHUNK_DATA_MAX = PAGE_END - CHUNK_HEADER
+LAST_CHUNK_START = (
+    PAGE_END - CHUNK_MIN
+)  # a chunk may begin here, with one byte of data, and no later
+
+assert CHUNK_DATA_MAX == 16377
+assert LAST_CHUNK_START == 16376
+assert LAST | CONT | TYPE_MASK == FILLER  # which is why type 63 cannot be used
+
+
+class Position(NamedTuple):
+    """A place in the store: byte `offset` of the first chunk of a record in file `file_no`.
+
+    Internal to the store: the only public address of a group is its GTID.
+    """
+
+    file_no: int
+    offset: int
+
+    @property
+    def page_no(self) -> int:
+        """Page of the file in which it lies."""
+        return self.offset // PAGE_SIZE
+
+    @property
+    def page_start(self) -> Position:
+        """Where its page begins."""
+        return Position(self.file_no, self.offset - self.offset % PAGE_SIZE)
+
+    @property
+    def in_page(self) -> int:
+        """Offset inside that page."""
+        return self.offset % PAGE_SIZE
+
+
+class Record(NamedTuple):
+    """One whole record: where its first chunk begins, where the next record may begin, and its data."""
+
+    type: int
+    start: Position
+    end: Position
+    data: bytes

@@ -1,0 +1,146 @@
+"""A directory of .ibb files as a source of groups: a stopped MariaDB 12.3's, a copy of one, or another store of ours.
+
+What is only in the redo log of its owner is not seen: the files are read as they are. A record that is not whole at
+their end is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
+from binlog_protocol.groups.group_check import check_groups, checked_pieces
+from binlog_protocol.gtid import BinlogState, SlavePosition
+
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.errors import CorruptBinlog, NotAStore
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.intake.source import FileStart, Item, SourceGroup
+from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
+from binlog_storage.log.pending_redo import PendingRedo
+
+PIECE_BYTES: Final = 1 << 20
+
+
+class IbbFiles:
+    """See `binlog_storage.intake.source.Source`. Nothing in the directory is made, locked or written."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises `NotAStore`, `CorruptBinlog`, `DiskError`."""
+        self._directory = directory
+        self._binlog = OfflineBinlog.of_paths([directory])
+        pages = self._binlog.pages
+        self._numbers = [number for number in pages.numbers if pages.has_data(number)]
+        if not self._numbers:
+            self.close()
+            raise NotAStore(f"the .ibb files of {directory} hold nothing yet")
+        self._sizes = [pages.size(number) for number in self._numbers]
+        self._reading = (self._numbers[0], 0)
+        self.server_version = ""
+        self.notes: list[str] = []
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """See `Source`."""
+        return self._name(0), self._name(-1)
+
+    def base(self, number: int) -> BinlogState:
+        """See `Source`."""
+        state = self._binlog.base_state(self._numbers[number])
+        if state is None and self._numbers[number]:
+            raise CorruptBinlog(self._numbers[number], 0, "no GTID state at its beginning")
+        return state or BinlogState()
+
+    def file_before(self, position: SlavePosition) -> int | None:
+        """See `Source`."""
+        found = self._binlog.first_file(position)
+        return None if found is None else self._numbers.index(found)
+
+    def items(self, number: int) -> Iterator[Item]:
+        """See `Source`. Only the first file has a `FileStart`: that none is missing is told by their numbers."""
+        yield FileStart(self._name(number), self.base(number))
+        for group in self._binlog.groups(self._numbers[number]):
+            self._reading = (group.place.file_no, group.place.offset)
+            if group.gtid is None:
+                marker = b"".join(group.pieces())
+                self.server_version = _server_version(group, marker)
+                yield self._item(group, marker)
+            else:
+                item = self._group(group)
+                yield item
+                for _ in item.rest or ():
+                    pass
+        self._note_end()
+
+    def _group(self, group: OfflineGroup) -> SourceGroup:
+        pieces = group.pieces()
+        begin = bytearray()
+        try:
+            for piece in pieces:
+                begin += piece
+                if len(begin) >= PIECE_BYTES:
+                    break
+            else:
+                check_groups(begin, [len(begin)])
+                return self._item(group, bytes(begin))
+            checked = checked_pieces(chain([bytes(begin)], pieces))
+            first = next(checked)
+            size = EventHeader.parse(first[:HEADER_SIZE]).length
+        except ProtocolError as error:
+            raise CorruptBinlog(*group.place, str(error)) from None
+        return self._item(group, first[:size], _rest(group, chain([first[size:]], checked)))
+
+    def _note_end(self) -> None:
+        if self._binlog.torn_tail is not None:
+            self.notes.append(
+                f"the last record is not whole and was left out: {self._binlog.torn_tail}"
+            )
+        redo = PendingRedo.of(ReadOnlyDisk(self._directory))
+        if redo.count:
+            self.notes.append(
+                f"{self._directory} has a redo log that its files may lack the last {redo.count} steps of: start and "
+                "stop the server that it belongs to, and repeat this"
+            )
+
+    def _item(
+        self, group: OfflineGroup, payload: bytes, rest: Iterator[bytes] | None = None
+    ) -> SourceGroup:
+        path = self._directory / group.file
+        return SourceGroup(group.gtid, payload, path, group.place.offset, rest)
+
+    def _name(self, number: int) -> str:
+        return str(self._directory / file_name(self._numbers[number]))
+
+    @property
+    def size(self) -> int:
+        """See `Source`."""
+        return sum(self._sizes)
+
+    @property
+    def bytes_read(self) -> int:
+        """See `Source`."""
+        file_no, offset = self._reading
+        return sum(self._sizes[: self._numbers.index(file_no)]) + offset
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._binlog.close()
+
+
+def _rest(group: OfflineGroup, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except ProtocolError as error:
+        raise CorruptBinlog(*group.place, str(error)) from None
+
+
+def _server_version(group: OfflineGroup, marker: bytes) -> str:
+    try:
+        return FormatDescription.parse(marker).server_version
+    except ProtocolError as error:
+        raise CorruptBinlog(*group.place, str(error), marker) from None

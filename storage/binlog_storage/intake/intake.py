@@ -1,0 +1,279 @@
+"""Groups from elsewhere into a store: each once, in their order, exactly behind what is there.
+
+    the store        the files begin where                     what is done
+    empty            anywhere                                  it begins with the state of the first file
+    at a position    at that position or before it             what comes before it is passed over
+    at a position    behind it, or it is not in them           `DoesNotContinue`
+    beyond them      all that they have is in the store        nothing
+
+A place in the files is that of the store when the last GTIDs of all domains are equal. If it ends with a group, its
+bytes must be those of the store's last group. Thus a second run goes on where one was killed, and a third does nothing.
+Numbers that go backwards, as a server without gtid_strict_mode may log them, are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
+from binlog_storage.intake.source import FileStart, Source, SourceGroup, UnfinishedGroup
+from binlog_storage.intake.tail import StoreTail
+
+UNSYNCED_BYTES_MAX = 64 << 20  # what a crash may cost of the work
+_LOOK_UP_S = 0.5
+
+
+@dataclass
+class Taken:
+    """What was done. Sizes in bytes, in normal form."""
+
+    groups: int = 0
+    size: int = 0
+    passed_over: int = 0
+    began_at: BinlogState | None = None
+    """The state with which an empty store began."""
+    is_beyond: bool = False
+    """The store had all of it, and more."""
+    notes: list[str] = field(default_factory=list)
+
+
+class Intake:
+    """One run, in one thread. What was taken is durable when `run` returns, or raises."""
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        source: Source,
+        progress: Callable[[Taken], None] = lambda taken: None,
+    ) -> None:
+        """`progress` is called again and again, also while there is no room; what it raises ends the run."""
+        self._engine = engine
+        self._source = source
+        self._progress = progress
+        self._taken = Taken()
+        self._unsynced = 0
+        self._state = BinlogState()  # of the files, as far as they were gone through
+        self._file = ""  # that is being read
+        self._seen: set[int] = set()  # domains of which there were groups
+        self._target: SlavePosition | None = None  # where the store is; None once we are there
+        self._tail: StoreTail | None = None
+        self._differs = ""  # a group that has the name of the last one that is stored
+        self._markers: list[bytes] = []  # that come next, and are there already
+
+    def run(self) -> Taken:
+        """Raises `DoesNotContinue`, `FilesMissing`, or another `StorageError`."""
+        number = self._begin()
+        try:
+            for item in self._source.items(number):
+                self._take(item)
+                self._progress(self._taken)
+        finally:
+            self._engine.sync()
+        if self._target is not None:
+            self._require_beyond(self._target)
+        self._taken.notes = self._source.notes
+        return self._taken
+
+    def _begin(self) -> int:
+        """The file to begin with."""
+        state = self._engine.binlog_state()
+        base = self._source.base(0)
+        if not len(state):
+            if len(base):
+                self._engine.reset(base)
+                self._taken.began_at = base
+            if self._engine.last_marker is not None:
+                self._markers = [self._engine.last_marker]
+            return 0
+        self._target = position = state.position()
+        number = self._source.file_before(position)
+        if number is None:
+            raise DoesNotContinue(
+                f"the store ends at {position}, but {self._source.names[0]} begins at {_shown(base.position())}: the "
+                "files do not reach back to the store's end, or are another history. Give the earlier files, too, or "
+                "begin with an empty directory"
+            )
+        self._tail = StoreTail(self._engine)
+        # The group in front of a file is in one before: so it can be compared.
+        while number and self._source.base(number).position() == position:
+            number -= 1
+        return number
+
+    def _take(self, item: FileStart | GroupRun | SourceGroup) -> None:
+        if isinstance(item, FileStart):
+            self._enter(item)
+        elif isinstance(item, GroupRun):
+            self._take_run(item)
+        elif item.gtid is None:
+            self._take_marker(item.payload)
+        else:
+            self._take_group(item, item.gtid)
+
+    def _enter(self, start: FileStart) -> None:
+        is_next = self._file != "" and self._is_followed_by(start.state)
+        if not is_next:
+            if self._file and self._target is None:
+                raise FilesMissing(
+                    f"{self._file} ends at {_shown(self._state)}, but {start.name} begins at {_shown(start.state)}: "
+                    "files between them are missing, or they are not of one history. What came before is stored"
+                )
+            self._state = start.state.copy()
+            if self._state.position() == self._target and not self._differs:
+                self._go_on_here()
+        self._file = start.name
+
+    def _is_followed_by(self, listed: BinlogState) -> bool:
+        """FLUSH BINARY LOGS DELETE_DOMAIN_ID makes a server forget domains of which its files have no groups."""
+        forgotten = set(self._state.domains()) - set(listed.domains()) - self._seen
+        if forgotten:
+            kept = (g for g in self._state.entries() if g.domain_id not in forgotten)
+            self._state = BinlogState(kept)
+        return (
+            set(listed.entries()) == set(self._state.entries())
+            and listed.position() == self._state.position()
+        )
+
+    # --- groups ---
+
+    def _take_run(self, run: GroupRun) -> None:
+        index = 0
+        if self._target is not None:
+            index = self._index_behind(run, self._target)
+            self._taken.passed_over += index
+        begin = run.ends[index - 1] if index else 0
+        self._note_logged(run.last)
+        if self._target is not None:
+            return
+        self._count(len(run) - index, len(run.payloads) - begin)
+        while (index := self._engine.append_run(run, index)) < len(run):
+            self._have_room()
+            self._engine.append(run.payload(index), run.gtid(index))
+            index += 1
+
+    def _have_room(self) -> None:
+        """Wait for it where `progress` is called meanwhile, and may give it up."""
+        while not self._engine.wait_for_room(_LOOK_UP_S):
+            self._progress(self._taken)
+
+    def _index_behind(self, run: GroupRun, target: SlavePosition) -> int:
+        """How many groups of the run come before the store's end; all of them if that is not in it."""
+        gtid = target.get(run.domain_id)
+        if gtid is None or gtid.server_id != run.server_id or gtid.seq_no not in run.seq_nos:
+            return len(run)
+        index = run.seq_nos.index(gtid.seq_no)
+        state = self._state.copy()
+        state.update(gtid)
+        if state.position() != target:
+            return len(run)
+        return index + 1 if self._arrives(gtid, [run.payload(index)], self._file) else len(run)
+
+    def _take_group(self, group: SourceGroup, gtid: Gtid) -> None:
+        if self._target is not None:
+            self._pass_over(group, gtid, self._target)
+            return
+        self._have_room()
+        if group.rest is None:
+            self._engine.append(group.payload, gtid)
+            size = len(group.payload)
+        else:
+            try:
+                size = self._append_large(group.payload, group.rest, gtid)
+            except UnfinishedGroup:
+                return
+        self._note_logged(gtid)
+        self._count(1, size)
+
+    def _append_large(self, gtid_event: bytes, rest: Iterable[bytes], gtid: Gtid) -> int:
+        size = len(gtid_event)
+        writer = self._engine.begin(bulk=True)
+        try:
+            for piece in rest:
+                writer.spill(piece)
+                size += len(piece)
+                self._progress(self._taken)
+                self._have_room()
+        except BaseException:
+            writer.rollback()
+            raise
+        writer.commit(gtid_event, gtid)
+        return size
+
+    def _pass_over(self, group: SourceGroup, gtid: Gtid, target: SlavePosition) -> None:
+        state = self._state.copy() if gtid == target.get(gtid.domain_id) else None
+        if state is not None:
+            state.update(gtid)
+        try:
+            if state is not None and state.position() == target:
+                self._arrives(gtid, chain([group.payload], group.rest or ()), group.where)
+            else:
+                for _ in group.rest or ():
+                    self._progress(self._taken)
+        except UnfinishedGroup:
+            return
+        self._note_logged(gtid)
+        self._taken.passed_over += 1
+
+    def _take_marker(self, payload: bytes) -> None:
+        if self._target is not None:
+            return
+        if self._markers and self._markers[0] == payload:
+            del self._markers[0]
+        else:
+            self._have_room()
+            self._engine.append(payload, None)
+
+    def _note_logged(self, gtid: Gtid) -> None:
+        self._state.update(gtid)
+        self._seen.add(gtid.domain_id)
+
+    def _count(self, groups: int, size: int) -> None:
+        self._markers.clear()
+        self._taken.groups += groups
+        self._taken.size += size
+        self._unsynced += size
+        if self._unsynced > UNSYNCED_BYTES_MAX:
+            self._engine.sync()
+            self._unsynced = 0
+
+    # --- where the store ends ---
+
+    def _go_on_here(self) -> None:
+        self._target = None
+        self._markers = list(self._tail.markers) if self._tail is not None else []
+
+    def _arrives(self, gtid: Gtid, pieces: Iterable[bytes], where: str) -> bool:
+        """Whether this group is the last one that is stored."""
+        tail = self._tail
+        assert tail is not None
+        if tail.gtid == gtid and not tail.is_last(pieces):
+            self._differs = f"{where}: group {gtid}"
+            return False
+        self._go_on_here()
+        return True
+
+    def _require_beyond(self, target: SlavePosition) -> None:
+        """The place was not met: all there is must be in the store."""
+        if self._differs:
+            raise DoesNotContinue(
+                f"{self._differs} is another one than the store's last group of that name: the histories differ. "
+                "Begin with an empty directory"
+            )
+        stored = self._engine.binlog_state()
+        for gtid in self._state.position():
+            last = stored.get(gtid.domain_id, gtid.server_id)
+            if last is None or last < gtid.seq_no:
+                raise DoesNotContinue(
+                    f"the store ends at {target}, and the files at {_shown(self._state.position())}, but no place in "
+                    "them is where the store ends: they are not one history. Begin with an empty directory"
+                )
+        self._taken.is_beyond = True
+
+
+def _shown(gtids: BinlogState | SlavePosition) -> str:
+    return f"'{gtids}'" if len(gtids) else "the very beginning"

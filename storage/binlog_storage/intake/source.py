@@ -1,0 +1,85 @@
+"""Where groups for a store come from: the binlog files of somebody else, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.errors import StorageError
+
+
+class UnfinishedGroup(StorageError):
+    """The files end inside a group whose beginning was given already."""
+
+
+class FileStart(NamedTuple):
+    """A file begins here, and says that this had been logged before."""
+
+    name: str
+    state: BinlogState
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGroup:
+    """One group in normal form, or a start marker (`gtid` None).
+
+    payload: all of it; of a large group its GTID event alone.
+    file, offset: where it begins.
+    rest: the other events of a large group, piece by piece, to be taken before the next group is asked for. Raises
+        `UnfinishedGroup`: then the group is not there.
+    """
+
+    gtid: Gtid | None
+    payload: bytes
+    file: Path
+    offset: int
+    rest: Iterator[bytes] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.file}:{self.offset}"
+
+
+Item = FileStart | GroupRun | SourceGroup
+
+
+class Source(Protocol):
+    """Files that can only be read."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the first and the last file."""
+
+    def base(self, number: int) -> BinlogState:
+        """What had been logged before that file, counted from 0."""
+
+    def file_before(self, position: SlavePosition) -> int | None:
+        """The last file that begins at the position or before it; None if none does."""
+
+    def items(self, number: int) -> Iterator[Item]:
+        """What there is from that file on, its `FileStart` first. Raises `StorageError`."""
+
+    @property
+    def server_version(self) -> str:
+        """That wrote the last file, as far as it was read; empty if nobody tells."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Of them, with all files before the one that is being read."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out at the ends of files, and why. Whole once `items` has ended."""
+
+    def close(self) -> None:
+        """Give up the files."""

@@ -1,0 +1,272 @@
+/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page` and `fill_page.fill_pages` in C. Optional: those
+ * are the plain twins, and tests/storage/log/test_batch_reader.py and test_fill_page.py hold them equal.
+ *
+ * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
+ */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* See binlog_storage/ibb/page.py and chunk.py. */
+#define PAGE_SIZE 16384
+#define PAGE_END 16380
+#define CHUNK_HEADER 3
+#define LAST_CHUNK_START 16376
+#define PLAIN_COMMIT 0x41 /* COMMIT | LAST */
+#define NO_LIST 0
+#define CHUNK_DATA_MAX (PAGE_END - CHUNK_HEADER)
+
+/* A redo record that writes to a page: kind 0, page 1, offset 5, size 7. See binlog_storage/redo/format.py. */
+#define WRITE_HEAD 9
+
+PyDoc_STRVAR(take_doc,
+"take_plain_commits(page, at, stop, groups)\n--\n\n"
+"See `batch_reader.take_plain_commits`. IndexError unless `page` is a whole page, and `at` lies in or behind it.");
+
+static PyObject *
+take_plain_commits(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *page_given, *groups;
+    Py_ssize_t at, stop, size;
+    char *bytes;
+
+    if (!PyArg_ParseTuple(args, "OnnO:take_plain_commits", &page_given, &at, &stop, &groups))
+        return NULL;
+    if (PyBytes_AsStringAndSize(page_given, &bytes, &size) < 0)
+        return NULL;
+    if (size != PAGE_SIZE || at < 0) {
+        PyErr_SetString(PyExc_IndexError, "no whole page, or no place in it");
+        return NULL;
+    }
+    const unsigned char *page = (const unsigned char *)bytes;
+    if (stop > LAST_CHUNK_START + 1)
+        stop = LAST_CHUNK_START + 1;
+    while (at < stop && page[at] == PLAIN_COMMIT) {
+        Py_ssize_t begin = at + CHUNK_HEADER;
+        Py_ssize_t end = begin + (page[at + 1] | page[at + 2] << 8);
+        if (end > PAGE_END || end == begin || page[begin] != NO_LIST)
+            break;
+        PyObject *group = PyBytes_FromStringAndSize(bytes + begin + 1, end - begin - 1);
+        if (group == NULL)
+            return NULL;
+        int failed = PyList_Append(groups, group);
+        Py_DECREF(group);
+        if (failed < 0)
+            return NULL;
+        at = end;
+    }
+    return PyLong_FromSsize_t(at);
+}
+
+PyDoc_STRVAR(fill_doc,
+"fill_page(page, at, payloads, ends, index)\n--\n\n"
+"See `fill_page.fill_page_plainly`. IndexError unless `page` is a whole page, and the places lie in what was given.");
+
+static PyObject *
+fill_page(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *page_given;
+    Py_buffer page, payloads, ends;
+    Py_ssize_t at, index;
+
+    if (!PyArg_ParseTuple(args, "Ony*y*n:fill_page", &page_given, &at, &payloads, &ends, &index))
+        return NULL;
+    if (PyObject_GetBuffer(page_given, &page, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&payloads);
+        PyBuffer_Release(&ends);
+        return NULL;
+    }
+    Py_ssize_t count = ends.len / (Py_ssize_t)sizeof(uint64_t);
+    int sound = page.len == PAGE_SIZE && at >= 0 && index >= 0 && index <= count;
+    const unsigned char *places = ends.buf;
+    uint64_t begin = 0;
+    if (sound && index > 0)
+        memcpy(&begin, places + (index - 1) * (Py_ssize_t)sizeof(begin), sizeof(begin));
+    while (sound && index < count) {
+        uint64_t end;
+        memcpy(&end, places + index * (Py_ssize_t)sizeof(end), sizeof(end)); /* perhaps not aligned */
+        if (begin > end || end > (uint64_t)payloads.len) {
+            sound = 0;
+            break;
+        }
+        Py_ssize_t size = (Py_ssize_t)(end - begin);
+        if (size > PAGE_END || at + CHUNK_HEADER + 1 + size > PAGE_END)
+            break;
+        unsigned char *out = (unsigned char *)page.buf + at;
+        out[0] = PLAIN_COMMIT;
+        out[1] = (unsigned char)(size + 1);
+        out[2] = (unsigned char)((size + 1) >> 8);
+        out[CHUNK_HEADER] = NO_LIST;
+        memcpy(out + CHUNK_HEADER + 1, (const char *)payloads.buf + begin, (size_t)size);
+        at += CHUNK_HEADER + 1 + size;
+        begin = end;
+        index++;
+    }
+    PyBuffer_Release(&page);
+    PyBuffer_Release(&payloads);
+    PyBuffer_Release(&ends);
+    if (!sound) {
+        PyErr_SetString(PyExc_IndexError, "no whole page, or a place outside of what was given");
+        return NULL;
+    }
+    return Py_BuildValue("nn", at, index);
+}
+
+/* CRC-32C, by the processor's instruction where it has one. */
+
+static uint32_t crc_table[256];
+
+static void
+make_crc_table(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+        crc_table[byte] = crc;
+    }
+}
+
+static uint32_t
+crc32c_by_table(const unsigned char *at, size_t size)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    while (size-- > 0)
+        crc = crc >> 8 ^ crc_table[(crc ^ *at++) & 0xFF];
+    return ~crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_CRC_INSTRUCTION __builtin_cpu_supports("sse4.2")
+
+__attribute__((target("sse4.2"))) static uint32_t
+crc32c_by_instruction(const unsigned char *at, size_t size)
+{
+    uint64_t crc = 0xFFFFFFFFu;
+    for (; size >= sizeof(uint64_t); size -= sizeof(uint64_t), at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof(word));
+        crc = __builtin_ia32_crc32di(crc, word);
+    }
+    uint32_t rest = (uint32_t)crc;
+    while (size-- > 0)
+        rest = __builtin_ia32_crc32qi(rest, *at++);
+    return ~rest;
+}
+#else
+#define HAS_CRC_INSTRUCTION 0
+#define crc32c_by_instruction crc32c_by_table
+#endif
+
+static void
+store_u32(unsigned char *at, uint32_t value)
+{
+    at[0] = (unsigned char)value;
+    at[1] = (unsigned char)(value >> 8);
+    at[2] = (unsigned char)(value >> 16);
+    at[3] = (unsigned char)(value >> 24);
+}
+
+PyDoc_STRVAR(fill_pages_doc,
+"fill_pages(data, at, count, first, then, kind, page_no)\n--\n\n"
+"See `fill_page.fill_pages_plainly`. IndexError unless there are as many data, and pages.");
+
+static PyObject *
+fill_pages(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer data;
+    Py_ssize_t at, count;
+    unsigned char first, then, kind;
+    unsigned int page_no;
+    PyObject *pages = NULL, *last = NULL, *redo = NULL, *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y*nnbbbI:fill_pages", &data, &at, &count, &first, &then, &kind, &page_no))
+        return NULL;
+    if (at < 0 || count < 1 || at > data.len || count > (data.len - at) / CHUNK_DATA_MAX) {
+        PyErr_SetString(PyExc_IndexError, "fewer data than the pages take");
+        goto done;
+    }
+    pages = PyBytes_FromStringAndSize(NULL, (count - 1) * PAGE_SIZE);
+    last = PyByteArray_FromStringAndSize(NULL, PAGE_SIZE);
+    redo = PyBytes_FromStringAndSize(NULL, kind ? count * (WRITE_HEAD + PAGE_END) : 0);
+    if (pages == NULL || last == NULL || redo == NULL)
+        goto done;
+    unsigned char *out = (unsigned char *)PyBytes_AsString(pages);
+    unsigned char *last_out = (unsigned char *)PyByteArray_AsString(last);
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
+    /* Nobody else knows of these pages yet, so other threads may run. */
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t number = 0; number < count; number++, out += PAGE_SIZE) {
+        if (number == count - 1)
+            out = last_out;
+        out[0] = number ? then : first;
+        out[1] = CHUNK_DATA_MAX & 0xFF;
+        out[2] = CHUNK_DATA_MAX >> 8;
+        memcpy(out + CHUNK_HEADER, (const char *)data.buf + at + number * CHUNK_DATA_MAX, CHUNK_DATA_MAX);
+        uint32_t crc = has_instruction ? crc32c_by_instruction(out, PAGE_END) : crc32c_by_table(out, PAGE_END);
+        store_u32(out + PAGE_END, crc);
+        if (!kind)
+            continue;
+        log[0] = kind;
+        store_u32(log + 1, page_no + (uint32_t)number);
+        log[5] = log[6] = 0;
+        log[7] = PAGE_END & 0xFF;
+        log[8] = PAGE_END >> 8;
+        memcpy(log + WRITE_HEAD, out, PAGE_END);
+        log += WRITE_HEAD + PAGE_END;
+    }
+    Py_END_ALLOW_THREADS
+    result = Py_BuildValue("OOO", pages, last, redo);
+
+done:
+    Py_XDECREF(pages);
+    Py_XDECREF(last);
+    Py_XDECREF(redo);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"fill_page", fill_page, METH_VARARGS, fill_doc},
+    {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
+    {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Python falls back to the twin when this cannot be imported, so that is how it is switched off. */
+static int
+refuse_if_unwanted(PyObject *Py_UNUSED(module))
+{
+    make_crc_table();
+    const char *pure = getenv("BINLOG_SERVER_PURE");
+    if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
+        PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");
+        return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)refuse_if_unwanted},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "binlog_storage.log._speedups",
+    .m_doc = "The loops of `batch_reader` and `fill_page` in C.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__speedups(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,292 @@
+"""Batches of groups for dumps: the hot path of reading.
+
+Nearly all groups of a busy server are plain commit records that lie whole on one page. `take_plain_commits` picks
+those off a page without a call per group, `join_plain_commit` the one that goes on in the next page; `RecordReader`,
+which knows everything, reads what is left. A test holds the ways equal.
+
+`take_plain_commits` exists in C, too (`_speedups.c`), and is used where it was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from binlog_storage.engine import (
+    LARGE_GROUP_BYTES,
+    GroupBatch,
+    LargeGroup,
+    PlacedBatch,
+    PlacedGroup,
+)
+from binlog_storage.errors import StorageError
+from binlog_storage.ibb.chunk import (
+    CHUNK_HEADER,
+    CONT,
+    LAST,
+    LAST_CHUNK_START,
+    Position,
+    RecordType,
+)
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
+from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.log.group_reader import large_group, payload_up_to
+from binlog_storage.log.search import first_record
+from binlog_storage.log.whole_file import require_whole
+
+# Batches end where the next record begins in another window, so that readers meet at the same places.
+WINDOW_BYTES = 32 * PAGE_SIZE
+BATCH_BYTES_MAX = 1 << 20
+# Bytes in front of the payload of a plain commit: the header of its chunk, and a byte that says that there is no list.
+PLAIN_OVERHEAD = CHUNK_HEADER + 1
+
+_PLAIN_COMMIT = RecordType.COMMIT | LAST  # one chunk ...
+_NO_LIST = 0  # ... and nothing out of band
+_CUT_COMMIT = int(RecordType.COMMIT)  # two chunks: the first ...
+_REST_OF_COMMIT = RecordType.COMMIT | CONT | LAST  # ... and the second, on the next page
+
+assert WINDOW_BYTES % PAGE_SIZE == 0
+
+
+def read_batch(
+    pages: PageSource, start: Position, limit: Position, large_bytes: int = LARGE_GROUP_BYTES
+) -> GroupBatch:
+    """See `BinlogEngine.read`; `limit` is the durable end.
+
+    Damage behind sound groups ends the batch in front of it, and raises only where a batch begins with it.
+    """
+    groups: list[bytes] = []
+    end = behind_group = start
+    window = _window(start)
+    left = start.file_no
+    size = 0
+    try:
+        while end < limit:
+            if _window(end) == window:
+                end = behind_group = _plain_commits(pages, end, limit, groups)
+            # Behind the window, which held only what was never committed, one group is enough.
+            if _window(end) == window or not groups:
+                reader = RecordReader(pages, end, limit)
+                record = reader.next()
+                if record is None:
+                    break
+                end = record.end
+                left = _require_left_whole(pages, left, end)
+                if record.type == RecordType.COMMIT:
+                    payload = payload_up_to(pages, record, large_bytes)
+                    if payload is None:
+                        if groups:
+                            return GroupBatch(start, behind_group, groups)
+                        return GroupBatch(start, end, [], large_group(pages, record))
+                    groups.append(payload)
+                    size += len(payload)
+                    behind_group = end
+            if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
+                break
+    except StorageError:
+        if not groups:
+            raise
+        end = behind_group  # what is sound goes out; who reads on from there hears of the rest
+    return GroupBatch(start, end, groups)
+
+
+def read_placed_batch(
+    pages: PageSource,
+    start: Position,
+    limit: Position,
+    file_end: Position,
+    large_bytes: int = LARGE_GROUP_BYTES,
+) -> PlacedBatch:
+    """See `BinlogEngine.read_placed`. `limit` is the durable end, `file_end` the physical end of the file."""
+    batch = read_laid_batch(pages, start, limit, file_end, large_bytes)
+    stops = [*(index for index, _ in batch.runs[1:]), len(batch.groups)]
+    placed: list[PlacedGroup] = []
+    for (index, offset), stop in zip(batch.runs, stops, strict=False):
+        for payload in batch.groups[index:stop]:
+            offset += PLAIN_OVERHEAD + len(payload)
+            placed.append(PlacedGroup(payload, _normalized(start.file_no, offset)))
+    return PlacedBatch(start, batch.end, placed, batch.large)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidBatch:
+    """Groups as of a `PlacedBatch`, and where they lie, in a form that needs no object for each.
+
+    runs: (number of a group, offset): from that group on, up to the next run, they are laid one behind the other from
+        that offset of the file of `start`, with `PLAIN_OVERHEAD` bytes in front of each. Whatever is not laid so is a
+        run of its own, whose offset makes its end come out right.
+    """
+
+    start: Position
+    end: Position
+    groups: list[bytes]
+    runs: list[tuple[int, int]]
+    large: LargeGroup | None = None
+
+
+def read_laid_batch(
+    pages: PageSource,
+    start: Position,
+    limit: Position,
+    file_end: Position,
+    large_bytes: int = LARGE_GROUP_BYTES,
+) -> LaidBatch:
+    """As `read_placed_batch`."""
+    groups: list[bytes] = []
+    runs: list[tuple[int, int]] = []
+    end = behind_group = start
+    window = _window(start)
+    left = start.file_no
+    size = 0
+    try:
+        while end < limit:
+            if _window(end) == window:
+                end = behind_group = _plain_commits(pages, end, limit, groups, runs)
+            if _window(end) == window or not groups:
+                reader = RecordReader(pages, end, limit)
+                record = reader.next()
+                if record is None:
+                    break
+                if record.start.file_no != start.file_no:
+                    left = _require_left_whole(pages, left, record.start)
+                    end = first_record(pages, Position(record.start.file_no, PAGE_SIZE), limit)
+                    break
+                end = record.end
+                left = _require_left_whole(pages, left, end)
+                if record.type == RecordType.COMMIT:
+                    payload = payload_up_to(pages, record, large_bytes)
+                    if payload is None and not groups:
+                        return LaidBatch(start, end, [], [], large_group(pages, record, file_end))
+                    if payload is None:
+                        end = behind_group
+                        break
+                    behind_group = end
+                    runs.append(_run_of_one(len(groups), payload, min(end, file_end).offset))
+                    groups.append(payload)
+                    size += len(payload)
+            if end.file_no != start.file_no or (
+                groups and (_window(end) != window or size > BATCH_BYTES_MAX)
+            ):
+                break
+    except StorageError:
+        if not groups:
+            raise
+        end = behind_group
+    return LaidBatch(start, end, groups, runs)
+
+
+def _require_left_whole(pages: PageSource, left: int, end: Position) -> int:
+    """All files from `left` up to that of `end`, without it, were read to their ends. Returns the file of `end`."""
+    for file_no in range(left, end.file_no):
+        require_whole(pages, file_no)
+    return end.file_no
+
+
+def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
+    """Append the payloads of the plain commits that begin at offset `at` of a page, one behind the other.
+
+    Returns the offset of the first chunk that is something else, or is not whole, or begins at `stop` or later.
+    """
+    stop = min(stop, LAST_CHUNK_START + 1)
+    append = groups.append
+    while at < stop and page[at] == _PLAIN_COMMIT:
+        begin = at + CHUNK_HEADER
+        end = begin + (page[at + 1] | page[at + 2] << 8)
+        if end > PAGE_END or end == begin or page[begin] != _NO_LIST:
+            break
+        append(page[begin + 1 : end])
+        at = end
+    return at
+
+
+take_plain_commits: Callable[[bytes, int, int, list[bytes]], int] = take_plain_commits_plainly
+try:
+    from binlog_storage.log import _speedups
+except ImportError:
+    pass
+else:
+    take_plain_commits = _speedups.take_plain_commits
+
+
+def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, int] | None:
+    """The payload of a commit that is cut by the end of its page, and where it ends in the `following` one.
+
+    None if what begins at offset `at` is something else, or does not end there.
+    """
+    begin = at + CHUNK_HEADER
+    end = begin + (page[at + 1] | page[at + 2] << 8)
+    if page[at] != _CUT_COMMIT or not LAST_CHUNK_START < end <= PAGE_END or end == begin:
+        return None
+    rest_end = CHUNK_HEADER + (following[1] | following[2] << 8)
+    if page[begin] != _NO_LIST or following[0] != _REST_OF_COMMIT or rest_end > PAGE_END:
+        return None
+    return page[begin + 1 : end] + following[CHUNK_HEADER:rest_end], rest_end
+
+
+def skip_plain_commits(pages: PageSource, place: Position, limit: Position) -> Position:
+    """As `_plain_commits`, for who wants none of them."""
+    return _plain_commits(pages, place, limit, [])
+
+
+def _plain_commits(
+    pages: PageSource,
+    place: Position,
+    limit: Position,
+    groups: list[bytes],
+    runs: list[tuple[int, int]] | None = None,
+) -> Position:
+    """Append the plain commits from `place` on, as far as its window goes; the place behind them, normalized.
+
+    How they lie is appended to `runs`.
+    """
+    file_no, offset = place
+    stop = (offset // WINDOW_BYTES + 1) * WINDOW_BYTES
+    if limit.file_no == file_no:
+        stop = min(stop, limit.offset)
+    page_no, at = divmod(offset, PAGE_SIZE)
+    page = _sound_page(pages, file_no, page_no)
+    while page is not None:
+        known, begin = len(groups), at
+        at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
+        if runs is not None and len(groups) > known:
+            runs.append((known, page_no * PAGE_SIZE + begin))
+        if at > LAST_CHUNK_START:
+            page_no, at = page_no + 1, 0
+            page = _sound_page(pages, file_no, page_no) if page_no * PAGE_SIZE < stop else None
+            continue
+        if page_no * PAGE_SIZE + at >= stop or page[at] != _CUT_COMMIT:
+            break
+        following = _sound_page(pages, file_no, page_no + 1)
+        joined = None if following is None else join_plain_commit(page, at, following)
+        if joined is None:
+            break
+        payload, at = joined
+        page_no, page = page_no + 1, following
+        if runs is not None:
+            runs.append(_run_of_one(len(groups), payload, page_no * PAGE_SIZE + at))
+        groups.append(payload)
+    return Position(file_no, page_no * PAGE_SIZE + at)
+
+
+def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
+    """None for a page that cannot be read, too: `RecordReader` meets it next, and says what is wrong."""
+    try:
+        return pages.page(file_no, page_no)
+    except StorageError:
+        return None
+
+
+def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:
+    """A run of a group that ends there."""
+    return number, end - PLAIN_OVERHEAD - len(payload)
+
+
+def _normalized(file_no: int, offset: int) -> Position:
+    """As `RecordReader.position`: the next page where this one has no room for a chunk."""
+    if offset % PAGE_SIZE > LAST_CHUNK_START:
+        offset = (offset // PAGE_SIZE + 1) * PAGE_SIZE
+    return Position(file_no, offset)
+
+
+def _window(position: Position) -> tuple[int, int]:
+    return position.file_no, position.offset // WINDOW_BYTES

@@ -1,0 +1,75 @@
+"""The first file that there is to be: what is missing from there on was not purged.
+
+A purge notes where the store begins from then on, as a fact of the store, before it deletes. A directory without that
+note was made elsewhere: what is missing in front of its files was purged, as far as anybody can tell.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.errors import DiskError, StorageError
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.state import StateStore, read_facts
+
+log = logging.getLogger(__name__)
+
+FIRST_FILE_KEY: Final = "binlog/first_file"
+
+
+class FirstFile:
+    """Of one store that is open."""
+
+    def __init__(self, facts: StateStore | None) -> None:
+        self._facts = facts
+
+    def opened(self, numbers: list[int]) -> None:
+        """Say what was deleted by hand; that stays so until the next purge. Raises `DiskError`."""
+        if self._facts is None or not numbers:
+            return
+        told = lost_files(self._facts.get(FIRST_FILE_KEY), numbers)
+        if told:
+            log.warning(
+                "%s: who needs what was in there is told that it was purged; PURGE BINARY LOGS TO '%s' says that it "
+                "may be missing",
+                told,
+                file_name(numbers[0]),
+            )
+        else:
+            self._note(numbers[0])
+
+    def moves_to(self, file_no: int) -> None:
+        """Files in front of it are about to be deleted, or may be missing. On a full disk it is noted later."""
+        try:
+            self._note(file_no)
+        except DiskError as error:
+            log.warning(
+                "it could not be noted that the store begins with %s: %s", file_name(file_no), error
+            )
+
+    def _note(self, file_no: int) -> None:
+        if self._facts is not None and self._facts.get(FIRST_FILE_KEY) != file_no:
+            self._facts.set(FIRST_FILE_KEY, file_no)
+
+
+def lost_files(known: object, numbers: list[int]) -> str:
+    """What is missing in front of the first of these files and was not purged, in words; empty if nothing is.
+
+    Args:
+        known: the note; a store that began anew may have fewer files than it says.
+    """
+    if not isinstance(known, int) or not numbers or known >= numbers[0]:
+        return ""
+    if known == numbers[0] - 1:
+        return f"{file_name(known)} is missing, and was not purged"
+    return f"{file_name(known)} to {file_name(numbers[0] - 1)} are missing, and were not purged"
+
+
+def lost_files_of(disk: ReadableDisk, numbers: list[int]) -> str:
+    """The same from outside. Empty if nothing can be known. Raises nothing."""
+    try:
+        return lost_files(read_facts(disk).get(FIRST_FILE_KEY), numbers)
+    except StorageError:
+        return ""

@@ -1,0 +1,106 @@
+"""From commit records to groups: payload first, then the out-of-band lists in their order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.stored_group import HEAD_BYTES
+
+from binlog_storage.engine import LargeGroup
+from binlog_storage.errors import CorruptBinlog, TruncatedRecord
+from binlog_storage.ibb import commit, oob
+from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.records import PageSource, RecordReader
+
+
+def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
+    """The bytes of the group of a commit record, piece by piece in order. Raises `CorruptBinlog`."""
+    parsed = _decode(record)
+    yield parsed.payload
+    for reference in parsed.lists:
+        yield from oob.walk(reference.last, record.start, lambda place: _read_node(pages, place))
+
+
+def group_payload(pages: PageSource, record: Record) -> bytes:
+    """The whole group in one piece. Raises `CorruptBinlog`."""
+    payload = payload_up_to(pages, record, sys.maxsize)
+    assert payload is not None
+    return payload
+
+
+def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
+    """The same; None if it has more than `bytes_max` bytes, of which no more than that and a piece are read."""
+    if record.data[:1] == b"\0":  # the common case: nothing out of band
+        first_file = record.start.file_no
+        payload = record.data[1:]
+        if len(payload) > bytes_max:
+            return None
+    else:
+        lists = _decode(record).lists
+        first_file = min(reference.first.file_no for reference in lists)
+        pieces: list[bytes] = []
+        size = 0
+        for piece in group_pieces(pages, record):
+            size += len(piece)
+            if size > bytes_max:
+                return None
+            pieces.append(piece)
+        payload = b"".join(pieces)
+    # If a file was cut short at a page, what goes on in the next file is the rest of something else.
+    if first_file != record.end.file_no and not _splits_into_events(payload):
+        raise CorruptBinlog(
+            *record.start, "the group does not split into events: a part of it is missing", payload
+        )
+    return payload
+
+
+def large_group(pages: PageSource, record: Record, file_end: Position | None = None) -> LargeGroup:
+    """What `payload_up_to` was None for. `file_end`: the physical end of its file, for those who tell places."""
+    end = record.end if file_end is None else min(record.end, file_end)
+    return LargeGroup(group_head(pages, record), end, partial(group_pieces, pages, record))
+
+
+def _splits_into_events(payload: bytes) -> bool:
+    try:
+        for _ in split_events(payload):
+            pass
+    except ProtocolError:
+        return False
+    return True
+
+
+def group_head(pages: PageSource, record: Record) -> bytes:
+    """The first bytes of the group, its GTID event included; a start marker whole."""
+    head = b""
+    for piece in group_pieces(pages, record):
+        head += piece
+        if len(head) >= HEAD_BYTES:
+            break
+    return head
+
+
+def _decode(record: Record) -> commit.CommitRecord:
+    try:
+        return commit.decode(record.data)
+    except ValueError as error:
+        raise CorruptBinlog(*record.start, str(error), record.data) from None
+
+
+def _read_node(pages: PageSource, place: Position) -> oob.OobNode:
+    try:
+        record = RecordReader(pages, place).next()
+    except TruncatedRecord as error:
+        # A commit behind it refers to it: this is no torn tail.
+        raise CorruptBinlog(*place, error.reason) from None
+    if record is None:
+        raise CorruptBinlog(*place, "Unexpected EOF, expected oob chunk")
+    if record.type != RecordType.OOB_DATA or record.start != place:
+        raise CorruptBinlog(*place, "Wrong chunk type", record.data)
+    try:
+        return oob.decode(record.data)
+    except ValueError as error:
+        raise CorruptBinlog(*place, str(error), record.data) from None

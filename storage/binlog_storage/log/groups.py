@@ -1,0 +1,232 @@
+"""Groups of .ibb files without a server: in order, each once, whatever file boundaries they cross.
+
+A group belongs to the file in which its commit record begins. Of files that follow one another a record may cross into
+the next; the out-of-band data of a group may lie in any earlier file of the directory, whether that was asked for or
+not. Nothing is written or locked, so this works beside a server; it sees what that has written out.
+
+Ends are told apart: a torn tail (a record that is not whole at the end of the newest file, as a crash or a server at
+work leaves it) ends the reading quietly and is told in `torn_tail`; everything else is `CorruptBinlog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.event_text.pieces import split_pieces
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
+from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
+from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
+from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import NESTABLE, RecordReader
+from binlog_storage.log.first_file import lost_files_of
+from binlog_storage.log.group_reader import group_head, group_pieces
+from binlog_storage.log.pages import OfflinePages
+from binlog_storage.log.pending_redo import published_end
+from binlog_storage.log.search import read_state
+from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
+from binlog_storage.log.whole_file import require_whole
+
+IBB_MAGIC = bytes.fromhex("fefe0d01")
+_INCIDENT = bytes((EventType.INCIDENT,))
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineGroup:
+    """One group, or a start marker or incident (`gtid` None), and where it is.
+
+    Its bytes are read as they are asked for. `timestamp`: that of its first event, in seconds since 1970.
+    """
+
+    file: str
+    place: Position
+    gtid: Gtid | None
+    timestamp: int
+    _pieces: Iterable[bytes]
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.place.offset}"
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes in order, once. Raises `CorruptBinlog`."""
+        return iter(self._pieces)
+
+    def events(self) -> Iterator[bytes]:
+        """Its events in normal form, once, one in memory at a time. Raises `CorruptBinlog`."""
+        try:
+            yield from split_pieces(self._pieces)
+        except ProtocolError as error:
+            raise CorruptBinlog(*self.place, str(error)) from None
+
+    def marker(self) -> FormatDescription | IncidentEvent:
+        """Of what has no GTID: the format description of a start marker, or an incident. Raises `CorruptBinlog`."""
+        event = b"".join(self._pieces)
+        try:
+            if event[TYPE_OFFSET : TYPE_OFFSET + 1] == _INCIDENT:
+                return IncidentEvent.parse(event)
+            return FormatDescription.parse(event)
+        except ProtocolError as error:
+            raise CorruptBinlog(*self.place, str(error)) from None
+
+
+class OfflineBinlog:
+    """Some .ibb files of one directory. One owner; `close` it."""
+
+    def __init__(self, disk: ReadableDisk, numbers: Sequence[int] | None = None) -> None:
+        """`numbers`: the files to read groups from; all by default."""
+        self._published = published_end(disk)
+        self.pages = OfflinePages(disk)
+        self.lost_files = lost_files_of(disk, self.pages.numbers)
+        """What is missing in front of the first file and was not purged, in words."""
+        self.torn_tail: CorruptBinlog | None = None
+        self.is_all = numbers is None
+        self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
+
+    @classmethod
+    def of_directory(cls, directory: Path) -> OfflineBinlog:
+        """All files of a store. Raises `NotAStore`, `DiskError`."""
+        binlog = cls(ReadOnlyDisk(directory))
+        if not binlog.pages.numbers:
+            raise NotAStore(f"{directory} holds no binlog-NNNNNN.ibb")
+        return binlog
+
+    @classmethod
+    def of_paths(cls, paths: Sequence[Path]) -> OfflineBinlog:
+        """Of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
+        if len(paths) == 1 and not paths[0].is_file() and file_number(paths[0].name) is None:
+            return cls.of_directory(paths[0])
+        directories = {path.resolve().parent for path in paths}
+        if len(directories) != 1:
+            raise NotAStore(
+                "give files of one directory: groups may refer to other files beside them"
+            )
+        numbers = []
+        for path in paths:
+            number = file_number(path.name)
+            if number is None:
+                raise NotAStore(
+                    f"{path} is not named binlog-NNNNNN.ibb, so its number is not known"
+                )
+            numbers.append(number)
+        return cls(ReadOnlyDisk(directories.pop()), numbers)
+
+    def close(self) -> None:
+        self.pages.close()
+
+    def base_state(self, file_no: int) -> BinlogState | None:
+        """The binlog state at the beginning of a file; None if the file has none. Raises `CorruptBinlog`."""
+        entries = read_state(self.pages, file_no, 1)
+        return None if entries is None else BinlogState(entries)
+
+    def first_file(self, position: SlavePosition | None) -> int | None:
+        """The newest of the files whose beginning lies before the position, the oldest for None; None if none does."""
+        if position is None:
+            return next(filter(self.pages.has_data, self._numbers), None)
+        for number in reversed(self._numbers):
+            if not self.pages.has_data(number):
+                continue
+            state = self.base_state(number)
+            if state is None and number == 0:
+                state = BinlogState()
+            if state is not None and state.is_before(position):
+                return number
+        return None
+
+    def groups(self, first_file: int | None = None) -> Iterator[OfflineGroup]:
+        """Groups and markers whose commit record begins in the files. Raises `CorruptBinlog`."""
+        behind = None
+        for first, last in self._runs(first_file):
+            if self.is_all and behind is not None and self.pages.has_data(first):
+                raise CorruptBinlog(
+                    behind, 0, f"the file is missing, but there is {file_name(first)}"
+                )
+            end = yield from self._run(first, last)
+            behind = last + 1
+        if self.is_all and behind is not None and end is not None:
+            self._require_end(end)
+
+    def _require_end(self, end: Position) -> None:
+        """The data end there: nothing may follow, and what was published must be in front of it."""
+        if self._published is not None and end < self._published:
+            name = file_name(self._published.file_no)
+            raise CorruptBinlog(
+                *end,
+                f"the data end here, but up to {name}:{self._published.offset} they were durable",
+            )
+        for page_no in range(end.page_no + 1, end.page_no + 1 + UNSYNCED_PAGES_MAX):
+            page = self.pages.raw_page(end.file_no, page_no)
+            if not page:
+                break
+            # A server at work may have written both pages since.
+            if any(page) and not any(self.pages.raw_page(end.file_no, end.page_no)[end.in_page :]):
+                raise CorruptBinlog(
+                    *end, f"the data end here, but page {page_no} of the file holds some"
+                )
+
+    def _runs(self, first_file: int | None) -> Iterator[tuple[int, int]]:
+        """Files that follow one another, as (first, last)."""
+        numbers = [n for n in self._numbers if first_file is None or n >= first_file]
+        while numbers:
+            count = 1
+            while count < len(numbers) and numbers[count] == numbers[0] + count:
+                count += 1
+            yield numbers[0], numbers[count - 1]
+            del numbers[:count]
+
+    def _run(self, first: int, last: int) -> Generator[OfflineGroup, None, Position | None]:
+        """Returns where it ended; None if the files hold nothing."""
+        if first not in self.pages.numbers:
+            raise NotAStore(f"there is no {file_name(first)}")
+        if not self.pages.has_data(first):
+            return None
+        begin, limit = Position(first, PAGE_SIZE), Position(last + 1, PAGE_SIZE)
+        reader = RecordReader(self.pages, begin, limit, skip_partial=True)
+        file_no = first
+        while (record := self._next(reader)) is not None:
+            for left in range(file_no, record.end.file_no):
+                require_whole(self.pages, left)
+            file_no = record.end.file_no
+            if record.type not in NESTABLE:
+                reader.stop_skipping()
+            if record.type == RecordType.COMMIT:
+                yield self._group(record)
+        return reader.position
+
+    def _next(self, reader: RecordReader) -> Record | None:
+        try:
+            return reader.next()
+        except TruncatedRecord as error:
+            # At the end of a file in the middle, or of one that was cut, something is missing.
+            newest = self.pages.newest
+            header = self.pages.header(newest)
+            whole = header is not None and self.pages.size(newest) >= header.pages * PAGE_SIZE
+            if not whole or self.pages.numbers[-1] > newest + 1:
+                raise
+            self.torn_tail = error
+            return None
+
+    def _group(self, record: Record) -> OfflineGroup:
+        try:
+            head = group_head(self.pages, record)
+            gtid = group_gtid(head)
+            timestamp = EventHeader.parse(head[:HEADER_SIZE]).timestamp
+        except ProtocolError as error:
+            raise CorruptBinlog(*record.start, str(error), record.data) from None
+        return OfflineGroup(
+            file_name(record.start.file_no),
+            record.start,
+            gtid,
+            timestamp,
+            group_pieces(self.pages, record),
+        )

@@ -1,0 +1,69 @@
+"""Groups of which purge has left a half: their commit is there, but out-of-band data began in a file that has gone.
+
+Purge keeps what the file in active use refers to, and no more: else nothing could ever be purged where each file refers
+to the one before. So the first files that are left may hold commits that nobody can have any more, and what can be had
+begins behind the last of these. Headers tell which files may hold some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb import commit
+from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.log.batch_reader import skip_plain_commits
+from binlog_storage.log.search import first_record
+
+
+def refers_back(pages: PageSource, file_no: int, first: int) -> bool:
+    """Whether groups of a file may need one before `first`. Of a header that cannot be read nothing is known: False."""
+    try:
+        page = pages.page(file_no, 0)
+        header = None if page is None else FileHeader.parse(page, file_no)
+    except CorruptBinlog:
+        return False
+    return header is not None and header.refers_to < first
+
+
+def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> Position:
+    """The place behind the last half group, or the first record of the first file: all groups behind it are whole.
+
+    Reads those of the first files whose headers refer to what has gone. Raises `PositionPurged`, `DiskError`.
+
+    Args:
+        files: numbers of the files there are, ascending; at least one.
+        limit: the durable end.
+    """
+    first = files[0]
+    place = Position(first, PAGE_SIZE)
+    with contextlib.suppress(CorruptBinlog):
+        place = first_record(pages, place, limit)  # the file may begin with the rest of a record
+    for file_no in files:
+        if not refers_back(pages, file_no, first):
+            break
+        try:
+            at = first_record(pages, Position(file_no, PAGE_SIZE), limit)
+            while at < limit and at.file_no == file_no:
+                at = skip_plain_commits(pages, at, limit)
+                record = RecordReader(pages, at, limit).next()
+                if record is None or record.start.file_no != file_no:
+                    break
+                at = record.end
+                if record.type == RecordType.COMMIT and _began_before(record.data, first):
+                    place = at
+        except CorruptBinlog:
+            continue  # whoever reads there hears of it
+    return place
+
+
+def _began_before(body: bytes, first: int) -> bool:
+    try:
+        lists = commit.decode(body).lists
+    except ValueError:
+        return False  # as above
+    return any(reference.first.file_no < first for reference in lists)

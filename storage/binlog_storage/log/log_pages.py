@@ -1,0 +1,169 @@
+"""Pages of the files of a store that another process may be writing, up to an end that it has published.
+
+Files are opened as they are needed, so this is cheap to make. What lies before the end is never written again, but the
+page in which it lies may be: that is read anew when the end moves, and again if it is met half written.
+
+Pages that are asked for one behind the other are read ahead, twice as many each time; single ones are not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Final
+
+from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk, ReadableFile
+from binlog_storage.errors import CorruptBinlog, FileMissing, PositionPurged
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_header import FileHeader, no_data
+from binlog_storage.ibb.file_names import file_name, file_numbers
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
+
+_READ_AHEAD_PAGES: Final = 64
+_RUNS_MAX: Final = 8
+_CACHE_PAGES: Final = 512
+_TRIES: Final = 10
+_RETRY_S: Final = 0.01
+
+
+class LogPages:
+    """A `PageSource`. One owner; `close` it.
+
+    Args:
+        end: groups that end there or before may be read; None: everything, and nobody is writing.
+    """
+
+    def __init__(self, disk: ReadableDisk, end: Position | None = None) -> None:
+        self._disk = disk
+        self._end = end
+        self._files = OpenFiles(disk)
+        self._headers: dict[int, FileHeader] = {}
+        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        # By the page that comes next, how many were read before it.
+        self._runs: OrderedDict[tuple[int, int], int] = OrderedDict()
+
+    @property
+    def end(self) -> Position | None:
+        """As it was given."""
+        return self._end
+
+    def close(self) -> None:
+        self._files.close()
+
+    def __enter__(self) -> LogPages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def move_end(self, end: Position) -> None:
+        """More may be read."""
+        before, self._end = self._end, end
+        if before is not None:
+            place = before.file_no, before.offset // PAGE_SIZE
+            for key in [key for key in self._cache if key >= place]:
+                del self._cache[key]
+
+    def files(self) -> list[int]:
+        """Numbers of the files that have data, ascending. Raises `DiskError`, `CorruptBinlog`."""
+        numbers = file_numbers(self._disk.names())
+        if self._end is not None:
+            return [n for n in numbers if Position(n, PAGE_SIZE) < self._end]
+        while numbers and not self.has_data(numbers[-1]):
+            numbers.pop()  # made ahead
+        return numbers
+
+    def header(self, file_no: int) -> FileHeader | None:
+        """None for a file that is not there or was made ahead. Raises `CorruptBinlog`."""
+        found = self._headers.get(file_no)
+        if found is None:
+            page = self.page(file_no, 0)
+            found = None if page is None or page == ZERO_PAGE else FileHeader.parse(page, file_no)
+            if found is not None:
+                if self.page(file_no, 1) is None:
+                    raise CorruptBinlog(file_no, PAGE_SIZE, "the file ends behind its header page")
+                self._headers[file_no] = found
+            elif self._is_in_use(file_no):
+                raise no_data(file_no, missing=False)
+        return found
+
+    def _is_in_use(self, file_no: int) -> bool:
+        """Whether a file must have data: it was published, or a later one has some."""
+        if self._end is not None:
+            return Position(file_no, PAGE_SIZE) < self._end
+        later = (n for n in reversed(file_numbers(self._disk.names())) if n > file_no)
+        return any(self.page(number, 0) not in (None, ZERO_PAGE) for number in later)
+
+    def has_data(self, file_no: int) -> bool:
+        """See `PageSource`."""
+        return self.header(file_no) is not None
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        """See `PageSource`. Raises `CorruptBinlog`; `PositionPurged` for a file that has gone meanwhile."""
+        key = (file_no, page_no)
+        page = self._cache.get(key)
+        if page is not None:
+            self._cache.move_to_end(key)
+            return page
+        pages = self._read(file_no, page_no, self._count(file_no, page_no))
+        if page_no and self._was_told(file_no, page_no) and (not pages or pages[0] == ZERO_PAGE):
+            raise CorruptBinlog(
+                file_no, page_no * PAGE_SIZE, "the data end here, but more was published"
+            )
+        if not pages:
+            return None
+        for _ in range(_TRIES if self._is_written(file_no, page_no) else 0):
+            if is_sound(pages[0]):
+                break
+            time.sleep(_RETRY_S)
+            pages = self._read(file_no, page_no, 1) or pages
+        check(pages[0], file_no, page_no)
+        self._keep(key, pages[0])
+        for number, page in enumerate(pages[1:], page_no + 1):
+            if not is_sound(page) or self._is_written(file_no, number):
+                break  # asked again when it is needed
+            self._keep((file_no, number), page)
+        return pages[0]
+
+    def _was_told(self, file_no: int, page_no: int) -> bool:
+        """Whether a page of the last file must hold something."""
+        end = self._end
+        return end is not None and end.file_no == file_no and page_no * PAGE_SIZE < end.offset
+
+    def _is_written(self, file_no: int, page_no: int) -> bool:
+        """Whether a page may be changing."""
+        end = self._end
+        return end is not None and (file_no, page_no) >= (end.file_no, end.offset // PAGE_SIZE)
+
+    def _count(self, file_no: int, page_no: int) -> int:
+        """How many pages to read from this one on."""
+        count = min(2 * self._runs.pop((file_no, page_no), 0) or 1, _READ_AHEAD_PAGES)
+        self._runs[file_no, page_no + count] = count
+        if len(self._runs) > _RUNS_MAX:
+            self._runs.popitem(last=False)
+        return count
+
+    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+        file = self._file(file_no)
+        if file is None:
+            return []
+        data = file.pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
+        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
+
+    def _keep(self, key: tuple[int, int], page: bytes) -> None:
+        self._cache[key] = page
+        if len(self._cache) > _CACHE_PAGES:
+            self._cache.popitem(last=False)
+
+    def _file(self, file_no: int) -> ReadableFile | None:
+        """None behind the last file."""
+        try:
+            return self._files.get(file_no)
+        except FileMissing:
+            numbers = file_numbers(self._disk.names())
+            if numbers and file_no < numbers[0]:
+                raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
+            is_told = self._end is not None and Position(file_no, PAGE_SIZE) < self._end
+            if is_told or (numbers and file_no < numbers[-1]):
+                raise no_data(file_no, missing=True) from None
+            return None

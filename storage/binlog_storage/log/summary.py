@@ -1,0 +1,121 @@
+"""What is in an .ibb file, found from its ends: a few pages are read of a file of any size."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.errors import CorruptBinlog, TruncatedRecord
+from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.groups import OfflineBinlog
+
+
+class FileState(Enum):
+    CLOSED = "closed"  # it has a successor
+    LAST = "last"  # being written, if a server runs
+    EMPTY = "empty"  # made ahead
+    DAMAGED = "damaged"
+
+
+class GroupEnd(NamedTuple):
+    """The first or last group of a file; its time is that of its GTID event, in seconds since 1970."""
+
+    gtid: Gtid
+    timestamp: int
+
+
+class FileSummary(NamedTuple):
+    """One file. `damage` says what was met on the way; `verify` looks everywhere."""
+
+    name: str
+    size: int
+    state: FileState
+    first: GroupEnd | None = None
+    last: GroupEnd | None = None
+    base_state: BinlogState | None = None
+    damage: str = ""
+
+
+def summarize(binlog: OfflineBinlog, file_no: int) -> FileSummary:
+    """Never raises `CorruptBinlog`: it becomes the state of the file."""
+    pages = binlog.pages
+    name, size = file_name(file_no), pages.size(file_no)
+    if pages.is_empty(file_no) and file_no > pages.newest:
+        return FileSummary(name, size, FileState.EMPTY)
+    try:
+        pages.header(file_no)
+        base = binlog.base_state(file_no)
+        first = _first(binlog, file_no)
+        last = _last(binlog, file_no) if first is not None else None
+    except CorruptBinlog as error:
+        return FileSummary(name, size, FileState.DAMAGED, damage=error.reason)
+    state = FileState.LAST if file_no == pages.newest else FileState.CLOSED
+    return FileSummary(name, size, state, first, last, base)
+
+
+def _first(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
+    reader = _reader(binlog, file_no, 1)
+    while (record := reader.next()) is not None:
+        if (end := _group_end(binlog, record)) is not None:
+            return end
+    return None
+
+
+def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
+    """From the last page back, to the first page on which a group begins."""
+    for page_no in range(_last_page(binlog, file_no), 0, -1):
+        reader = _reader(binlog, file_no, page_no)
+        found = None
+        try:
+            while (record := reader.next()) is not None and record.start.file_no == file_no:
+                found = _group_end(binlog, record) or found
+        except TruncatedRecord:
+            pass  # a torn tail, or a record whose end lies in a file that is not there
+        if found is not None:
+            return found
+    return None
+
+
+def _last_page(binlog: OfflineBinlog, file_no: int) -> int:
+    """Data pages are contiguous: bisect for the last one that is not empty."""
+    low, high = 1, binlog.pages.size(file_no) // PAGE_SIZE
+    while high - low > 1:
+        middle = (low + high) // 2
+        page = binlog.pages.page(file_no, middle)
+        if page is None or page[0] == END_OF_DATA:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _reader(binlog: OfflineBinlog, file_no: int, page_no: int) -> RecordReader:
+    limit = Position(file_no + 1, PAGE_SIZE)
+    return RecordReader(
+        binlog.pages, Position(file_no, page_no * PAGE_SIZE), limit, skip_partial=True
+    )
+
+
+def _group_end(binlog: OfflineBinlog, record: Record) -> GroupEnd | None:
+    """None for a record that is no group, and for a start marker."""
+    if record.type != RecordType.COMMIT:
+        return None
+    head = group_head(binlog.pages, record)
+    try:
+        gtid = group_gtid(head)
+        return (
+            None
+            if gtid is None
+            else GroupEnd(gtid, EventHeader.parse(head[:HEADER_SIZE]).timestamp)
+        )
+    except ProtocolError as error:
+        raise CorruptBinlog(*record.start, str(error), record.data) from None

@@ -1,0 +1,74 @@
+"""Where the data of a file end, by its pages alone: for a start that has no redo log to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+
+UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
+
+ADVICE = (
+    ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
+    "files away to go on from the last group before it"
+)
+
+
+class Survey(NamedTuple):
+    """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
+
+    sound: int
+    torn: bool
+
+
+def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
+    """Find the end of a file, and check the pages around it. Raises `CorruptBinlog` for bad ones before others.
+
+    `unsynced`: pages around the end that can be missing or torn, as so many are synced at a time.
+    """
+    file = disk.open(file_name(file_no))
+    try:
+        pages = -(-file.size() // PAGE_SIZE)
+        end = first_empty(
+            pages, lambda page_no: not any(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+        )
+        first = max(0, end - unsynced)
+        sound = first
+        torn: int | None = None
+        empty: int | None = None
+        for page_no in range(first, min(pages, end + unsynced)):
+            page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
+            if not any(page):
+                empty = page_no if empty is None else empty
+                continue
+            for bad, reason in (
+                (torn, "Page corruption (invalid crc32 checksum)"),
+                (empty, "an empty page"),
+            ):
+                if bad is not None:
+                    raise CorruptBinlog(
+                        file_no, bad * PAGE_SIZE, f"{reason}, but later pages hold data{ADVICE}"
+                    )
+            if len(page) < PAGE_SIZE or not is_sound(page):
+                torn = page_no
+            else:
+                sound += 1
+    finally:
+        file.close()
+    return Survey(sound, torn is not None)
+
+
+def first_empty(pages: int, is_empty: Callable[[int], bool]) -> int:
+    """By bisection: the first empty page behind the header, of so many; `pages` if there is none."""
+    low, high = 0, pages
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_empty(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,258 @@
+"""The redo log file, `binlog-server.redo`, to the byte. Pure: no I/O. docs/redo-format.md says the same in prose.
+
+    block 0      header, written once when the file is made
+    block 1, 2   checkpoints, written by turns: the sound one with the higher number holds
+    block 3..    a ring: the byte with LSN n lies at n % capacity. Blocks have 4096 bytes.
+
+Header
+    0    16   magic
+    16   16   uuid of the store
+    32   8    capacity of the ring, bytes
+    40   4    CRC-32C of bytes 0..39
+
+Checkpoint
+    0    8    magic
+    8    8    number, 1 for the first; even ones lie in block 2, odd ones in block 1
+    16   4    epoch: one more at each opening of the store
+    20   4    1 if there is a place in the binlog; 0: the store was empty, files found are what RESET MASTER left
+    24   8    LSN at which recovery begins to read
+    32   8    file number, and
+    40   8    offset in it, at which the binlog ended then
+    48   4    CRC-32C of bytes 0..47
+
+Mini-transaction: all or nothing. It may wrap around the end of the ring anywhere.
+    0    4    magic
+    4    4    epoch in which it was written: what an earlier one left behind is not of this log
+    8    8    LSN at which it begins
+    16   4    size of all of it
+    20   n    records
+    -4   4    CRC-32C of everything before
+
+Record: one byte, whose high half is the kind and whose lowest bit is that of the file number, then
+    0x10 WRITE    u32 page, u16 offset in it, u16 size, bytes: what a page of an .ibb file gets. An offset of 0 begins
+                  the page anew. Of a header page only the 64 bytes of its fields are logged.
+    0x20 CUT      u32 pages: the file ends behind that many
+    0x30 FLUSHED  u64 LSN: all before it was durable when this was written
+    0x40 UNLOGGED u32 page, u32 pages, u8 first, u8 then, u32 safe: so many whole pages whose bytes are not logged, of
+                  out-of-band data: each a chunk that fills it, the type byte of the first one and of the others. They
+                  are durable in their file before anything that refers to them is logged; if they are not there,
+                  nothing does. In front of page `safe` of the file they were when this was written.
+All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.page import PAGE_SIZE
+
+REDO_NAME = "binlog-server.redo"
+BLOCK = 4096
+RING_AT = 3 * BLOCK
+CHECKPOINT_AT = (2 * BLOCK, BLOCK)  # by the lowest bit of its number
+
+_FILE_MAGIC = b"binlog redo 1\r\n\0"
+_CHECKPOINT_MAGIC = b"redo ckp"
+MTR_MAGIC = b"\xb1\x06mt"
+
+_HEADER = struct.Struct("<16s16sQ")
+_CHECKPOINT = struct.Struct("<8sQIIQQQ")
+MTR_HEAD = struct.Struct("<4sIQI")
+WRITE_HEAD = struct.Struct("<BIHH")
+CUT = struct.Struct("<BI")
+FLUSHED = struct.Struct("<BQ")
+UNLOGGED = struct.Struct("<BIIBBI")
+CRC = struct.Struct("<I")
+
+KIND_WRITE = 0x10
+KIND_CUT = 0x20
+KIND_FLUSHED = 0x30
+KIND_UNLOGGED = 0x40
+_KIND = 0xF0
+_PARITY = 0x0F
+
+MTR_OVERHEAD = MTR_HEAD.size + CRC.size
+
+assert len(_FILE_MAGIC) == 16
+assert _HEADER.size == 40
+assert _CHECKPOINT.size == 48
+assert MTR_OVERHEAD == 24
+assert WRITE_HEAD.size == 9
+
+
+class RedoFormatError(ValueError):
+    """Bytes that no writer of this version makes."""
+
+
+def _with_crc(body: bytes) -> bytes:
+    return body + CRC.pack(google_crc32c.value(body))
+
+
+def _sound(block: bytes, size: int) -> bool:
+    if len(block) < size + CRC.size:
+        return False
+    (crc,) = CRC.unpack_from(block, size)
+    return bool(crc == google_crc32c.value(block[:size]))
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """See the module. `uuid` has 16 bytes, `capacity` is in bytes."""
+
+    uuid: bytes
+    capacity: int
+
+    def build(self) -> bytes:
+        """One block."""
+        return _with_crc(_HEADER.pack(_FILE_MAGIC, self.uuid, self.capacity)).ljust(BLOCK, b"\0")
+
+    @classmethod
+    def parse(cls, block: bytes) -> LogHeader:
+        """Raises `RedoFormatError`."""
+        if block[: len(_FILE_MAGIC)] != _FILE_MAGIC:
+            raise RedoFormatError(f"it does not begin as a redo log does, but with {block[:16]!r}")
+        if not _sound(block, _HEADER.size):
+            raise RedoFormatError("the checksum of its header is wrong")
+        _, uuid, capacity = _HEADER.unpack_from(block)
+        return cls(uuid, capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """See the module. `end` is None for an empty store."""
+
+    number: int
+    epoch: int
+    lsn: int
+    end: Position | None
+
+    @property
+    def at(self) -> int:
+        """Offset of its block in the file."""
+        return CHECKPOINT_AT[self.number & 1]
+
+    def build(self) -> bytes:
+        """One block."""
+        placed = self.end is not None
+        file_no, offset = self.end or (0, 0)
+        body = _CHECKPOINT.pack(
+            _CHECKPOINT_MAGIC, self.number, self.epoch, placed, self.lsn, file_no, offset
+        )
+        return _with_crc(body).ljust(BLOCK, b"\0")
+
+    @classmethod
+    def parse(cls, block: bytes) -> Checkpoint | None:
+        """None unless it is whole and sound."""
+        if block[: len(_CHECKPOINT_MAGIC)] != _CHECKPOINT_MAGIC or not _sound(
+            block, _CHECKPOINT.size
+        ):
+            return None
+        _, number, epoch, placed, lsn, file_no, offset = _CHECKPOINT.unpack_from(block)
+        return cls(number, epoch, lsn, Position(file_no, offset) if placed else None)
+
+
+class Write(NamedTuple):
+    """`data` at `offset` of a page of the file whose number is even or odd as `parity` is."""
+
+    parity: int
+    page_no: int
+    offset: int
+    data: bytes
+
+
+class Cut(NamedTuple):
+    """The file ends behind `pages`."""
+
+    parity: int
+    pages: int
+
+
+class Flushed(NamedTuple):
+    """Everything before `lsn` was durable when this was written."""
+
+    lsn: int
+
+
+class Unlogged(NamedTuple):
+    """`pages` whole ones that are not logged, from `page_no` on: see the module."""
+
+    parity: int
+    page_no: int
+    pages: int
+    first: int
+    then: int
+    safe: int
+
+
+RedoRecord = Write | Cut | Flushed | Unlogged
+
+
+class MiniTransaction(NamedTuple):
+    """One of the log: from `lsn` up to `end`, where the next begins. `body` holds its records."""
+
+    lsn: int
+    end: int
+    body: bytes
+
+    def records(self) -> Iterator[RedoRecord]:
+        """Raises `RedoFormatError`."""
+        return parse_records(self.body)
+
+
+def build_mtr(epoch: int, lsn: int, body: bytes) -> bytes:
+    """The bytes of a mini-transaction."""
+    data = MTR_HEAD.pack(MTR_MAGIC, epoch, lsn, len(body) + MTR_OVERHEAD) + body
+    return data + CRC.pack(google_crc32c.value(data))
+
+
+def frame_mtr(epoch: int, lsn: int, records: Sequence[bytes]) -> Iterator[bytes]:
+    """The same in pieces: large records are not copied."""
+    size = sum(map(len, records)) + MTR_OVERHEAD
+    head = MTR_HEAD.pack(MTR_MAGIC, epoch, lsn, size)
+    crc = google_crc32c.value(head)
+    yield head
+    for record in records:
+        crc = google_crc32c.extend(crc, record)
+        yield record
+    yield CRC.pack(crc)
+
+
+def parse_records(body: bytes) -> Iterator[RedoRecord]:
+    """The records of a mini-transaction, in order. Raises `RedoFormatError`."""
+    at = 0
+    while at < len(body):
+        kind, parity = body[at] & _KIND, body[at] & _PARITY
+        try:
+            if kind == KIND_WRITE:
+                _, page_no, offset, size = WRITE_HEAD.unpack_from(body, at)
+                at += WRITE_HEAD.size
+                if not size or offset + size > PAGE_SIZE or at + size > len(body):
+                    raise RedoFormatError(
+                        f"a write of {size} bytes at offset {offset} of page {page_no}"
+                    )
+                yield Write(parity, page_no, offset, body[at : at + size])
+                at += size
+            elif kind == KIND_CUT:
+                _, pages = CUT.unpack_from(body, at)
+                yield Cut(parity, pages)
+                at += CUT.size
+            elif kind == KIND_FLUSHED:
+                _, lsn = FLUSHED.unpack_from(body, at)
+                yield Flushed(lsn)
+                at += FLUSHED.size
+            elif kind == KIND_UNLOGGED:
+                _, page_no, count, first, then, safe = UNLOGGED.unpack_from(body, at)
+                if not count:
+                    raise RedoFormatError(f"no pages from page {page_no} on")
+                yield Unlogged(parity, page_no, count, first, then, safe)
+                at += UNLOGGED.size
+            else:
+                raise RedoFormatError(f"a record of unknown kind 0x{body[at]:02x}")
+        except struct.error:
+            raise RedoFormatError("a record ends outside its mini-transaction") from None

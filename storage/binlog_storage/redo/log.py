@@ -1,0 +1,241 @@
+"""The write-ahead log: one file, a ring of fixed size, of mini-transactions with an LSN each.
+
+Who writes into it makes a mini-transaction of what belongs together (`append`, in memory), and whoever must know it
+safe asks for a `flush`: one write and one sync serve all that was appended before. Recovery finds every
+mini-transaction that is whole, from the last checkpoint on, and nothing behind the first that is not.
+
+    lsn >= written_lsn >= durable_lsn >= checkpoint_lsn
+    in memory  |  operating system  |  on disk   |  not needed any more
+
+Thread contract: `append` under the lock that was given; `write`, `flush`, `checkpoint` from any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.durations import Durations
+from binlog_storage.errors import DiskError
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.redo.format import (
+    BLOCK,
+    FLUSHED,
+    KIND_FLUSHED,
+    MTR_OVERHEAD,
+    REDO_NAME,
+    RING_AT,
+    Checkpoint,
+    LogHeader,
+    MiniTransaction,
+    build_mtr,
+    frame_mtr,
+)
+from binlog_storage.redo.reader import RedoReader
+
+_NEW_NAME = "binlog-server.redo.new"
+FIRST_LSN = BLOCK  # 0 stays free for "none"
+_FILL_BYTES = 1 << 20
+
+
+def make(disk: Disk, *, uuid: bytes, size: int, epoch: int, lsn: int, end: Position | None) -> None:
+    """Make the log file, `size` bytes, or make it anew; from then on recovery begins at `lsn`. Atomic and durable."""
+    with contextlib.suppress(DiskError):
+        disk.unlink(_NEW_NAME)
+    header = LogHeader(uuid, size - RING_AT)
+    file = disk.open(_NEW_NAME, create=True)
+    try:
+        # Really written: a first write into space that is only promised would change the file system at each sync.
+        for at in range(0, size, _FILL_BYTES):
+            file.pwrite(bytes(min(_FILL_BYTES, size - at)), at)
+        file.pwrite(header.build(), 0)
+        first = Checkpoint(1, epoch, lsn, end)
+        file.pwrite(first.build(), first.at)
+        file.fdatasync()
+    finally:
+        file.close()
+    disk.rename(_NEW_NAME, REDO_NAME)
+    disk.fsync_dir()
+
+
+class RedoLog:
+    """The log of one store, open. First `replay`, then `begin`, then it takes new mini-transactions.
+
+    Args:
+        lock: guards `append`; the owner's, who orders mini-transactions.
+        buffer_bytes: with more than that in memory `is_full` says so.
+    """
+
+    def __init__(self, disk: Disk, lock: threading.Lock, buffer_bytes: int) -> None:
+        """Open the file. Raises `CorruptRedo`, `DiskError`."""
+        self._lock = lock
+        self._buffer_bytes = buffer_bytes
+        self._file: File = disk.open(REDO_NAME)
+        try:
+            self._reader = RedoReader(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+        self.size = self._reader.size
+        self.uuid = self._reader.uuid
+        self.capacity = self._reader.capacity
+        self.checkpoint = self._reader.checkpoint
+        self.epoch = self.checkpoint.epoch
+        self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
+        # Called under the lock with the LSN up to which the log is about to be written.
+        self.on_taken: Callable[[int], None] = lambda lsn: None
+        self._buffer = bytearray()
+        self._noted_durable = 0
+        self._writing = threading.Lock()  # from taking the buffer until it is in the file
+        self._syncing = threading.Lock()
+        self._failure: DiskError | None = None
+        self.bytes_written = 0
+        self.fsyncs = Durations()
+        self.groups = 0  # flushes that found something to do
+
+    @property
+    def checkpoint_lsn(self) -> int:
+        """Where recovery would begin to read."""
+        return self.checkpoint.lsn
+
+    # --- opening ---
+
+    def replay(self) -> Iterator[MiniTransaction]:
+        """What was logged since the checkpoint, in order. Afterwards `lsn` is the end of it.
+
+        Raises `CorruptRedo` if it ends in the middle of what was durable.
+        """
+        yield from self._reader.replay()
+        self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
+
+    def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
+        """Once more, from the one at that LSN on. After `replay`."""
+        return self._reader.mtrs_from(lsn)
+
+    def begin(self, end: Position | None) -> None:
+        """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
+        self.epoch += 1
+        self.write_checkpoint(self.lsn, end)
+
+    # --- writing ---
+
+    def append(self, *records: bytes) -> int:
+        """Add a mini-transaction of these records, in memory, under the lock. Returns the LSN behind it."""
+        lsn = self.lsn
+        if len(records) == 1:
+            data = build_mtr(self.epoch, lsn, records[0])
+            self._buffer += data
+            lsn += len(data)
+        else:
+            for part in frame_mtr(self.epoch, lsn, records):
+                self._buffer += part
+                lsn += len(part)
+        self.lsn = lsn
+        return lsn
+
+    def room(self) -> int:
+        """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
+        return self.capacity - (self.lsn - self.checkpoint.lsn) - _NOTE_BYTES
+
+    @property
+    def room_when_empty(self) -> int:
+        """What `room` is right behind a checkpoint, at least: a note may stand there."""
+        return self.capacity - 2 * _NOTE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is in memory than should be: somebody has to `write`."""
+        return len(self._buffer) >= self._buffer_bytes
+
+    @property
+    def buffer_room(self) -> int:
+        """Bytes until `is_full`."""
+        return max(0, self._buffer_bytes - len(self._buffer))
+
+    def write(self) -> int:
+        """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`."""
+        with self._writing, self._deadly():
+            with self._lock:
+                start = self.written_lsn
+                if self.lsn == start:
+                    return start
+                if self.durable_lsn > self._noted_durable and self.room() >= 0:
+                    self._noted_durable = self.durable_lsn
+                    self.append(FLUSHED.pack(KIND_FLUSHED, self._noted_durable))
+                end = self.lsn
+                if end - self.checkpoint.lsn > self.capacity:
+                    raise DiskError(
+                        f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
+                    )
+                self.on_taken(end)  # first: after an error here all of it is in memory still
+                data, self._buffer = self._buffer, bytearray()
+            try:
+                self._write_ring(data, start)
+            except DiskError:
+                raise
+            except BaseException:
+                with (
+                    self._lock
+                ):  # a defect of ours: the same bytes go to the same place the next time
+                    self._buffer[:0] = data
+                raise
+            self.written_lsn = end
+            self.bytes_written += len(data)
+        return end
+
+    def flush(self) -> int:
+        """Make everything appended so far durable. Returns the LSN up to which it is. Raises `DiskError`."""
+        with self._syncing:
+            end = self.write()
+            if end > self.durable_lsn:
+                with self._deadly():
+                    with self.fsyncs.measured():
+                        self._file.fdatasync()
+                    self.groups += 1
+                    self.durable_lsn = end
+            return self.durable_lsn
+
+    @contextlib.contextmanager
+    def _deadly(self) -> Iterator[None]:
+        """After an error nothing is known of the file any more, and it is never tried again.
+
+        The kernel reports a lost write once, and the next sync would succeed without it.
+        """
+        if self._failure is not None:
+            raise DiskError(f"the redo log failed before: {self._failure}")
+        try:
+            yield
+        except DiskError as error:
+            self._failure = error
+            raise
+
+    def write_checkpoint(self, lsn: int, end: Position | None) -> None:
+        """Recovery begins at `lsn` from now on; the binlog files hold everything before it, up to `end`. Durable."""
+        checkpoint = Checkpoint(self.checkpoint.number + 1, self.epoch, lsn, end)
+        # Not at the same time as `flush`: of two syncs that run at once only one is told of an error.
+        with self._syncing, self._deadly():
+            self._file.pwrite(checkpoint.build(), checkpoint.at)
+            with self.fsyncs.measured():
+                self._file.fdatasync()
+        self.bytes_written += BLOCK
+        self.checkpoint = checkpoint  # only now may the ring before it be used again
+
+    def close(self) -> None:
+        """Nothing is flushed."""
+        self._file.close()
+
+    def _write_ring(self, data: bytearray, lsn: int) -> None:
+        at = lsn % self.capacity
+        first = min(len(data), self.capacity - at)
+        with memoryview(data) as view:
+            self._file.pwrite(view[:first], RING_AT + at)
+            if first < len(data):
+                self._file.pwrite(view[first:], RING_AT)
+
+    def _at(self, lsn: int) -> int:
+        return RING_AT + lsn % self.capacity
+
+
+_NOTE_BYTES = FLUSHED.size + MTR_OVERHEAD

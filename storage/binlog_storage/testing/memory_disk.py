@@ -1,0 +1,305 @@
+"""A directory in memory that can lose power, fill up and fail.
+
+The twin of `OsDisk` for tests and simulations. It keeps two pictures of each file, what a reader sees and what is
+durable, and two of the directory. `crash` makes the durable picture the only one, with a choice of what the kernel
+may have written of the rest: nothing (default), or each unsynced write kept, dropped or torn as a random source says,
+and a prefix of the unsynced changes of names.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
+
+SECTOR_BYTES = 512  # the unit that a disk writes whole
+
+
+class _Content:
+    """The bytes of one file, visible and durable, and the writes between the two."""
+
+    __slots__ = ("_lock", "durable", "pending", "visible")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._lock = threading.Lock()
+        # Both the same object until the first change: a simulation opens a file far more often than it changes one.
+        self.visible: bytes | bytearray = data
+        self.durable: bytes | bytearray = data
+        self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
+
+    def change(self, operation: tuple[int, bytes] | int) -> None:
+        with self._lock:
+            if not isinstance(self.visible, bytearray):
+                self.visible = bytearray(self.visible)
+            _apply(self.visible, operation)
+            self.pending.append(operation)
+
+    def sync(self) -> None:
+        with self._lock:
+            if self.pending and not isinstance(self.durable, bytearray):
+                self.durable = bytearray(self.durable)
+            for operation in self.pending:
+                assert isinstance(self.durable, bytearray)
+                _apply(self.durable, operation)
+            self.pending = []
+
+    def forget(self) -> None:
+        """A sync failed: the kernel shows what was written, but never tries to write it again."""
+        with self._lock:
+            self.pending = []
+
+
+def _apply(image: bytearray, operation: tuple[int, bytes] | int) -> None:
+    if isinstance(operation, int):
+        if operation <= len(image):
+            del image[operation:]
+        else:
+            image.extend(bytes(operation - len(image)))
+        return
+    offset, data = operation
+    if len(image) < offset + len(data):
+        image.extend(bytes(offset + len(data) - len(image)))
+    image[offset : offset + len(data)] = data
+
+
+class MemoryFile:
+    """See `binlog_storage.disk.disk.File`."""
+
+    def __init__(self, disk: MemoryDisk, name: str, content: _Content) -> None:
+        self._disk = disk
+        self._name = name
+        self._content = content
+        self._epoch = disk.epoch
+
+    def _check(self) -> None:
+        if self._epoch != self._disk.epoch:
+            raise DiskError("this file was open when the power went")
+
+    def pread(self, size: int, offset: int) -> bytes:
+        self._check()
+        self._disk.meet("read", self._name)
+        return bytes(self._content.visible[offset : offset + size])
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self._check()
+        self._disk.count("write", self._name)
+        self._disk.take_room("write", offset + len(data) - self.size())
+        self._content.change((offset, bytes(data)))
+
+    def size(self) -> int:
+        self._check()
+        return len(self._content.visible)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._disk.count("truncate", self._name)
+        self._content.change(size)
+
+    def allocate(self, size: int) -> None:
+        self._check()
+        self._disk.count("allocate", self._name)
+        if size > self._disk.file_bytes_max:
+            raise DiskFull("cannot allocate: No space left on device (injected)")
+        self._disk.take_room("allocate", size - self.size())
+        self._content.change(max(size, self.size()))
+
+    def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
+
+    def start_writing(self, size: int, offset: int) -> None:
+        self._check()
+
+    def fdatasync(self) -> None:
+        self._check()
+        try:
+            self._disk.count("sync", self._name)
+        except DiskError:
+            if self._disk.failed_sync_forgets:
+                self._content.forget()
+            raise
+        self._content.sync()
+
+    def close(self) -> None:
+        self._epoch = -1
+
+
+class MemoryDisk:
+    """See `binlog_storage.disk.disk.Disk`. Files may be used from several threads; the rest by one.
+
+    Args:
+        contents: files that are there at the start, durable.
+
+    Faults, all off at the start:
+        fail_at: the n-th change or sync, and all later ones, raise `DiskError`, until `kill` or `crash`.
+        fault: called with (what, file name) before every operation, reads included; may raise. What is "read",
+            "write", "truncate", "allocate", "sync", "create", "rename", "unlink" or "sync directory".
+        failed_sync_forgets: what a failed `fdatasync` should have written is lost at the next power cut, whatever the
+            next `fdatasync` says. So does Linux.
+        file_bytes_max: `allocate` of more raises `DiskFull`.
+        capacity: bytes of all files together; growing beyond raises `DiskFull`. Files that are removed make room.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
+        self.epoch = 0
+        self.operations = 0
+        self.syncs = 0
+        self.fail_at: int | None = None
+        self.fault: Callable[[str, str], None] | None = None
+        self.failed_sync_forgets = False
+        self.file_bytes_max = 1 << 62
+        self.capacity = 1 << 62
+        self.times: dict[str, float] = {}  # for `modified`; 0 where nothing is set
+        self._visible = {name: _Content(data) for name, data in (contents or {}).items()}
+        self._durable = dict(self._visible)
+        self._unsynced_names: list[dict[str, _Content]] = []  # the directory after each change
+        self._locked = False
+
+    # --- faults ---
+
+    def count(self, kind: str, name: str) -> None:
+        """Note one change or sync, and fail if its turn has come."""
+        self.operations += 1
+        self.syncs += kind.startswith("sync")
+        if self.fail_at is not None and self.operations >= self.fail_at:
+            raise DiskError(f"cannot {kind}: Input/output error (injected)")
+        self.meet(kind, name)
+
+    def meet(self, kind: str, name: str) -> None:
+        """Let the injected fault have its say."""
+        if self.fault is not None:
+            self.fault(kind, name)
+
+    def take_room(self, action: str, more: int) -> None:
+        """`more` bytes of the disk, or `DiskFull`."""
+        if more > 0 and self.used() + more > self.capacity:
+            raise DiskFull(f"cannot {action}: No space left on device (injected)")
+
+    def used(self) -> int:
+        """Bytes of all files."""
+        return sum(len(content.visible) for content in self._visible.values())
+
+    # --- the directory ---
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        if create:
+            self.count("create", name)
+            if name in self._visible:
+                raise DiskError(f"cannot create {name}: File exists")
+            self._visible[name] = _Content()
+            self._changed()
+        elif name not in self._visible:
+            raise FileMissing(f"cannot open {name}: No such file or directory")
+        return MemoryFile(self, name, self._visible[name])
+
+    def names(self) -> list[str]:
+        return list(self._visible)
+
+    def modified(self, name: str) -> float:
+        return self.times.get(name, 0.0)
+
+    def size(self, name: str) -> int:
+        if name not in self._visible:
+            raise FileMissing(f"cannot stat {name}: No such file or directory")
+        return len(self._visible[name].visible)
+
+    def rename(self, old: str, new: str) -> None:
+        self.count("rename", old)
+        if old not in self._visible:
+            raise FileMissing(f"cannot rename {old}: No such file or directory")
+        self._visible[new] = self._visible.pop(old)
+        self._changed()
+
+    def unlink(self, name: str) -> None:
+        self.count("unlink", name)
+        if self._visible.pop(name, None) is None:
+            raise FileMissing(f"cannot remove {name}: No such file or directory")
+        self._changed()
+
+    def fsync_dir(self) -> None:
+        self.count("sync directory", "")
+        self._durable = dict(self._visible)
+        self._unsynced_names.clear()
+
+    def lock(self, name: str) -> None:
+        if self._locked:
+            raise StoreInUse("the directory is in use by another process")
+        if name not in self._visible:
+            self._visible[name] = _Content()
+            self._changed()
+        self._locked = True
+
+    def close(self) -> None:
+        self._locked = False
+
+    def _changed(self) -> None:
+        self._unsynced_names.append(dict(self._visible))
+
+    def contents(self) -> dict[str, bytes]:
+        """All files as a reader sees them."""
+        return {name: bytes(content.visible) for name, content in self._visible.items()}
+
+    # --- going down ---
+
+    def kill(self) -> None:
+        """The process dies: open files and the lock are gone, the kernel keeps every byte and still has to write it."""
+        self.epoch += 1
+        self._locked = False
+        self.fail_at = None
+
+    def crash(self, rng: random.Random | None = None) -> None:
+        """Cut the power: open files die, unsynced names and bytes are lost, or partly kept as `rng` says."""
+        self.kill()
+        names = self._surviving_names(rng)
+        for name, image in self._survivors(names, rng).items():
+            content = names[name]
+            content.durable = content.visible = image
+            content.pending = []
+        self._visible = dict(names)
+        self._durable = dict(names)
+        self._unsynced_names.clear()
+
+    def after_crash(self, rng: random.Random | None = None) -> MemoryDisk:
+        """What `crash` would leave, as a disk of its own; nothing happens to this one."""
+        return MemoryDisk(self._survivors(self._surviving_names(rng), rng))
+
+    def _surviving_names(self, rng: random.Random | None) -> dict[str, _Content]:
+        if rng is not None:
+            kept_changes = rng.randrange(len(self._unsynced_names) + 1)
+            if kept_changes:
+                return self._unsynced_names[kept_changes - 1]
+        return self._durable
+
+    def _survivors(
+        self, names: Mapping[str, _Content], rng: random.Random | None
+    ) -> dict[str, bytes]:
+        images = {}
+        for name in sorted(names):
+            content = names[name]
+            image = bytearray(content.durable)
+            for operation in content.pending:
+                if rng is not None:
+                    _written_anyway(image, operation, rng)
+            images[name] = bytes(image)
+        return images
+
+
+def _written_anyway(
+    image: bytearray, operation: tuple[int, bytes] | int, rng: random.Random
+) -> None:
+    """What the disk has of an operation that was not synced: nothing, all, or of a write some sectors."""
+    fate = rng.random()
+    if fate < 0.3:
+        return
+    if fate < 0.7 or isinstance(operation, int):
+        _apply(image, operation)
+        return
+    offset, data = operation
+    borders = [0, *range(SECTOR_BYTES - offset % SECTOR_BYTES, len(data), SECTOR_BYTES), len(data)]
+    sectors = list(itertools.pairwise(borders))
+    cut = rng.randrange(len(sectors) + 1)
+    kept = rng.choice((sectors[:cut], sectors[cut:], [s for s in sectors if rng.random() < 0.5]))
+    for begin, end in kept:
+        _apply(image, (offset + begin, data[begin:end]))

@@ -1,0 +1,408 @@
+"""The plain twin of the store, for tests and simulations: groups in a list.
+
+It keeps every promise of `binlog_storage.engine.BinlogEngine` in the simplest way there is, so that a test which fails
+on `IbbEngine` and not here has found something in the files. Nothing is bounded: do not serve from it.
+
+A `Position` is (0, number of entries before it): groups, and the steps of XA transactions, which stand among them as
+empty ones. What is durable lies in a `MemoryHistory`, which outlives the engine as a directory outlives a process: open
+another engine on it to see what a crash leaves. There is one file, so FLUSH begins none and there is nothing to purge.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.binlog.purge import FileFate, PurgeHeld, PurgePlan
+from binlog_storage.binlog.references import Hold, Reason, References
+from binlog_storage.disk.durations import Durations
+from binlog_storage.engine import (
+    LARGE_GROUP_BYTES,
+    BinlogEngine,
+    BinlogFile,
+    GroupBatch,
+    LargeGroup,
+    Located,
+    PlacedBatch,
+    PlacedGroup,
+    Position,
+    Stalled,
+    StartPoint,
+    Xid,
+)
+from binlog_storage.errors import (
+    DiskError,
+    DomainInUse,
+    PositionPurged,
+    StorageError,
+    StoreFailed,
+    UnknownBinlog,
+)
+from binlog_storage.testing.memory_group import MemoryGroup
+from binlog_storage.testing.memory_history import XA_STEP, MemoryHistory
+from binlog_storage.testing.memory_prepared import MemoryPrepared
+
+FILE_NAME = "memory"
+BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
+PIECE_BYTES = 1000  # of a large group
+
+
+class MemoryEngine:
+    """See `binlog_storage.engine.BinlogEngine`. Every method may be called from any thread."""
+
+    def __init__(self, history: MemoryHistory | None = None, *, cache_bytes: int = 1 << 15) -> None:
+        self._history = history or MemoryHistory()
+        self._cache_bytes = cache_bytes
+        self.large_group_bytes = LARGE_GROUP_BYTES
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[], None]] = []
+        self._when_failed: list[Callable[[StorageError], None]] = []
+        self._failed = False
+        self.references = References()
+        self._groups = list(self._history.groups)
+        self._first_state = self._history.state.copy()
+        self._durable = len(self._groups)
+        self._prepared = MemoryPrepared(self._history.xa, self.references)
+
+    @property
+    def cache_bytes(self) -> int:
+        """See `BinlogEngine`."""
+        return self._cache_bytes
+
+    def refuse_after_failure(self) -> None:
+        """Raise `StoreFailed` if a sync has failed."""
+        if self._failed:
+            raise StoreFailed("this engine accepts nothing more after an earlier failure")
+
+    # --- writing ---
+
+    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            self._groups.append((bytes(payload), gtid))
+            return self.written_end
+
+    def append_run(self, run: GroupRun, index: int = 0) -> int:
+        """See `BinlogEngine`."""
+        while index < len(run) and self.has_room:
+            payload = run.payload(index)
+            if len(payload) > self.cache_bytes:
+                break
+            self.append(payload, run.gtid(index))
+            index += 1
+        return index
+
+    def begin(self, *, bulk: bool = False) -> MemoryGroup:
+        """See `BinlogEngine`."""
+        return MemoryGroup(self)
+
+    def sync(self) -> None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            if self._durable == len(self._groups) and not self._history.fails:
+                return
+            self._save()
+        for wake in list(self._listeners):
+            wake()
+
+    def _save(self) -> None:
+        """Under the lock."""
+        self.refuse_after_failure()
+        if self._history.fails:
+            self._failed = True
+            error = DiskError("cannot sync: Input/output error (injected)")
+            for failed in self._when_failed:
+                failed(error)
+            self._when_failed.clear()
+            raise error
+        self._history.groups[:] = self._groups
+        self._history.xa[:] = self._prepared.steps
+        self._history.state = self._first_state.copy()
+        self._durable = len(self._groups)
+
+    # --- XA ---
+
+    def note_prepared(self, xid: Xid, data: bytes) -> Position:
+        """For a `MemoryGroup`."""
+        with self._lock:
+            self.refuse_after_failure()
+            self._prepared.add(len(self._groups) + 1, xid, data)
+            self._groups.append(XA_STEP)
+            return self.written_end
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self._lock:
+            return self._prepared.xids()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            data = self._prepared.complete(len(self._groups), xid)
+            return self.append(gtid_event + data, gtid)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            self._prepared.complete(len(self._groups), xid)
+            self._groups.append(XA_STEP)
+            return self.written_end
+
+    # --- files, of which there is one ---
+
+    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            domains = set(delete_domains)
+            for domain in sorted(domains):
+                if any(gtid is not None and gtid.domain_id == domain for _, gtid in self._groups):
+                    raise DomainInUse(f"domain {domain} cannot be deleted: there are groups of it")
+            kept = [gtid for gtid in self._first_state.entries() if gtid.domain_id not in domains]
+            self._first_state = BinlogState(kept)
+            self._save()
+        for wake in list(self._listeners):
+            wake()
+
+    def reset(self, state: BinlogState | None = None) -> None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            self.refuse_after_failure()
+            is_empty = not self._groups and not len(self._first_state)
+            self.references.refuse_reset(is_empty=is_empty)
+            self._groups.clear()
+            self._prepared.clear()
+            self._history.purged = 0
+            self._first_state = BinlogState(state.entries() if state is not None else [])
+            self._save()
+        for wake in list(self._listeners):
+            wake()
+
+    def purge_to(self, name: str) -> PurgePlan:
+        """See `BinlogEngine`. There is no file before the only one."""
+        if name != FILE_NAME:
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        return PurgePlan([])
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """See `BinlogEngine`. The only file is the one being written."""
+        return PurgePlan([])
+
+    def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+        """See `BinlogEngine`. The only file is the one being written."""
+        if to not in (None, FILE_NAME):
+            raise UnknownBinlog(f"Target log not found in binlog index: {to!r}")
+        return [
+            FileFate(
+                0, self.files()[0].size, 0.0, False, False, ("the binlog file is in active use",)
+            )
+        ]
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """See `BinlogEngine`."""
+        return 1 << 16
+
+    def set_option(self, name: str, value: int) -> None:
+        """See `BinlogEngine`. Nothing depends on any."""
+
+    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        """See `BinlogEngine`."""
+        if name not in (None, FILE_NAME):
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        groups = self._groups[max(0, offset - self._history.purged) : self._durable]
+        return (iter([payload]) for payload, _ in groups if payload)
+
+    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+        """See `BinlogEngine`."""
+        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, 0)
+
+    def files(self) -> list[BinlogFile]:
+        """See `BinlogEngine`. One, of the size of what is durable."""
+        size = sum(len(payload) for payload, _ in self._groups[: self._durable])
+        return [BinlogFile(FILE_NAME, size)]
+
+    def status(self) -> tuple[str, int]:
+        """See `BinlogEngine`."""
+        return FILE_NAME, self.written_end.offset
+
+    # --- what there is ---
+
+    def _position(self, count: int) -> Position:
+        return Position(0, self._history.purged + count)
+
+    def write_log(self) -> None:
+        """See `BinlogEngine`."""
+
+    @property
+    def has_room(self) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    @property
+    def has_room_to_spill(self) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def never_wait_in(self, thread: int) -> None:
+        """See `BinlogEngine`."""
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def counters(self) -> Mapping[str, int]:
+        """See `BinlogEngine`."""
+        return {}
+
+    def stalled(self) -> list[Stalled]:
+        """See `BinlogEngine`."""
+        return []
+
+    def purge_held(self) -> PurgeHeld | None:
+        """See `BinlogEngine`."""
+        return None
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        """See `BinlogEngine`."""
+        return {}
+
+    @property
+    def durable_end(self) -> Position:
+        """See `BinlogEngine`."""
+        return self._position(self._durable)
+
+    @property
+    def written_end(self) -> Position:
+        """See `BinlogEngine`."""
+        return self._position(len(self._groups))
+
+    @property
+    def last_marker(self) -> bytes | None:
+        """See `BinlogEngine`."""
+        with self._lock:
+            groups = (entry for entry in reversed(self._groups) if entry != XA_STEP)
+            payload, gtid = next(groups, (None, None))
+            return payload if gtid is None else None
+
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
+        """See `BinlogEngine`."""
+        with self._lock:
+            state = self._first_state.copy()
+            state.overlay(gtid for _, gtid in self._groups if gtid is not None)
+            return state if domain_id is None else state.of_domain(domain_id)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See `BinlogEngine`."""
+        self._listeners.append(wake)
+        return lambda: self._listeners.remove(wake)
+
+    # --- reading ---
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._when_failed.append(failed)
+
+    def first_start(self) -> StartPoint:
+        """See `BinlogEngine`."""
+        with self._lock:
+            return StartPoint(self._position(0), self._first_state.copy())
+
+    def find_start(self, position: SlavePosition) -> StartPoint:
+        """See `BinlogEngine`. Tries the state behind each GTID; the latest one wins. Markers are not jumped."""
+        with self._lock:
+            state = self._first_state.copy()
+            best = (
+                StartPoint(self._position(0), state.copy()) if state.is_before(position) else None
+            )
+            for count, (_, gtid) in enumerate(self._groups[: self._durable], 1):
+                if gtid is None:
+                    continue
+                state.update(gtid)
+                if state.is_before(position):
+                    best = StartPoint(self._position(count), state.copy())
+        if best is None:
+            raise PositionPurged
+        return best
+
+    def read(self, start: Position) -> GroupBatch:
+        """See `BinlogEngine`."""
+        at = start.offset - self._history.purged
+        if at < 0:
+            raise PositionPurged("the groups there were purged")
+        found: list[bytes] = []
+        while at < self._durable:
+            payload, _ = self._groups[at]
+            if len(payload) > self.large_group_bytes:
+                if found:
+                    break
+                end = self._position(at + 1)
+                return GroupBatch(start, end, [], _large(payload, end))
+            at += 1
+            if payload:
+                found.append(payload)
+            if found and at % BATCH_GROUPS == 0:
+                break
+        return GroupBatch(start, self._position(at), found)
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        """See `BinlogEngine`. Places are counted in entries, as positions are."""
+        batch = self.read(start)
+        if batch.large is not None:
+            return PlacedBatch(start, batch.end, [], batch.large)
+        first = start.offset - self._history.purged
+        entries = enumerate(
+            self._groups[first : batch.end.offset - self._history.purged], first + 1
+        )
+        groups = [
+            PlacedGroup(payload, self._position(at)) for at, (payload, _) in entries if payload
+        ]
+        return PlacedBatch(start, batch.end, groups)
+
+    def locate(self, place: Position) -> Located:
+        """See `BinlogEngine`."""
+        if place.file_no or place.offset < self._history.purged:
+            raise PositionPurged("the groups there were purged")
+        border = place <= self.durable_end
+        batch = self.read_placed(place)
+        group = batch.large or next(iter(batch.groups), None)
+        if group is None:
+            return Located(border, None, place, place)
+        begin = group.end._replace(offset=group.end.offset - 1)
+        return Located(border, group, begin, group.end)
+
+    def state_at(self, place: Position) -> BinlogState:
+        """See `BinlogEngine`."""
+        state = self._first_state.copy()
+        groups = self._groups[: place.offset - self._history.purged]
+        state.overlay(gtid for _, gtid in groups if gtid is not None)
+        return state
+
+    def is_recent(self, start: Position) -> bool:
+        """See `BinlogEngine`."""
+        return True
+
+    def stop_waiting(self) -> None:
+        """See `BinlogEngine`. Nobody ever waits."""
+
+    def close(self) -> None:
+        """See `BinlogEngine`."""
+        if not self._failed:
+            self.sync()
+
+
+def _large(payload: bytes, end: Position) -> LargeGroup:
+    starts = range(0, len(payload), PIECE_BYTES)
+    return LargeGroup(
+        payload[:PIECE_BYTES], end, lambda: (payload[at : at + PIECE_BYTES] for at in starts)
+    )
+
+
+_ENGINE: type[BinlogEngine] = MemoryEngine  # that it is one is said here first

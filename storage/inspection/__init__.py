@@ -1,1 +1,0 @@
-"""Stores looked at without a server: never writes, never locks, names what is damaged."""

@@ -1,0 +1,297 @@
+"""One sync for all that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from binlog_protocol.gtid import Gtid
+from binlog_storage.errors import DiskError, StorageError
+from binlog_storage.testing.memory_engine import MemoryEngine
+
+from binlog_server.commits import syncer as syncer_module
+from binlog_server.commits.syncer import Syncer
+from tests.binlog_server.engines import SlowEngine
+from tests.binlog_server.lab import transaction, until, within
+
+
+def append(engine: SlowEngine, seq_no: int) -> None:
+    gtid = Gtid(0, 1, seq_no)
+    engine.append(transaction(gtid), gtid)
+
+
+async def test_one_sync_for_many(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    engine.sync_gate.clear()
+    append(engine, 1)
+    waiting = [asyncio.ensure_future(syncer.synced())]
+    await until(lambda: engine.syncs == 1)
+    for number in range(2, 100):
+        append(engine, number)
+        syncer.request()
+        waiting.append(asyncio.ensure_future(syncer.synced()))
+    await asyncio.sleep(0)
+    engine.sync_gate.set()
+    await within(asyncio.gather(*waiting))
+    assert engine.syncs == 2, "one that ran, and one for all that came meanwhile"
+    assert engine.durable_end == engine.written_end
+
+
+@pytest.fixture
+def engine() -> SlowEngine:
+    return SlowEngine()
+
+
+async def test_synced_means_durable(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    for number in range(1, 50):
+        append(engine, number)
+        end = engine.written_end
+        await within(syncer.synced())
+        assert engine.durable_end >= end
+
+
+async def test_request_is_enough(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    append(engine, 1)
+    syncer.request()
+    await until(lambda: engine.durable_end == engine.written_end)
+
+
+async def test_failure_reaches_all_and_stays(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    engine.sync_gate.clear()
+    engine.sync_error = DiskError("cannot sync: No space left on device")
+    append(engine, 1)
+    waiting = [asyncio.ensure_future(syncer.synced()) for _ in range(5)]
+    await until(lambda: engine.syncs == 1)
+    engine.sync_gate.set()
+    found = await within(asyncio.gather(*waiting, return_exceptions=True))
+    assert found == [engine.sync_error] * 5
+    with pytest.raises(DiskError, match="No space left"):
+        await within(syncer.synced())
+    await within(syncer.close())
+
+
+async def test_who_waits_may_go(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    engine.sync_gate.clear()
+    append(engine, 1)
+    first, second = (asyncio.ensure_future(syncer.synced()) for _ in range(2))
+    await until(lambda: engine.syncs == 1)
+    first.cancel()
+    await until(first.done)
+    engine.sync_gate.set()
+    await within(second)
+    assert engine.durable_end == engine.written_end
+
+
+async def test_close_finishes_what_was_requested(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    append(engine, 1)
+    syncer.request()
+    await within(syncer.close())
+    assert engine.durable_end == engine.written_end
+    await within(Syncer(engine).close())
+
+
+# --- what committed means ---
+
+
+class Written(SlowEngine):
+    """Counts what is handed to the operating system."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.write_error: DiskError | None = None
+
+    def write_log(self) -> None:
+        self.writes += 1
+        if self.write_error is not None:
+            raise self.write_error
+
+
+@pytest.mark.parametrize(("setting", "writes"), [(0, 0), (2, 1)])
+async def test_committed_before_the_sync(setting: int, writes: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=0.05)
+    found: list[StorageError | None] = []
+    for number in range(1, 6):
+        append(engine, number)
+        syncer.on_commit(found.append)
+    assert not found, "the answer never comes before the call returns"
+    await until(lambda: len(found) == 5)
+    assert (found, engine.writes, engine.syncs) == ([None] * 5, writes, 0)
+    await until(lambda: engine.durable_end == engine.written_end)
+    assert engine.syncs == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", [1, 3])
+async def test_committed_is_durable(setting: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting)
+    ends = []
+    for number in range(1, 6):
+        append(engine, number)
+        syncer.on_commit(lambda _: ends.append(engine.durable_end))
+    await until(lambda: len(ends) == 5)
+    assert ends == [engine.written_end] * 5
+    assert engine.syncs == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", [0, 2])
+async def test_readers_that_wait_are_served_at_once(setting: int) -> None:
+    engine = Written()
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=100)
+    append(engine, 1)
+    syncer.appended()
+    await asyncio.sleep(0.02)
+    assert engine.syncs == 0
+    syncer.readers_waiting += 1
+    append(engine, 2)
+    syncer.appended()
+    await until(lambda: engine.durable_end == engine.written_end)
+    syncer.readers_waiting -= 1
+    append(engine, 3)
+    syncer.on_commit(lambda _: None)
+    await within(syncer.close())
+    assert engine.durable_end == engine.written_end, "close leaves nothing behind"
+
+
+async def test_a_failed_write_is_told_to_who_waits_for_it() -> None:
+    engine = Written()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, flush_log_at_trx_commit=2, failed=failures.append)
+    engine.write_error = DiskError("cannot write: Input/output error")
+    found: list[StorageError | None] = []
+    append(engine, 1)
+    syncer.on_commit(found.append)
+    await until(lambda: bool(found))
+    for setting in range(4):
+        syncer.flush_log_at_trx_commit = setting
+        syncer.on_commit(found.append)
+    await until(lambda: len(found) == 5)
+    assert found == [engine.write_error] * 5
+    assert failures == [engine.write_error], "told once"
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", range(4))
+async def test_after_a_failed_sync_nothing_is_committed(setting: int) -> None:
+    engine = Written()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, flush_log_at_trx_commit=setting, failed=failures.append)
+    engine.sync_error = DiskError("cannot sync: Input/output error")
+    append(engine, 1)
+    with pytest.raises(DiskError):
+        await within(syncer.synced())
+    found: list[StorageError | None] = []
+    syncer.on_commit(found.append)
+    await until(lambda: bool(found))
+    assert found == failures == [engine.sync_error]
+    assert syncer.failure is engine.sync_error
+    await within(syncer.close())
+
+
+class NotingThreads(MemoryEngine):
+    """Notes which thread syncs, and may take its time."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.threads: list[int] = []
+
+    def sync(self) -> None:
+        self.threads.append(threading.get_ident())
+        time.sleep(self.seconds)
+        super().sync()
+
+
+async def commit_many(engine: NotingThreads, syncer: Syncer, count: int) -> list[bool]:
+    """Commit one by one; whether the loop's thread did the sync."""
+    for number in range(1, count + 1):
+        gtid = Gtid(0, 1, number)
+        engine.append(transaction(gtid), gtid)
+        await within(syncer.committed())
+    await within(syncer.close())
+    return [thread == threading.get_ident() for thread in engine.threads]
+
+
+async def test_a_single_client_needs_no_thread_once_syncs_are_known_to_be_short() -> None:
+    engine = NotingThreads()
+    here = await commit_many(engine, Syncer(engine, alone=lambda: True), 300)
+    assert not here[0], "nothing is known yet"
+    assert here[-1]
+    assert engine.durable_end == engine.written_end
+
+
+async def test_long_syncs_never_hold_the_loop() -> None:
+    engine = NotingThreads(0.005)
+    assert not any(await commit_many(engine, Syncer(engine, alone=lambda: True), 40))
+
+
+async def test_with_others_to_serve_syncs_never_hold_the_loop() -> None:
+    engine = NotingThreads()
+    assert not any(await commit_many(engine, Syncer(engine), 100))
+
+
+async def test_a_sync_on_the_loop_that_fails_is_told() -> None:
+    engine = NotingThreads()
+    failures: list[StorageError] = []
+    syncer = Syncer(engine, alone=lambda: True, failed=failures.append)
+    for number in range(1, 200):
+        gtid = Gtid(0, 1, number)
+        engine.append(transaction(gtid), gtid)
+        await within(syncer.committed())
+    assert engine.threads[-1] == threading.get_ident()
+    engine._history.fails = True
+    with pytest.raises(DiskError):
+        await within(syncer.committed())
+    assert len(failures) == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["thread", "loop"])
+@pytest.mark.parametrize("setting", [1, 2])
+async def test_a_defect_keeps_nobody_waiting_for_ever(
+    alone: bool, setting: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and done again; the store has not failed by it."""
+    monkeypatch.setattr(syncer_module, "RETRY_S", 0.01)
+    engine = SlowEngine()
+    syncer = Syncer(engine, alone=lambda: alone, flush_log_at_trx_commit=setting)
+    syncer._sync_s = 0.0
+    name = "sync" if setting == 1 else "write_log"
+    original, fails = getattr(engine, name), [KeyError("a defect"), MemoryError()]
+
+    def fail() -> None:
+        if fails:
+            raise fails.pop()
+        original()
+
+    monkeypatch.setattr(engine, name, fail)
+    append(engine, 1)
+    await within(asyncio.gather(syncer.committed(), syncer.committed()))
+    assert not fails
+    assert caplog.text.count("internal error in the sync of the redo log") == 2
+    assert syncer.failure is None
+    await within(syncer.synced())
+    assert engine.durable_end == engine.written_end
+    assert syncer.waiting_s == 0
+    await within(syncer.close())
+
+
+async def test_one_who_cannot_be_told_keeps_no_other_waiting(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+
+    def fails(error: StorageError | None) -> None:
+        raise KeyError("a defect")
+
+    syncer.on_durable(fails)
+    await within(syncer.synced())
+    await within(syncer.close())

@@ -1,0 +1,76 @@
+"""A dump keeps the files that it reads, and counts as a replica, until it ends."""
+
+from __future__ import annotations
+
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.references import Reason, References
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.ibb.file_names import file_name
+
+from tests.binlog_server.lab import Lab, until
+
+STORE = StoreOptions(4 * 16384, 2 * 16384, slave_connections_needed_for_purge=1)
+
+
+def held(references: References) -> list[tuple[str, int]]:
+    return [(h.name, h.file_no) for h in references.holds() if h.reason is Reason.DUMP]
+
+
+async def test_a_dump_holds_what_it_reads() -> None:
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        references = engine.references
+        for n in range(1, 5):
+            lab.publish(f"0-1-{n}")
+            engine.flush()
+        no_replica = engine.purge_to(file_name(4))
+        assert (no_replica.delete, no_replica.kept) == ([], 0)
+        assert "slave_connections_needed_for_purge" in no_replica.why
+        replica = await lab.replica("0-1-2", server_id=77)
+        await replica.opening()
+        assert await replica.groups(2) == "0-1-3,0-1-4"
+        await until(lambda: held(references) == [("server_id 77", 4)])
+        assert engine.purge_to(file_name(4)).delete == [0, 1, 2, 3]
+        lab.publish("0-1-5")
+        engine.flush()
+        lab.publish("0-1-6")
+        assert await replica.groups(2) == "0-1-5,0-1-6", "it goes on over the purge"
+        await until(lambda: held(references) == [("server_id 77", 5)])
+        replica.client.close()
+        await until(lambda: held(references) == [])
+
+
+async def test_a_dump_that_is_refused_holds_nothing() -> None:
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        lab.publish("0-1-1,0-1-2")
+        engine.flush()
+        lab.publish("0-1-3")
+        hold = engine.hold("test", engine.durable_end, dump=True)
+        assert engine.purge_to(file_name(1)).delete == [0]
+        hold.release()
+        replica = await lab.replica("0-1-1")
+        number, text = await replica.refused()
+        assert number == 1236
+        assert text.startswith("Could not find GTID state requested by slave in any binlog files.")
+        await until(lambda: held(engine.references) == [])
+
+
+async def test_two_dumps_hold_each_their_own() -> None:
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        lab.publish("0-1-1")
+        engine.flush()
+        lab.publish("0-1-2")
+        one = await lab.replica(server_id=1)
+        two = await lab.replica(server_id=2)
+        await one.opening()
+        await two.opening()
+        assert await one.groups(2) == await two.groups(2) == "0-1-1,0-1-2"
+        both = [("server_id 1", 1), ("server_id 2", 1)]
+        await until(lambda: sorted(held(engine.references)) == both)
+        one.client.close()
+        await until(lambda: held(engine.references) == [("server_id 2", 1)])

@@ -1,0 +1,142 @@
+"""Bytes of a connection where they came in: all of them, in order, and never more than the buffer holds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from binlog_server.relay.byte_stream import (
+    BUFFER_BYTES,
+    BUFFER_BYTES_MAX,
+    HEADROOM_BYTES,
+    ByteStream,
+)
+from tests.binlog_server.lab import until
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def connected(serve: Serve) -> AsyncIterator[ByteStream]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    stream = await ByteStream.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+    try:
+        yield stream
+    finally:
+        stream.close()
+        server.close()
+
+
+async def rest(stream: ByteStream) -> bytes:
+    found = bytearray()
+    while data := await stream.read():
+        found += data
+    return bytes(found)
+
+
+async def test_everything_comes_in_order_to_a_slow_reader() -> None:
+    sent = bytes(range(251)) * (2 * BUFFER_BYTES_MAX // 251)
+    drained = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16
+        )
+        writer.write(sent)
+        await writer.drain()
+        drained.set()
+        writer.close()
+
+    async with connected(serve) as stream:
+        await until(lambda: len(stream.get_buffer(-1)) == 0)  # full: nothing more is read
+        assert not drained.is_set()
+        assert await rest(stream) == sent
+
+
+async def test_the_buffer_grows_where_much_comes() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes(8 * BUFFER_BYTES_MAX))
+
+    sizes = []
+    async with connected(serve) as stream:
+        for _ in range(5):
+            await until(lambda: not len(stream.get_buffer(-1)))
+            sizes.append(len(await stream.read()))
+    assert sizes == [BUFFER_BYTES, 4 * BUFFER_BYTES, *[BUFFER_BYTES_MAX] * 3]
+
+
+async def test_what_came_before_stands_in_front() -> None:
+    """Also if it lies in what was read last: that stays until the next read."""
+    sent = random.Random(1).randbytes(3 * BUFFER_BYTES_MAX)
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await writer.drain()
+        writer.close()
+
+    found = bytearray()
+    rest = memoryview(b"")
+    async with connected(serve) as stream:
+        for size in itertools.cycle((0, 1, 70_000, HEADROOM_BYTES)):
+            data = await stream.read(rest)
+            assert data[: len(rest)] == rest
+            if len(data) == len(rest):
+                break
+            taken = max(0, len(data) - size)
+            found += data[:taken]
+            rest = data[taken:]
+    assert bytes(found + rest) == sent
+
+
+async def test_it_is_asked_again_and_again() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data.upper())
+
+    async with connected(serve) as stream:
+        for word in (b"one", b"two"):
+            stream.write(word)
+            assert bytes(await stream.read()) == word.upper()
+        assert stream.tls is None
+        assert not stream.is_closing
+
+
+async def test_what_came_before_the_end_is_read() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"the last words")
+        writer.close()
+
+    async with connected(serve) as stream:
+        await until(lambda: stream.is_closing)
+        assert await rest(stream) == b"the last words"
+        assert await rest(stream) == b""
+
+
+async def test_a_broken_connection_is_an_error() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        linger = b"\x01\0\0\0\0\0\0\0"  # on, 0 seconds: closed by RST
+        sock = writer.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with connected(serve) as stream:
+        with pytest.raises(ConnectionError):
+            await rest(stream)
+
+
+async def test_a_reader_that_is_cancelled_loses_nothing() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+
+    async with connected(serve) as stream:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await stream.read()
+        stream.write(b"here")
+        assert bytes(await stream.read()) == b"here"

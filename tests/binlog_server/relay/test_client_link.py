@@ -1,0 +1,98 @@
+"""A connection that we make: what it says when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import time
+from typing import Any
+
+import pytest
+import uvloop
+from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.wire.packets import frame_packet
+
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.client_tls import TlsFailed, TlsOptions
+from tests.binlog_server.lab import within
+from tests.binlog_server.upstream import PASSWORD, SALT, FakeUpstream
+
+
+def test_a_question_to_one_that_is_gone() -> None:
+    """On the server's own loop, whose transports answer that with a RuntimeError, which nobody takes for a loss."""
+
+    async def ask() -> None:
+        async with FakeUpstream() as upstream:
+            link = await ClientLink.connect("127.0.0.1", upstream.port, "u", PASSWORD, 5)
+            await link.log_in()
+            assert await link.query("SELECT 1") == [["0"]]
+            link.close()
+            await asyncio.sleep(0)
+            await link.query("SELECT 1")
+
+    with pytest.raises(ConnectionError, match="the server has closed the connection"):
+        uvloop.run(ask())
+
+
+async def test_what_comes_in_clear_before_tls_is_not_taken_for_what_comes_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody between sends an OK behind the greeting, while we still read our certificates."""
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        machine = ServerConnection(
+            connection_id=9,
+            server_version="11.8",
+            salt=SALT,
+            capabilities=SERVER_CAPABILITIES | Capability.SSL,
+        )
+        writer.write(machine.greeting())
+        await may_send.wait()
+        writer.write(frame_packet(bytes.fromhex("00000002000000"), 4)[0])
+
+    may_send = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    link = await ClientLink.connect("127.0.0.1", port, "u", PASSWORD, 5, TlsOptions(verify=False))
+
+    def slow_context(_: TlsOptions) -> ssl.SSLContext:
+        loop.call_soon_threadsafe(may_send.set)
+        while not link._stream.has_unread:
+            time.sleep(0.001)  # in a thread of its own
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(TlsOptions, "context", slow_context)
+    with pytest.raises(TlsFailed, match="has sent something in clear behind its greeting"):
+        await within(link.log_in())
+    link.close()
+    server.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b", "nowhere.invalid"])
+async def test_a_name_that_is_none(host: str) -> None:
+    with pytest.raises(socket.gaierror):
+        await ClientLink.connect(host, 3306, "u", PASSWORD, 5)
+
+
+async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of the last one."""
+    async with FakeUpstream() as upstream:
+        addresses = ["127.0.0.2", "127.0.0.1"]
+
+        def found(host: str, port: int, *, type: int, flags: int) -> list[tuple[Any, ...]]:
+            if flags:
+                raise socket.gaierror(socket.EAI_NONAME, "no number")
+            return [(socket.AF_INET, type, 6, "", (address, port)) for address in addresses]
+
+        monkeypatch.setattr("binlog_server.relay.byte_stream.socket.getaddrinfo", found)
+        link = await ClientLink.connect("db", upstream.port, "u", PASSWORD, 5)
+        await link.log_in()
+        link.close()
+        addresses.pop()
+        with pytest.raises(ConnectionRefusedError) as error:
+            await ClientLink.connect("db", upstream.port, "u", PASSWORD, 5)
+        assert error.value.errno == errno.ECONNREFUSED

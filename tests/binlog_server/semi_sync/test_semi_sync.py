@@ -1,0 +1,298 @@
+"""Semi-sync without sockets: who waits for what, and what an acknowledgement speaks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from binlog_protocol.events import EventType, FormatDescription, append_checksum, build_event
+from binlog_protocol.events.rotate import RotateEvent
+from binlog_protocol.groups.event_group import StartMarker, split_events
+from binlog_protocol.groups.statement_group import ddl_group
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.wire.packets import PacketReader
+from binlog_protocol.wire.semi_sync import Ack, PositionStep, ReplicaPlace
+from binlog_storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
+from binlog_storage.testing.memory_engine import MemoryEngine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_server.commits.syncer import Syncer
+from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.large_group_frames import LargeGroupFrames
+from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
+from binlog_server.semi_sync.replica_acks import ReplicaAcks
+from binlog_server.semi_sync.upstream_acks import UpstreamAcks
+from tests.binlog_server.relay.test_large_groups import large_group
+
+
+@dataclass
+class Options:
+    rpl_semi_sync_master_enabled: bool = True
+    rpl_semi_sync_master_timeout: int = 1000
+    rpl_semi_sync_master_wait_no_slave: bool = True
+    rpl_semi_sync_master_wait_for_slave_count: int = 1
+
+
+class Bench:
+    """A master with a clock of ours, and commits that note when they are answered."""
+
+    def __init__(self, **options: bool | int) -> None:
+        self.options = Options(**options)  # type: ignore[arg-type]
+        self.now = 0.0
+        self.master = SemiSyncMaster(lambda: self.options, lambda: self.now)
+        self.answered: list[int] = []
+
+    def commit(self, end: int) -> None:
+        self.master.when_acknowledged(Position(0, end), lambda: self.answered.append(end))
+
+    def replica(self, start: int = 0) -> ReplicaAcks:
+        acks = ReplicaAcks(Position(0, start), checksum=False, moved=self.master.moved)
+        acks.sent_event(RotateEvent.fake("a.000001", 1).build())
+        self.master.add(acks)
+        return acks
+
+    def status(self, *names: str) -> list[int | str]:
+        found = self.master.status_variables()
+        return [found[f"Rpl_semi_sync_master_{name}"] for name in names]
+
+
+def send(acks: ReplicaAcks, end: int, length: int = 100) -> None:
+    acks.sent_frames(PositionStep(length), ack_wanted=True)
+    acks.sent_all_before(Position(0, end))
+
+
+async def test_commits_wait_for_an_acknowledgement() -> None:
+    bench = Bench()
+    replica = bench.replica()
+    for end in (10, 20, 30):
+        bench.commit(end)
+        send(replica, end)
+    assert bench.answered == []
+    assert bench.status("wait_sessions", "clients") == [3, 1]
+    bench.now = 0.5
+    replica.received(Ack("a.000001", 204))  # the second speaks for the first, too
+    assert bench.answered == [10, 20]
+    replica.received(Ack("a.000001", 304))
+    assert bench.answered == [10, 20, 30]
+    bench.commit(30)  # is held already
+    assert bench.status("yes_tx", "no_tx", "tx_waits", "tx_avg_wait_time") == [4, 0, 3, 500_000]
+
+
+async def test_timeout_to_async_and_back(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(rpl_semi_sync_master_timeout=1)
+    replica = bench.replica()
+    timed_out = asyncio.Event()
+    bench.master.when_acknowledged(Position(0, 9), timed_out.set)
+    bench.commit(10)
+    bench.now = 5
+    await asyncio.wait_for(timed_out.wait(), 20)
+    bench.commit(20)
+    bench.commit(30)
+    assert bench.answered == [10, 20, 30]
+    assert bench.status("no_tx", "no_times", "status") == [4, 1, "OFF"]
+    assert caplog.text.count("semi-sync is OFF") == 1
+    send(replica, 20)
+    replica.received(Ack("a.000001", 104))
+    assert bench.status("status") == ["OFF"]  # there is more that was committed
+    send(replica, 30)
+    replica.received(Ack("a.000001", 204))
+    assert bench.status("status", "yes_tx") == ["ON", 0]
+
+
+async def test_as_many_replicas_as_wanted() -> None:
+    bench = Bench(rpl_semi_sync_master_wait_for_slave_count=2)
+    replicas = [bench.replica() for _ in range(3)]
+    bench.commit(10)
+    for replica in replicas:
+        send(replica, 10)
+    replicas[2].received(Ack("a.000001", 104))
+    assert bench.answered == []
+    assert [bench.master.held_by(n) for n in (0, 1, 2, 4)] == [
+        NOWHERE,
+        Position(0, 10),
+        Position(0, 0),
+        NOWHERE,
+    ]
+    replicas[0].received(Ack("a.000001", 104))
+    assert bench.answered == [10]
+
+
+async def test_without_replicas() -> None:
+    bench = Bench(rpl_semi_sync_master_wait_no_slave=False)
+    bench.commit(10)
+    assert (bench.answered, bench.status("status", "no_times")) == ([10], ["OFF", 1])
+    replica = bench.replica(start=10)
+    assert bench.status("status") == ["ON"]
+    bench.commit(20)
+    assert bench.answered == [10]
+    bench.master.remove(replica)
+    assert bench.answered == [10, 20]
+
+
+async def test_switched_off_nobody_waits() -> None:
+    bench = Bench()
+    bench.commit(10)
+    bench.options.rpl_semi_sync_master_enabled = False
+    bench.master.changed()
+    bench.commit(20)
+    assert bench.answered == [10, 20]
+    bench.master.close()
+
+
+def test_what_an_acknowledgement_speaks_for() -> None:
+    bench = Bench()
+    replica = bench.replica(5)
+    replica.sent_all_before(Position(0, 7))  # nothing of it was for the replica
+    assert replica.acknowledged == Position(0, 7)
+    replica.sent_frames(PositionStep(50), ack_wanted=False)  # inside a large group
+    replica.sent_all_before(Position(0, 8))
+    replica.received(Ack("a.000001", 54))
+    assert replica.acknowledged == Position(0, 7)
+    send(replica, 20, 50)
+    replica.sent_all_before(Position(0, 25))  # skipped
+    for wrong in (Ack("b.000001", 104), Ack("a.000001", 103), Ack("a.000001", 2**63)):
+        replica.received(wrong)
+    assert replica.acknowledged == Position(0, 7)
+    replica.received(Ack("a.000001", 104))
+    assert replica.acknowledged == Position(0, 25)
+
+
+def test_one_that_acknowledges_nothing_takes_no_memory() -> None:
+    replica = Bench().replica()
+    for end in range(1, 5000):
+        send(replica, end)
+    assert len(replica._asked) == 1024
+    replica.received(Ack("a.000001", 4 + 4999 * 100))
+    assert replica.acknowledged == Position(0, 4999)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(1, 900)), min_size=1, max_size=12),
+    st.booleans(),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_a_replica_that_counts_by_itself_is_understood(
+    groups: list[tuple[int, int]], classic: bool, checksum: bool, random: Random
+) -> None:
+    """Batches of groups, some of them overtaken; the replica counts, and acknowledges some while later."""
+    style = FrameStyle(True, False, classic=classic, checksum=checksum, semi_sync=True)
+    acks = ReplicaAcks(NOWHERE, checksum=checksum, moved=lambda: None)
+    place, algorithm = ReplicaPlace(), int(checksum)
+    owed: list[tuple[Ack, Position]] = []
+
+    def rotate(position: int) -> None:
+        event = RotateEvent.fake("binlog.000001", 1, position).build()
+        event = append_checksum(event) if checksum else event
+        acks.sent_event(event)
+        place.feed(event, algorithm)
+
+    rotate(4)
+    offset = 16384
+    for seq_no, (distance, size) in enumerate(groups, 1):
+        gtid = Gtid(0, 1, seq_no)
+        payload = ddl_group(gtid, "x" * size, timestamp=1)
+        start, offset = offset, offset + distance
+        end = Position(0, offset)
+        overtaken = False
+        if classic:
+            batch = PlacedBatch(Position(0, start), end, [PlacedGroup(payload, end)])
+            framed = style.placed_frames(batch)
+            frames, overtaken = framed.frames, framed.overtaken
+        else:
+            frames = style.frames([payload])
+        acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
+        acks.sent_all_before(end)
+        reader = PacketReader(1 << 20)
+        reader.feed(frames.at_sequence(1))
+        for packet in iter(reader.next_packet, None):
+            place.feed(packet.payload[3:], algorithm)
+        owed.append((place.ack, end))
+        if overtaken:
+            rotate(2 * offset)
+        while owed and random.random() < 0.5:
+            ack, held = owed.pop(0)
+            acks.received(ack)
+            assert acks.acknowledged == held
+    for ack, held in owed:
+        acks.received(ack)
+        assert acks.acknowledged == held
+
+
+async def test_an_upstream_is_told_what_is_durable_and_held() -> None:
+    engine, sent = MemoryEngine(), list[bytes]()
+    syncer = Syncer(engine)
+    held: list[Position | None] = [NOWHERE]
+    acks = UpstreamAcks(engine, syncer, held=lambda: held[0], send=sent.append)
+    place = ReplicaPlace()
+    place.feed(RotateEvent.fake("m-bin.000002", 1, 500).build())
+    acks.stored(place)
+    for seq_no in (1, 2):
+        gtid = Gtid(0, 1, seq_no)
+        engine.append(ddl_group(gtid, "x", timestamp=1), gtid)
+        place.move(PositionStep(100))
+        acks.asked()
+        acks.stored(place)
+    acks.flush()
+    assert sent == []
+    await syncer.synced()
+    assert sent == []
+    held[0] = engine.durable_end
+    acks.flush()
+    acks.flush()
+    assert sent == [Ack("m-bin.000002", 700).build()]
+    await syncer.close()
+
+
+@pytest.mark.parametrize("piece", [999, 70_000, 1 << 20])
+@pytest.mark.parametrize("classic", [False, True])
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize(("events", "event_bytes"), [(30, 40_000), (2, 3_000_000), (0, 3_000_000)])
+def test_a_large_group_is_counted_and_asks_at_its_end(
+    piece: int, classic: bool, checksum: bool, events: int, event_bytes: int
+) -> None:
+    """`events` 0: one long statement, which ends its group itself."""
+    gtid = Gtid(0, 1, 1)
+    payload = (
+        large_group(gtid, events, event_bytes)
+        if events
+        else ddl_group(gtid, "x" * event_bytes, timestamp=1)
+    )
+    end = Position(0, 16384 + 10 * len(payload))
+
+    def pieces() -> Iterator[bytes]:
+        return (payload[at : at + piece] for at in range(0, len(payload), piece))
+
+    style = FrameStyle(True, False, classic=classic, checksum=checksum, semi_sync=True)
+    group = LargeGroup(payload[:100], end, pieces)
+    place, counted, sequence = ReplicaPlace(), 4, 1
+    reader, asked = PacketReader(1 << 24), False
+    for chunk in LargeGroupFrames(group, style, Position(0, 16384)).chunks():
+        counted = chunk.frames.step.moved(counted)
+        reader.feed(chunk.frames.at_sequence(sequence))
+        sequence = chunk.frames.sequence_after(sequence)
+        asked = chunk.frames.ack_wanted
+        for packet in iter(reader.next_packet, None):
+            place.feed(packet.payload[3:], int(checksum))
+    assert asked
+    assert counted == place.position
+
+
+@pytest.mark.parametrize("annotate", [False, True])
+def test_the_quick_count_is_the_count(annotate: bool) -> None:
+    """With a start marker between groups, and ANNOTATE_ROWS events."""
+    annotation = build_event(EventType.ANNOTATE_ROWS, b"x" * 30, server_id=1)
+    first, *rest = split_events(ddl_group(Gtid(0, 1, 1), "y", timestamp=1))
+    marker = StartMarker(FormatDescription("11.8.6", 1, created=5)).payload
+    groups = [b"".join((first, annotation, *rest)), marker, b"".join((first, *rest))]
+    frames = FrameStyle(annotate, False, semi_sync=True).frames(groups)
+    place = ReplicaPlace()
+    reader = PacketReader(1 << 20)
+    reader.feed(frames.at_sequence(1))
+    for packet in iter(reader.next_packet, None):
+        place.feed(packet.payload[3:])
+    assert frames.step.moved(4) == place.position

@@ -1,0 +1,949 @@
+"""Statements of clients become groups: what is stored, what is answered, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from binlog_protocol.connection.commands import InitDatabase, Query, ResetConnection
+from binlog_protocol.errors import RemoteError
+from binlog_protocol.events import EventType, QueryEvent
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
+from binlog_protocol.events.status_variables import SessionFlags, StatusVariables
+from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.stored_group import is_start_marker
+from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.results import parse_ok
+from binlog_storage.errors import DiskError
+from binlog_storage.testing.memory_engine import MemoryEngine
+from binlog_storage.testing.memory_history import MemoryHistory
+
+from binlog_server.accounts.users import Account
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.password import Password
+from tests.binlog_server.engines import FullEngine, SlowEngine
+from tests.binlog_server.lab import PASSWORD, USER, Client, Lab, until, within
+from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit
+from tests.binlog_server.upstream import groups as groups_sent
+from tests.storage.groups import read_all
+
+GRANTED = {
+    "sql": Account("secret", frozenset({"BINLOG REPLAY"})),
+    USER: PASSWORD,
+}
+AUTOCOMMIT, IN_TRANSACTION = 2, 1
+
+
+def new_lab(engine: SlowEngine | None = None, **options: Any) -> Lab:
+    return Lab(engine or SlowEngine(), users=GRANTED, **options)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Lab]:
+    async with new_lab() as lab:
+        yield lab
+
+
+async def connect(lab: Lab, user: str = "sql") -> Client:
+    client = await lab.connect()
+    assert (await client.log_in(user))[:1] == b"\0"
+    return client
+
+
+async def ok(client: Client, sql: str | bytes) -> tuple[int, int]:
+    """Affected rows and status flags of the OK."""
+    answer = parse_ok(await client.ask(Query(sql).build()))
+    return answer.affected_rows, answer.status
+
+
+async def refused(client: Client, sql: str | bytes) -> tuple[int, str]:
+    client.command(Query(sql).build())
+    return await client.error()
+
+
+def groups(lab: Lab) -> list[list[bytes]]:
+    """The events of each group in the store."""
+    lab.engine.sync()
+    found = read_all(lab.engine)
+    return [list(split_events(group)) for group in found if not is_start_marker(group)]
+
+
+def shown(lab: Lab) -> list[str]:
+    """Each group as its GTID and its statements."""
+    return [
+        " | ".join(
+            [str(GtidEvent.parse(group[0]).gtid), *(q.text.decode() for q in queries(group))]
+        )
+        for group in groups(lab)
+    ]
+
+
+def queries(group: list[bytes]) -> list[QueryEvent]:
+    return [QueryEvent.parse(event) for event in group if event[4] == EventType.QUERY]
+
+
+def status(query: QueryEvent) -> StatusVariables:
+    return StatusVariables.parse(query.status_variables)
+
+
+async def test_each_statement_is_a_transaction(server: Lab) -> None:
+    client = await connect(server)
+    for number in range(1, 6):
+        assert await ok(client, f"INSERT INTO d.t VALUES ({number})") == (1, AUTOCOMMIT)
+    assert shown(server) == [f"0-1-{n} | INSERT INTO d.t VALUES ({n})" for n in range(1, 6)]
+    for group in groups(server):
+        assert [event[4] for event in group] == [162, 2, 16]
+        flags = GtidEvent.parse(group[0]).flags2
+        assert flags & GtidFlags.TRANSACTIONAL
+        assert not flags & GtidFlags.STANDALONE
+    (query,) = queries(groups(server)[-1])
+    assert query.thread_id == 1
+
+
+async def test_transactions(server: Lab) -> None:
+    client = await connect(server)
+    assert await ok(client, "BEGIN") == (0, AUTOCOMMIT | IN_TRANSACTION)
+    assert await ok(client, "INSERT INTO t VALUES (1)") == (1, AUTOCOMMIT | IN_TRANSACTION)
+    assert await ok(client, "UPDATE t SET a=2") == (1, AUTOCOMMIT | IN_TRANSACTION)
+    assert shown(server) == []
+    assert await ok(client, "COMMIT") == (0, AUTOCOMMIT)
+    assert shown(server) == ["0-1-1 | INSERT INTO t VALUES (1) | UPDATE t SET a=2"]
+    for text in ("BEGIN", "DELETE FROM t", "ROLLBACK", "COMMIT", "BEGIN", "COMMIT"):
+        await ok(client, text)
+    assert len(shown(server)) == 1
+    for text in ("BEGIN", "INSERT INTO t VALUES (3)", "BEGIN"):
+        await ok(client, text)
+    assert shown(server)[1:] == ["0-1-2 | INSERT INTO t VALUES (3)"], "BEGIN commits what is open"
+
+
+async def test_autocommit_off(server: Lab) -> None:
+    client = await connect(server)
+    assert await ok(client, "SET autocommit=0") == (0, 0)
+    assert await ok(client, "INSERT INTO t VALUES (1)") == (1, IN_TRANSACTION)
+    assert await ok(client, "INSERT INTO t VALUES (2)") == (1, IN_TRANSACTION)
+    assert await ok(client, "COMMIT") == (0, 0)
+    assert await ok(client, "INSERT INTO t VALUES (3)") == (1, IN_TRANSACTION)
+    assert await ok(client, "SET autocommit=1") == (0, AUTOCOMMIT), "commits what is open"
+    assert await ok(client, "INSERT INTO t VALUES (4)") == (1, AUTOCOMMIT)
+    assert [line.count("|") for line in shown(server)] == [2, 1, 1]
+    first, _, last = groups(server)
+    flags = [status(queries(group)[0]).flags or SessionFlags(0) for group in (first, last)]
+    assert [bool(f & SessionFlags.NOT_AUTOCOMMIT) for f in flags] == [True, False]
+
+
+async def test_ddl_commits_what_is_open_and_then_itself(server: Lab) -> None:
+    client = await connect(server)
+    for text in ("BEGIN", "INSERT INTO t VALUES (1)"):
+        await ok(client, text)
+    assert await ok(client, "CREATE TABLE u (a INT)") == (0, AUTOCOMMIT)
+    assert shown(server) == ["0-1-1 | INSERT INTO t VALUES (1)", "0-1-2 | CREATE TABLE u (a INT)"]
+    ddl = groups(server)[1]
+    assert [event[4] for event in ddl] == [162, 2]
+    wanted = GtidFlags.STANDALONE | GtidFlags.DDL
+    assert GtidEvent.parse(ddl[0]).flags2 & wanted == wanted
+
+
+async def test_savepoints(server: Lab) -> None:
+    client = await connect(server)
+    for text in (
+        "BEGIN",
+        "INSERT INTO t VALUES (1)",
+        "SAVEPOINT a",
+        "INSERT INTO t VALUES (2)",
+        "SAVEPOINT b",
+        "INSERT INTO t VALUES (3)",
+        "ROLLBACK TO SAVEPOINT A",
+    ):
+        await ok(client, text)
+    assert await refused(client, "ROLLBACK TO b") == (1305, "SAVEPOINT b does not exist")
+    for text in ("INSERT INTO t VALUES (4)", "RELEASE SAVEPOINT a"):
+        await ok(client, text)
+    assert (await refused(client, "RELEASE SAVEPOINT a"))[0] == 1305
+    await ok(client, "COMMIT")
+    assert (await refused(client, "ROLLBACK TO a"))[0] == 1305
+    for text in ("BEGIN", "SAVEPOINT a", "INSERT INTO t VALUES (5)", "ROLLBACK TO a", "COMMIT"):
+        await ok(client, text)
+    assert shown(server) == ["0-1-1 | INSERT INTO t VALUES (1) | INSERT INTO t VALUES (4)"]
+
+
+async def test_chain_and_release(server: Lab) -> None:
+    client = await connect(server)
+    for text in ("BEGIN", "INSERT INTO t VALUES (1)"):
+        await ok(client, text)
+    assert await ok(client, "COMMIT AND CHAIN") == (0, AUTOCOMMIT | IN_TRANSACTION)
+    await ok(client, "INSERT INTO t VALUES (2)")
+    assert await ok(client, "COMMIT RELEASE") == (0, AUTOCOMMIT)
+    assert await client.closed()
+    assert len(shown(server)) == 2
+
+
+async def test_read_only_transaction(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "START TRANSACTION READ ONLY")
+    assert (await refused(client, "INSERT INTO t VALUES (1)"))[0] == 1792
+    await ok(client, "COMMIT")
+    await ok(client, "INSERT INTO t VALUES (1)")
+
+
+async def test_default_database(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "SET NAMES utf8mb4")
+    texts = iter(range(10))
+
+    async def database() -> bytes:
+        await ok(client, f"INSERT INTO t VALUES ({next(texts)})")
+        assert (await client.query("SELECT DATABASE()"))[0][0] in (
+            queries(groups(server)[-1])[0].database.decode() or None,
+        )
+        return queries(groups(server)[-1])[0].database
+
+    assert await database() == b""
+    await ok(client, "USE shop")
+    assert await database() == b"shop"
+    await client.ask(InitDatabase("größe").build())
+    assert await database() == "größe".encode()
+    await client.query("SET NAMES latin1")
+    await ok(client, b"USE gr\xf6\xdfe")
+    assert await database() == "größe".encode()
+    assert await refused(client, f"USE `{'x' * 65}`") == (
+        1102,
+        f"Incorrect database name '{'x' * 64}'",
+    )
+    assert await database() == "größe".encode()
+
+
+async def test_a_disconnect_rolls_back(server: Lab) -> None:
+    client = await connect(server)
+    for text in ("BEGIN", "INSERT INTO t VALUES (1)"):
+        await ok(client, text)
+    client.close()
+    await until(lambda: len(server.server.connections) == 0)
+    other = await connect(server)
+    for text in ("BEGIN", "INSERT INTO t VALUES (2)"):
+        await ok(other, text)
+    await other.ask(ResetConnection().build())
+    assert await ok(other, "COMMIT") == (0, AUTOCOMMIT)
+    assert shown(server) == []
+
+
+# --- rights ---
+
+
+async def test_without_the_right(server: Lab) -> None:
+    client = await connect(server, USER)
+    denied = (
+        1227,
+        "Access denied; you need (at least one of) the BINLOG REPLAY privilege(s) for this operation",
+    )
+    for text in (
+        "INSERT INTO t VALUES (1)",
+        "CREATE TABLE t (a INT)",
+        "LOCK TABLES t WRITE",
+        "SET SESSION gtid_domain_id=1",
+        "SET gtid_seq_no=1",
+        "SET SESSION server_id=1",
+    ):
+        assert await refused(client, text) == denied, text
+    for text in ("SET GLOBAL innodb_flush_log_at_trx_commit=0", "SET GLOBAL read_only=0"):
+        assert (await refused(client, text))[0] == 1227, text
+    for text in ("BEGIN", "COMMIT", "SET NAMES latin1", "USE d", "SET autocommit=0", "SAVEPOINT a"):
+        await ok(client, text)
+    assert groups(server) == []
+
+
+async def test_read_only(server: Lab) -> None:
+    async with new_lab(read_only=True) as lab:
+        client = await connect(lab)
+        number, text = await refused(client, "INSERT INTO t VALUES (1)")
+        assert number == 1290
+        assert "--read-only option" in text
+        await ok(client, "SET GLOBAL read_only=0")
+        await ok(client, "INSERT INTO t VALUES (2)")
+        await ok(client, "INSERT INTO t VALUES (3)")
+        await ok(client, "SET GLOBAL read_only=1")
+        assert (await refused(client, "INSERT INTO t VALUES (4)"))[0] == 1290
+        assert await client.query("SELECT @@read_only") == [["1"]]
+        assert len(shown(lab)) == 2
+
+
+async def test_promotion_of_a_relay() -> None:
+    """As docs/relay.md has it: an upstream that SQL has made is forgotten by SQL, one of the file by the file."""
+    history = MemoryHistory()
+    sends = [Visit(OPENING + groups_sent("0-1-1", "0-1-2"))]
+    async with FakeUpstream(sends) as upstream:
+        info = MasterInfo("127.0.0.1", upstream.port, "u", Password("p"), ssl=False)
+        users = {"sql": Account("secret", frozenset({"ALL PRIVILEGES"}))}
+        options: dict[str, Any] = {"server_id": 10, "users": users}
+        async with Lab(MemoryEngine(history), upstream={"": info}, **options) as lab:
+            await until(lambda: str(lab.engine.binlog_state()) == "0-1-2")
+            client = await connect(lab)
+            for text in ("STOP ALL SLAVES", "SET GLOBAL read_only = 0"):
+                await ok(client, text)
+            assert (await refused(client, "RESET SLAVE ALL"))[0] == 1290
+            number, text = await refused(client, "INSERT INTO t VALUES (1)")
+            assert number == 1290
+            assert "take it out of the configuration file and restart" in text
+        async with Lab(MemoryEngine(history), **options) as lab:
+            await ok(await connect(lab), "INSERT INTO t VALUES (1)")
+            assert str(lab.engine.binlog_state()) == "0-1-2,0-10-3"
+
+
+# --- what goes with a statement ---
+
+
+async def test_character_sets(server: Lab) -> None:
+    client = await connect(server)
+    text = b"INSERT INTO t VALUES ('\xe4\xff\x00\x01')"
+    for names, charset in {
+        "latin1": (8, 8, 45),
+        "utf8mb4": (45, 45, 45),
+        "binary": (63, 63, 45),
+        "latin1 COLLATE latin1_bin": (8, 47, 45),
+        "cp1251": (51, 51, 45),
+    }.items():
+        await ok(client, f"SET NAMES {names}")
+        for _ in range(2):  # the long way and the quick one
+            await ok(client, text)
+            (query,) = queries(groups(server)[-1])
+            assert query.text == text
+            assert status(query).charset == charset
+    assert (await refused(client, "SET NAMES klingon"))[0] == 1115
+    assert (await refused(client, "SET NAMES ucs2"))[0] == 1231
+    assert (await refused(client, "SET NAMES utf8mb4 COLLATE x"))[0] == 1273
+
+
+async def test_session_variables(server: Lab) -> None:
+    client = await connect(server)
+    await ok(
+        client,
+        "SET sql_mode='STRICT_TRANS_TABLES,NO_ZERO_DATE', foreign_key_checks=0, unique_checks=OFF, "
+        "auto_increment_increment=3, auto_increment_offset=2, time_zone='+02:00', "
+        "timestamp=1700000000.25",
+    )
+    await ok(client, "INSERT INTO t VALUES (NOW(6))")
+    (group,) = groups(server)
+    (query,) = queries(group)
+    found = status(query)
+    assert found.sql_mode == 1 << 21 | 1 << 24
+    assert found.flags == (
+        SessionFlags.NO_FOREIGN_KEY_CHECKS
+        | SessionFlags.RELAXED_UNIQUE_CHECKS
+        | SessionFlags.EXPLICIT_DEFAULTS_FOR_TIMESTAMP
+    )
+    assert found.auto_increment == (3, 2)
+    assert found.time_zone == b"+02:00"
+    assert found.microseconds == 250_000
+    assert query.timestamp == 1_700_000_000
+    assert [int.from_bytes(event[:4], "little") for event in group] == [1_700_000_000] * 3
+    await ok(client, "SET timestamp=DEFAULT")
+    await ok(client, "INSERT INTO t VALUES (NOW())")
+    assert queries(groups(server)[-1])[0].timestamp > 1_700_000_000
+
+
+async def test_numbers_for_one_statement(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "SET insert_id=7, last_insert_id=8, rand_seed1=1, rand_seed2=2")
+    await ok(client, "INSERT INTO t VALUES (LAST_INSERT_ID(), RAND())")
+    await ok(client, "INSERT INTO t VALUES (2)")
+    first, second = groups(server)
+    assert [event[4] for event in first] == [162, 5, 5, 13, 2, 16]
+    assert [event[4] for event in second] == [162, 2, 16]
+    assert IntvarEvent.parse(first[1]) == IntvarEvent(IntvarEvent.parse(first[1]).kind, 8)
+    assert IntvarEvent.parse(first[2]).value == 7
+    assert RandEvent.parse(first[3]) == RandEvent(1, 2)
+
+
+async def test_user_variables(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "SET @a=5, @b='x@y', @c=NULL, @d=18446744073709551615, @e=-1")
+    await ok(client, "INSERT INTO t VALUES (@a, @B, @c, @d, @e, @never, '@not')")
+    (group,) = groups(server)
+    found = [UserVarEvent.parse(e) for e in group if e[4] == EventType.USER_VAR]
+    assert {(v.name, v.value) for v in found} == {
+        (b"a", 5),
+        (b"B", b"x@y"),
+        (b"c", None),
+        (b"d", 2**64 - 1),
+        (b"e", -1),
+        (b"never", None),
+    }
+    await ok(client, "GRANT SELECT ON *.* TO u@h")
+    assert [event[4] for event in groups(server)[-1]] == [162, 2]
+    await ok(client, "CREATE TABLE u SELECT @a")
+    assert [event[4] for event in groups(server)[-1]] == [162, 14, 2]
+
+
+async def test_a_string_keeps_the_character_set_in_which_it_was_set(server: Lab) -> None:
+    """What 11.8 and 10.11 log; where the client's is another than the connection's they convert."""
+    client = await connect(server)
+
+    async def logged(name: str) -> tuple[object, int]:
+        await ok(client, f"INSERT INTO t VALUES (@{name})")
+        (event,) = [e for e in groups(server)[-1] if e[4] == EventType.USER_VAR]
+        found = UserVarEvent.parse(event)
+        return found.value, found.collation
+
+    await ok(client, "SET NAMES latin1")
+    client.command(Query(b"SET @v='\xe9', @d=_".replace(b"_", b"@v")).build())
+    assert (await client.answer())[:1] == b"\0"
+    await ok(client, "SET NAMES utf8mb4 COLLATE utf8mb4_bin")
+    await ok(client, "SET @w='é', @c=@v, NAMES cp1251, @s=@@version_comment")
+    assert await logged("v") == (b"\xe9", 8)
+    assert await logged("c") == (b"\xe9", 8)
+    assert await logged("w") == ("é".encode(), 46)
+    assert await logged("s") == (b"binlog-server", 33)
+    await ok(client, "SET NAMES utf8mb4")
+    assert await client.query("SELECT @v, @w") == [["é", "é"]]
+    await ok(client, "SET collation_connection=latin1_bin, @before='x'")
+    await ok(client, "SET @a='ascii', @e='é'")
+    assert await logged("before") == (b"x", 45)
+    assert await logged("a") == (b"ascii", 47)
+    assert await logged("e") == ("é".encode(), 45)  # and not as the two characters of latin1
+    await ok(client, "SET collation_connection=utf16_bin")
+    await ok(client, "SET @u='a'")
+    assert await logged("u") == (b"a", 45)
+    await ok(client, "SET character_set_connection=binary")
+    await ok(client, "SET @b='é'")
+    assert await logged("b") == ("é".encode(), 63)
+
+
+async def test_two_statements_in_one_text(server: Lab) -> None:
+    client = await connect(server)
+    number, text = await refused(client, "INSERT INTO t VALUES (1); DROP TABLE t")
+    assert number == 1064
+    assert "near 'DROP TABLE t'" in text
+    await ok(client, "INSERT INTO t VALUES (';');")
+    await ok(client, "CREATE PROCEDURE p() BEGIN SELECT 1; SELECT 2; END")
+    await ok(client, "SET NAMES gbk")
+    await ok(
+        client, b"INSERT INTO t VALUES ('\xb5\x5c', ';')"
+    )  # one character, then the end of a string
+    await ok(client, "SET NAMES utf8mb4, sql_mode='NO_BACKSLASH_ESCAPES'")
+    assert (await refused(client, r"INSERT INTO t VALUES ('\'); DROP TABLE t -- ')"))[0] == 1064
+    assert len(groups(server)) == 3
+
+
+async def test_gtids(server: Lab) -> None:
+    client, other = await connect(server), await connect(server)
+    for who, text in (
+        (client, "INSERT INTO t VALUES (1)"),
+        (other, "INSERT INTO t VALUES (2)"),
+        (client, "SET SESSION gtid_domain_id=3, SESSION server_id=9"),
+        (client, "INSERT INTO t VALUES (3)"),
+        (client, "SET gtid_seq_no=100"),
+        (client, "INSERT INTO t VALUES (4)"),
+        (client, "INSERT INTO t VALUES (5)"),
+        (other, "INSERT INTO t VALUES (6)"),
+        (client, "SET gtid_seq_no=50"),
+        (client, "INSERT INTO t VALUES (7)"),
+        (client, "INSERT INTO t VALUES (8)"),
+    ):
+        await ok(who, text)
+    found = [str(GtidEvent.parse(group[0]).gtid) for group in groups(server)]
+    assert found == ["0-1-1", "0-1-2", "3-9-1", "3-9-100", "3-9-101", "0-1-3", "3-9-50", "3-9-102"]
+    await ok(client, "BEGIN")
+    for name in ("gtid_domain_id", "gtid_seq_no"):
+        assert (await refused(client, f"SET SESSION {name}=7"))[0] == 1949
+
+
+async def test_strict_mode() -> None:
+    async with new_lab(gtid_strict_mode=True) as lab:
+        client = await connect(lab)
+        for text in ("SET gtid_seq_no=10", "INSERT INTO t VALUES (1)", "SET gtid_seq_no=0"):
+            await ok(client, text)
+        number, text = await refused(client, "SET gtid_seq_no=10")
+        assert number == 1950
+        assert "GTID 0-1-10 which would create an out-of-order" in text
+        await ok(client, "INSERT INTO t VALUES (3)")
+        await ok(client, "SET gtid_domain_id=5")
+        await ok(client, "SET gtid_seq_no=3")
+        await ok(client, "INSERT INTO t VALUES (4)")
+        assert [line.split()[0] for line in shown(lab)] == ["0-1-10", "0-1-11", "5-1-3"]
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (2)", "CREATE TABLE t (a INT)"])
+async def test_a_number_that_others_have_overtaken_is_forgotten(change: str) -> None:
+    """As by 11.8: the connection gets on with its next statement."""
+    async with new_lab(gtid_strict_mode=True) as lab:
+        client, other = await connect(lab), await connect(lab)
+        await ok(client, "SET gtid_seq_no=10")
+        for text in ("SET gtid_seq_no=10", "INSERT INTO t VALUES (1)"):
+            await ok(other, text)
+        assert (await refused(client, change))[0] == 1950
+        await ok(client, change)
+        assert [line.split()[0] for line in shown(lab)] == ["0-1-10", "0-1-11"]
+
+
+async def test_skip_replication(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "SET skip_replication=1")
+    await ok(client, "INSERT INTO t VALUES (1)")
+    assert all(event[18] & 0x80 for event in groups(server)[0])
+
+
+# --- when the answer comes ---
+
+
+async def test_ok_comes_after_the_sync() -> None:
+    engine = SlowEngine()
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (0)")
+        for number in range(4):
+            engine.sync_gate.clear()
+            text = "INSERT" if number % 2 else "/**/INSERT"
+            client.command(Query(f"{text} INTO t VALUES ({number})").build())
+            waiting = asyncio.ensure_future(client.answer())
+            synced = engine.syncs
+            await until(lambda before=synced: engine.syncs > before)  # type: ignore[misc]
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            engine.sync_gate.set()
+            assert (await within(waiting))[:1] == b"\0"
+
+
+@pytest.mark.parametrize("setting", [0, 2])
+async def test_no_sync_per_commit(setting: int) -> None:
+    engine = SlowEngine()
+    async with new_lab(
+        engine, innodb_flush_log_at_trx_commit=setting, innodb_flush_log_at_timeout=2
+    ) as lab:
+        client = await connect(lab)
+        for number in range(50):
+            await ok(client, f"INSERT INTO t VALUES ({number})")
+        assert engine.syncs == 0
+        await ok(client, "SET GLOBAL innodb_flush_log_at_trx_commit=1")
+        assert await client.query("SELECT @@global.innodb_flush_log_at_trx_commit") == [["1"]]
+        await ok(client, "INSERT INTO t VALUES (50)")
+        assert engine.syncs == 1
+        assert (await refused(client, "SET innodb_flush_log_at_trx_commit=1"))[0] == 1229
+
+
+@pytest.mark.parametrize("setting", [0, 2])
+async def test_replicas_do_not_wait_for_the_next_second(setting: int) -> None:
+    engine = SlowEngine()
+    async with new_lab(
+        engine, innodb_flush_log_at_trx_commit=setting, innodb_flush_log_at_timeout=100
+    ) as lab:
+        client = await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (1)")
+        replica = await lab.replica()  # comes when there is something that is not durable
+        await replica.opening()
+        assert await replica.event()  # the start marker
+        for number in range(2, 20):
+            async with asyncio.timeout(0.5):
+                assert str(await replica.group()) == f"0-1-{number - 1}"
+                await ok(client, f"INSERT INTO t VALUES ({number})")
+        replica.client.close()
+        await until(lambda: lab.server.syncer.readers_waiting == 0)
+        await until(lambda: engine.durable_end == engine.written_end)
+        syncs = engine.syncs
+        for number in range(20, 40):
+            await ok(client, f"INSERT INTO t VALUES ({number})")
+        assert engine.syncs == syncs
+
+
+# --- failures ---
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t VALUES (1)", "COMMIT", "CREATE TABLE t (a INT)"])
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_failed_sync_is_an_error(text: str, warm: bool) -> None:
+    engine = SlowEngine()
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        if warm:
+            await ok(client, "INSERT INTO t VALUES (0)")
+        for before in ("BEGIN", "INSERT INTO t VALUES (0)") if text == "COMMIT" else ():
+            await ok(client, before)
+        engine.sync_error = DiskError("cannot sync: Input/output error")
+        number, message = await refused(client, text)
+        assert number == 1026
+        assert "Input/output error" in message
+        for _ in range(2):
+            assert (await refused(client, "INSERT INTO t VALUES (2)"))[0] == 1026
+        assert await client.query("SELECT 1") == [["1"]]
+        assert not lab.server.failed.is_set()
+
+
+async def test_the_server_ends_if_told_to() -> None:
+    engine = SlowEngine()
+    async with new_lab(engine, binlog_error_action="ABORT_SERVER") as lab:
+        client = await connect(lab)
+        engine.sync_error = DiskError("cannot sync: Input/output error")
+        assert (await refused(client, "INSERT INTO t VALUES (1)"))[0] == 1026
+        await within(lab.server.failed.wait())
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t VALUES (1)", "COMMIT", "CREATE TABLE t (a INT)"])
+async def test_without_room_the_client_waits_and_others_do_not(text: str) -> None:
+    engine = FullEngine()
+    async with new_lab(engine) as lab:
+        client, other = await connect(lab), await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (0)")
+        for before in ("BEGIN", "INSERT INTO t VALUES (0)") if text == "COMMIT" else ():
+            await ok(client, before)
+        count = len(groups(lab))
+        engine.room = False
+        client.command(Query(text).build())
+        client.command(Query("SELECT 5").build())
+        await until(lambda: engine.asked > 0)
+        assert await other.query("SELECT 1") == [["1"]]
+        assert len(groups(lab)) == count
+        engine.room = True
+        assert (await client.answer())[:1] == b"\0"
+        assert len(groups(lab)) == count + 1
+        assert (await client.answer())[:1] == b"\1", "what came meanwhile is answered"
+
+
+async def test_a_large_transaction_waits_sooner_than_small_ones() -> None:
+    engine = FullEngine()
+    async with new_lab(engine) as lab:
+        large, small = await connect(lab), await connect(lab)
+        piece = f"INSERT INTO t VALUES ('{'x' * 40_000}')"
+        await ok(large, "BEGIN")
+        await ok(large, piece)
+        engine.room_to_spill = False
+        large.command(Query(piece).build())
+        await until(lambda: engine.asked > 0)
+        count = len(groups(lab))
+        await ok(small, "INSERT INTO t VALUES (1)")
+        await ok(small, "BEGIN")
+        await ok(small, "INSERT INTO t VALUES (1)")
+        await ok(small, "COMMIT")
+        assert len(groups(lab)) == count + 2
+        engine.room_to_spill = True
+        assert (await large.answer())[:1] == b"\0"
+        await ok(large, "COMMIT")
+
+
+async def test_who_waits_for_room_may_be_killed() -> None:
+    engine = FullEngine()
+    async with new_lab(engine) as lab:
+        client, other = await connect(lab), await connect(lab)
+        engine.room = False
+        client.command(Query("INSERT INTO t VALUES (1)").build())
+        await until(lambda: engine.asked > 0)
+        await ok(other, "KILL 1")
+        assert (await client.error())[0] == 1927
+        assert await client.closed()
+        await until(lambda: len(lab.server.connections) == 1)
+        engine.room = True
+        await asyncio.sleep(0.05)
+        assert groups(lab) == []
+
+
+async def test_large_statements() -> None:
+    async with Lab(users=GRANTED) as lab:
+        client = await connect(lab)
+        large = b"INSERT INTO t VALUES ('" + b"x" * 3_000_000 + b"')"
+        await ok(client, large)
+        for text in (b"BEGIN", large, b"SAVEPOINT a", large, b"ROLLBACK TO a", large, b"COMMIT"):
+            await ok(client, text)
+        client.command(Query(large).build())
+        client.command(Query("INSERT INTO t VALUES (1)").build())
+        assert [(await client.answer())[:1] for _ in range(2)] == [b"\0", b"\0"]
+        texts = [[q.text for q in queries(group)] for group in groups(lab)]
+        assert texts == [[large], [large, large], [large], [b"INSERT INTO t VALUES (1)"]]
+        assert [len(group) for group in groups(lab)] == [3, 4, 3, 3]
+
+
+async def test_max_allowed_packet() -> None:
+    async with new_lab(max_allowed_packet=2000) as lab:
+        client = await connect(lab)
+        await ok(client, b"INSERT INTO t VALUES ('" + b"x" * 1900 + b"')")
+        await ok(client, b"INSERT INTO t VALUES ('" + b"x" * 1900 + b"')")
+        number, _ = await refused(client, b"INSERT INTO t VALUES ('" + b"x" * 2000 + b"')")
+        assert number == 1153
+        assert await client.closed()
+        assert len(groups(lab)) == 2
+
+
+async def test_shutdown_refuses_and_loses_nothing() -> None:
+    lab = new_lab()
+    async with lab:
+        client = await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (1)")
+        lab.server.publisher.stop()
+        assert (await refused(client, "INSERT INTO t VALUES (2)"))[0] == 1053
+        assert await client.closed()
+
+
+async def test_byte_by_byte(server: Lab) -> None:
+    client = await connect(server)
+    await ok(client, "INSERT INTO t VALUES (0)")
+    for number in range(3):
+        for byte in frame_packet(Query(f"INSERT INTO t VALUES ({number})").build(), 0)[0]:
+            client.send(bytes((byte,)))
+            await asyncio.sleep(0)
+        assert (await client.answer())[:1] == b"\0"
+    assert len(groups(server)) == 4
+
+
+async def test_many_sessions_get_growing_numbers(server: Lab) -> None:
+    clients = [await connect(server) for _ in range(20)]
+
+    async def run(client: Client) -> None:
+        for number in range(20):
+            await ok(client, f"{'' if number % 3 else '/**/'}INSERT INTO t VALUES ({number})")
+
+    await within(asyncio.gather(*map(run, clients)), 20)
+    numbers = [GtidEvent.parse(group[0]).gtid.seq_no for group in groups(server)]
+    assert numbers == list(range(1, 401))
+
+
+async def test_status_and_variables(server: Lab) -> None:
+    client = await connect(server)
+    for name in (
+        "innodb_flush_log_at_trx_commit",
+        "innodb_flush_log_at_timeout",
+        "innodb_log_file_size",
+        "innodb_log_buffer_size",
+        "read_only",
+        "autocommit",
+        "max_allowed_packet",
+        "sync_binlog",
+    ):
+        assert await client.query(f"SHOW VARIABLES LIKE '{name}'"), name
+    with pytest.raises(RemoteError, match="1193"):
+        await client.query("SELECT @@no_such")
+
+
+@pytest.mark.parametrize(
+    ("mode", "literal", "value"),
+    [
+        ("", r"'50\%'", rb"50\%"),
+        ("", r"'a\_b'", rb"a\_b"),
+        ("", r"'a\nb\x'", b"a\nbx"),
+        ("", r"'trail\\'", b"trail\\"),
+        ("", "'a' 'b'", b"ab"),
+        ("", "'it''s'", b"it's"),
+        ("", '"dq"', b"dq"),
+        ("", "true", 1),
+        ("", "False", 0),
+        ("", "007", 7),
+        ("", "-0", 0),
+        ("", "18446744073709551615", 2**64 - 1),
+        ("", "-9223372036854775808", -(2**63)),
+        ("", "99999999999999999999", Decimal("99999999999999999999")),
+        ("", "-9223372036854775809", Decimal("-9223372036854775809")),
+        ("", "1.50", Decimal("1.50")),
+        ("", "-0.0000000001", Decimal("-0.0000000001")),
+        ("", "-0.0", Decimal("0.0")),
+        ("", "9" * 65, Decimal("9" * 65)),
+        ("", "@@max_statement_time", Decimal(10)),
+        ("", "@@autocommit", 1),
+        ("NO_BACKSLASH_ESCAPES", r"'a\b'", rb"a\b"),
+        ("NO_BACKSLASH_ESCAPES", r"'a\'", b"a\\"),
+        ("NO_BACKSLASH_ESCAPES", r"'\''\'", b"\\'\\"),
+        ("NO_BACKSLASH_ESCAPES", r'"a\"', b"a\\"),
+        ("NO_BACKSLASH_ESCAPES", r"/* it's \ */ 'a\' -- '", b"a\\"),
+        ("ANSI_QUOTES", r"""'it\'s "x"'""", b'it\'s "x"'),
+    ],
+)
+async def test_a_user_variable_has_the_value_that_mariadb_gives_it(
+    server: Lab, mode: str, literal: str, value: bytes | int | Decimal
+) -> None:
+    client = await connect(server)
+    await ok(client, "SET max_statement_time=10")
+    await ok(client, f"SET sql_mode='{mode}'")
+    await ok(client, f"SET @v={literal}")
+    await ok(client, "INSERT INTO t VALUES (@v)")
+    (group,) = groups(server)
+    (found,) = [UserVarEvent.parse(e) for e in group if e[4] == EventType.USER_VAR]
+    assert (type(found.value), found.value) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sql", "number"),
+    [
+        ("", "SET @v=abc", 1054),
+        ("", "SET @v=`abc`", 1054),
+        ("ANSI_QUOTES", 'SET @v="abc"', 1054),
+        ("ANSI", 'SELECT "abc"', 1054),
+        ("", "SET @v=on", 1064),
+        ("", "SET @v=default", 1064),
+        ("", "SET @v=0x41", 1064),
+        ("", "SET @v=1e5", 1064),
+        ("", "SET @v=1.5e5", 1064),
+        ("", "SET @v=12abc", 1064),
+        ("", f"SET @v={'9' * 66}", 1235),
+        ("", f"SET @v=0.{'0' * 38}1", 1235),
+        ("", "SELECT 0x41", 1064),
+        ("", "SELECT 0x41 AS c", 1064),
+        ("", "SELECT 0b1", 1064),
+        ("", "SELECT 1e3", 1064),
+        ("", "SELECT 1.5e3", 1064),
+        ("", "SELECT 1a", 1064),
+        ("", "SELECT 1é", 1064),
+        ("", "SELECT x'41'", 1054),
+        ("NO_BACKSLASH_ESCAPES", r"SELECT 'a\''", 1064),
+    ],
+)
+async def test_a_literal_that_is_not_known_is_an_error(
+    server: Lab, mode: str, sql: str, number: int
+) -> None:
+    client = await connect(server)
+    await ok(client, f"SET sql_mode='{mode}'")
+    await ok(client, "SET @v='before'")
+    assert (await refused(client, sql))[0] == number
+    await ok(client, "INSERT INTO t VALUES (@v)")
+    (group,) = groups(server)
+    assert UserVarEvent.parse(group[1]).value == b"before"
+
+
+async def test_the_client_is_told_how_its_strings_are_read(server: Lab) -> None:
+    """By the status of each answer, also of commits, clients choose how they quote."""
+    client = await connect(server)
+    for mode, status in (
+        ("NO_BACKSLASH_ESCAPES", AUTOCOMMIT | 0x200),
+        ("ANSI", AUTOCOMMIT | 0x8000),
+        ("ORACLE,NO_BACKSLASH_ESCAPES", AUTOCOMMIT | 0x8200),
+        ("TRADITIONAL", AUTOCOMMIT),
+    ):
+        assert (await ok(client, f"SET sql_mode='{mode}'"))[1] == status
+        for _ in range(3):
+            assert await ok(client, "INSERT INTO t VALUES (1)") == (1, status)
+    await ok(client, "SET sql_mode='ANSI,NO_BACKSLASH_ESCAPES'")
+    assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT
+
+
+async def test_a_domain_whose_numbers_are_used_up() -> None:
+    """No number is left, and nothing else is wrong: an error to each commit, also after a restart."""
+    engine = SlowEngine()
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        await ok(client, "INSERT INTO t VALUES (0)")
+        await ok(client, f"SET gtid_seq_no={2**64 - 2}")
+        await ok(client, "INSERT INTO t VALUES (1)")
+        await ok(client, "INSERT INTO t VALUES (2)")
+        assert shown(lab)[-1] == f"0-1-{2**64 - 1} | INSERT INTO t VALUES (2)"
+        for sql in (
+            "INSERT INTO t VALUES (3)",
+            "CREATE TABLE u (a INT)",
+            "insert into t values (4)",
+        ):
+            number, text = await refused(client, sql)
+            assert (number, "SET SESSION gtid_domain_id" in text) == (1105, True)
+        await ok(client, "BEGIN")
+        await ok(client, "INSERT INTO t VALUES (5)")
+        assert (await refused(client, "COMMIT"))[0] == 1105
+        await ok(client, "SET gtid_domain_id=4")
+        await ok(client, "INSERT INTO t VALUES (6)")
+        count = len(shown(lab))
+    async with new_lab(engine) as lab:
+        client = await connect(lab)
+        assert (await refused(client, "INSERT INTO t VALUES (7)"))[0] == 1105
+        await ok(client, "SET gtid_domain_id=4")
+        await ok(client, "INSERT INTO t VALUES (8)")
+        assert shown(lab)[count:] == ["4-1-2 | INSERT INTO t VALUES (8)"]
+
+
+# Statements in a row, each with the error that MariaDB 11.8 gives it; 0 is OK.
+READ_ONLY_TRANSACTIONS: dict[str, list[tuple[str, int]]] = {
+    "the next one alone": [
+        ("SET TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("INSERT", 1792),
+        ("BEGIN", 0),
+        ("INSERT", 1792),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+    ],
+    "by its variable": [
+        ("SET @@tx_read_only=1", 0),
+        ("INSERT", 1792),
+        ("SET TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("INSERT", 0),
+    ],
+    "what ends it": [
+        ("SET TRANSACTION READ ONLY", 0),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("ROLLBACK", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("CREATE TABLE t (a INT)", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("START TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+    ],
+    "all of a session": [
+        ("INSERT", 0),
+        ("SET SESSION TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("INSERT", 1792),
+        ("CREATE TABLE t (a INT)", 1792),
+        ("BEGIN", 0),
+        ("INSERT", 1792),
+        ("SET tx_read_only=0", 0),
+        ("INSERT", 1792),
+        ("ROLLBACK", 0),
+        ("INSERT", 0),
+        ("SET transaction_read_only=1", 0),
+        ("START TRANSACTION READ WRITE", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 1792),
+    ],
+    "within one": [
+        ("BEGIN", 0),
+        ("SET TRANSACTION READ ONLY", 1568),
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", 1568),
+        ("SET @@tx_read_only=1", 1568),
+        ("SET tx_read_only=1", 0),
+        ("INSERT", 0),
+        ("COMMIT", 0),
+        ("INSERT", 1792),
+    ],
+    "without autocommit": [
+        ("SET autocommit=0", 0),
+        ("SET TRANSACTION READ ONLY", 0),
+        ("INSERT", 1792),
+        ("COMMIT", 0),
+        ("INSERT", 0),
+        ("SET TRANSACTION READ ONLY", 1568),
+        ("COMMIT", 0),
+        ("SET tx_read_only=1", 0),
+        ("INSERT", 1792),
+        ("COMMIT AND CHAIN", 0),
+        ("INSERT", 1792),
+        ("ROLLBACK", 0),
+    ],
+    "DDL ends one that was begun so": [
+        ("START TRANSACTION READ ONLY", 0),
+        ("CREATE TABLE t (a INT)", 0),
+        ("INSERT", 0),
+    ],
+}
+
+
+@pytest.mark.parametrize("title", READ_ONLY_TRANSACTIONS)
+async def test_a_transaction_that_is_read_only_changes_nothing(server: Lab, title: str) -> None:
+    client = await connect(server)
+    found = []
+    for sql, _ in READ_ONLY_TRANSACTIONS[title]:
+        text = "INSERT INTO t VALUES (1)" if sql == "INSERT" else sql
+        answer = await client.ask(Query(text).build())
+        found.append((sql, int.from_bytes(answer[1:3], "little") if answer[0] == 0xFF else 0))
+    assert found == READ_ONLY_TRANSACTIONS[title]
+
+
+async def test_a_read_only_transaction_is_told_in_the_status(server: Lab) -> None:
+    client = await connect(server)
+    begun = AUTOCOMMIT | IN_TRANSACTION
+    assert (await ok(client, "START TRANSACTION READ ONLY"))[1] == begun | 0x2000
+    assert (await ok(client, "COMMIT"))[1] == AUTOCOMMIT
+    await ok(client, "SET SESSION TRANSACTION READ ONLY")
+    assert (await ok(client, "BEGIN"))[1] == begun | 0x2000
+    assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT
+    assert await ok(client, "INSERT INTO t VALUES (1)") == (1, AUTOCOMMIT)

@@ -1,0 +1,252 @@
+"""A table that changes while it is read: each way of schemaEvolution, with and without names in the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from binlog_pipeline.errors import BadOption, IncompatibleSchema, SchemaChanged
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.conversion import widens
+from binlog_pipeline.schemas.seed_writing import write_seed
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.views import View, open_view
+
+from tests.kit.backends import Backend
+from tests.kit.fixtures import MakeMariaDB
+from tests.kit.mariadb import MariaDB
+from tests.pipeline.stores import store_of_upstream
+from tests.pipeline.view_rows import FULL, MINIMAL, rows_of
+
+CREATE = ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a SMALLINT, b VARCHAR(5))")
+FIRST = "INSERT INTO d.t VALUES (1, 2, 'x')"
+
+
+def after(store: Path, **options: str) -> list[dict[str, Any]]:
+    return [row["after"] for row in rows_of(store, table="d.t", **options)]
+
+
+def made(upstream: MariaDB, directory: Path, alter: str, second: str) -> Path:
+    upstream.script(*CREATE, FIRST, f"ALTER TABLE d.t {alter}", f"INSERT INTO d.t VALUES {second}")
+    return store_of_upstream(directory, upstream)
+
+
+CONVERTED = [
+    ("ADD c INT FIRST", "(7, 2, 3, 'y')", {"c": None, "id": 1, "a": 2, "b": "x"}),
+    ("ADD c INT DEFAULT 5", "(2, 3, 'y', 7)", {"id": 1, "a": 2, "b": "x", "c": None}),
+    ("DROP a", "(2, 'y')", {"id": 1, "b": "x"}),
+    ("MODIFY a BIGINT, MODIFY b TEXT", "(2, 3, 'y')", {"id": 1, "a": 2, "b": "x"}),
+    ("MODIFY b VARCHAR(5) FIRST", "('y', 2, 3)", {"b": "x", "id": 1, "a": 2}),
+    ("MODIFY a DECIMAL(7,2)", "(2, 3, 'y')", {"id": 1, "a": 2, "b": "x"}),
+    ("MODIFY a DOUBLE", "(2, 3, 'y')", {"id": 1, "a": 2.0, "b": "x"}),
+]
+
+
+@pytest.mark.parametrize(("alter", "second", "first"), CONVERTED)
+def test_older_rows_are_converted_by_name(
+    make_upstream: MakeMariaDB, tmp_path: Path, alter: str, second: str, first: dict[str, Any]
+) -> None:
+    store = made(make_upstream(FULL, server_id=1), tmp_path / "store", alter, second)
+    for mode in ("restart", "ignore"):
+        rows = rows_of(store, table="d.t", schemaEvolution=mode)
+        assert [row["after"]["id"] for row in rows] == [1, 2]
+        assert rows[0]["after"] == first
+        assert list(rows[0]["after"]) == list(first)
+        assert rows[0]["_schema_id"] != rows[1]["_schema_id"]
+    with pytest.raises(SchemaChanged, match=r"d\.t has other columns at 0-1-3 .* than at 0-1-5"):
+        after(store, schemaEvolution="fail")
+    # Each part by itself, with the schema that it had.
+    assert after(store, schemaEvolution="fail", endGtid="0-1-4") == [{"id": 1, "a": 2, "b": "x"}]
+    assert len(after(store, schemaEvolution="fail", startGtid="0-1-4")) == 1
+
+
+def test_what_an_older_row_has_not_was_not_logged(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    store = made(make_upstream(FULL), tmp_path / "store", "ADD c INT AFTER id", "(2, 7, 3, 'y')")
+    assert [row["_present"] for row in rows_of(store, table="d.t")] == [b"\x0d", None]
+
+
+@pytest.mark.parametrize("alter", ["MODIFY a TINYINT", "MODIFY a VARCHAR(9)", "MODIFY b INT"])
+def test_what_may_lose_values_is_refused(
+    make_upstream: MakeMariaDB, tmp_path: Path, alter: str
+) -> None:
+    upstream = make_upstream(FULL)
+    upstream.script(*CREATE, "INSERT INTO d.t VALUES (1, 2, '5')", f"ALTER TABLE d.t {alter}")
+    upstream.script("INSERT INTO d.t VALUES (2, 3, '4')")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    for mode in ("restart", "ignore"):
+        with pytest.raises(IncompatibleSchema, match=r"column [ab] is .*, not .*endGtid"):
+            after(store, schemaEvolution=mode)
+    assert after(store, columns="id") == [{"id": 1}, {"id": 2}]
+
+
+def test_a_column_that_is_not_picked_does_not_matter(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    store = made(make_upstream(FULL), tmp_path / "store", "DROP a, ADD c INT", "(2, 'y', 3)")
+    assert after(store, columns="b,id") == [{"b": "x", "id": 1}, {"b": "y", "id": 2}]
+    with pytest.raises(BadOption, match=r"no column a; it has id, b, c"):
+        after(store, columns="a")
+
+
+class Reader:
+    """A query that was started at some time, and reads what comes later."""
+
+    def __init__(self, store: Path, **options: str) -> None:
+        chosen = {"path": str(store), "view": "changes", "table": "d.t", **options}
+        self.options = SourceOptions.parse(chosen)
+        self.view: View = open_view(self.options, open_source(self.options))
+
+    def rows_of(self, store: Path) -> list[dict[str, Any]]:
+        """Of a store that the first has become."""
+        options = SourceOptions.parse({"path": str(store), "view": "changes"})
+        source = open_source(options)
+        batches = [
+            batch
+            for part in source.slices(options.wanted, 1 << 20)
+            for batch in self.view.batches(part.read())
+        ]
+        table = pa.Table.from_batches(batches, self.view.schema)
+        rows: list[dict[str, Any]] = table.column("after").to_pylist()
+        return rows
+
+
+def test_newer_columns_end_a_query_that_was_started_before(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script(*CREATE, FIRST)
+    old = store_of_upstream(tmp_path / "old", upstream)
+    restart, ignore, fail = (
+        Reader(old, schemaEvolution=mode) for mode in ("restart", "ignore", "fail")
+    )
+    upstream.script("ALTER TABLE d.t MODIFY b VARCHAR(100)", "INSERT INTO d.t VALUES (2, 3, 'yy')")
+    same = store_of_upstream(tmp_path / "same", upstream)
+    rows = [{"id": 1, "a": 2, "b": "x"}, {"id": 2, "a": 3, "b": "yy"}]
+    assert restart.rows_of(same) == ignore.rows_of(same) == rows
+    with pytest.raises(SchemaChanged):
+        fail.rows_of(same)
+    upstream.script("ALTER TABLE d.t ADD c INT, DROP a")
+    upstream.script("INSERT INTO d.t VALUES (3, 'z', 9)", "INSERT INTO d.t VALUES (4, 'z', 9)")
+    new = store_of_upstream(tmp_path / "new", upstream)
+    text = (
+        r"d\.t has other columns at 0-1-7 \(id int32, b string, c int32\) than at 0-1-3, with which it was loaded "
+        r"\(id int32, a int16, b string\); load it again and restart the query"
+    )
+    with pytest.raises(SchemaChanged, match=text):
+        restart.rows_of(new)
+    assert ignore.rows_of(new) == [
+        *rows,
+        {"id": 3, "a": None, "b": "z"},
+        {"id": 4, "a": None, "b": "z"},
+    ]
+    assert Reader(new).rows_of(new)[-1] == {"id": 4, "b": "z", "c": 9}
+
+
+def test_without_names_nothing_is_guessed(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    upstream = make_upstream(MINIMAL)
+    upstream.script(*CREATE, FIRST)
+    seed = tmp_path / "seed.json"
+    with upstream.connect() as connection:
+        write_seed(connection, seed, ["d.*"])
+    old = store_of_upstream(tmp_path / "old", upstream)
+    assert after(old) == [{"@1": 1, "@2": 2, "@3": "x"}]
+    assert "_key" not in rows_of(old, table="d.t")[0]
+    seeded = rows_of(old, table="d.t", schemaSeed=str(seed))
+    assert [(row["_key"], row["after"]) for row in seeded] == [
+        ({"id": 1}, {"id": 1, "a": 2, "b": "x"})
+    ]
+    upstream.script("ALTER TABLE d.t ADD c INT FIRST", "INSERT INTO d.t VALUES (7, 2, 3, 'y')")
+    new = store_of_upstream(tmp_path / "new", upstream)
+    with pytest.raises(IncompatibleSchema, match="binlog_row_metadata is not FULL"):
+        after(new)
+    with pytest.raises(IncompatibleSchema, match=r"column @3 is string, not int16"):
+        after(new, schemaEvolution="ignore")
+    # A file with both layouts says which column became which.
+    newer = tmp_path / "newer.json"
+    with upstream.connect() as connection:
+        write_seed(connection, newer)
+    layouts = [text.read_text() for text in (newer, seed)]
+    both = tmp_path / "both.json"
+    both.write_text(merged(*layouts))
+    assert after(new, schemaSeed=str(both)) == [
+        {"c": None, "id": 1, "a": 2, "b": "x"},
+        {"c": 7, "id": 2, "a": 3, "b": "y"},
+    ]
+
+
+def merged(*documents: str) -> str:
+    found = [json.loads(text) for text in documents]
+    return json.dumps({**found[0], "tables": [t for d in found for t in d["tables"]]})
+
+
+SPECIAL = {
+    "10.11": (
+        "u UUID, i INET6, f INET4, e ENUM('a','it''s'), n BIGINT UNSIGNED",
+        "('00000000-0000-0000-0000-00000000000f', '::1', '10.0.0.1', 'it''s', 18446744073709551615)",
+        {"u": "00000000-0000-0000-0000-00000000000f", "i": "::1", "f": "10.0.0.1", "e": "it's",
+         "n": 18446744073709551615},
+    ),
+    "11.8": ("v VECTOR(2) NOT NULL, u UUID", "(VEC_FromText('[1.5,-2]'), NULL)", {"v": [1.5, -2.0], "u": None}),
+}  # fmt: skip
+
+
+@pytest.mark.each_version
+@pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
+def test_types_that_the_log_does_not_name(
+    backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, metadata: str
+) -> None:
+    columns, values, want = SPECIAL.get(backend.version, SPECIAL["10.11"])
+    upstream = make_upstream(f"--binlog-row-metadata={metadata}")
+    upstream.script(
+        "CREATE DATABASE d",
+        f"CREATE TABLE d.t ({columns}) CHARACTER SET utf8mb4",
+        f"INSERT INTO d.t VALUES {values}",
+    )
+    seed = tmp_path / "seed.json"
+    with upstream.connect() as connection:
+        assert write_seed(connection, seed, ["d.t"]) == 1
+    store = store_of_upstream(tmp_path / "store", upstream)
+    assert after(store, schemaSeed=str(seed)) == [want]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 2, "tables": []}',
+        '{"version": 1}',
+        '{"version": 1, "tables": [{"database": "d", "table": "t", "columns": [{"name": "a", "type": "blurb"}]}]}',
+        '{"version": 1, "tables": [{"database": "d", "table": "t", "columns": [], "key": ["a"]}]}',
+    ],
+)
+def test_a_seed_that_is_wrong(tmp_path: Path, text: str) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(text)
+    with pytest.raises(BadOption, match=r"schemaSeed .*seed\.json"):
+        rows_of(tmp_path, schemaSeed=str(seed))
+
+
+WIDER = [
+    (pa.int8(), pa.int16()), (pa.int16(), pa.int64()), (pa.int64(), pa.decimal128(20, 0)), (pa.int16(), pa.float32()),
+    (pa.int32(), pa.float64()), (pa.float32(), pa.float64()), (pa.decimal128(5, 2), pa.decimal128(8, 4)),
+    (pa.date32(), pa.timestamp("us")), (pa.int8(), pa.decimal128(3, 0)), (pa.bool_(), pa.int64()),
+]  # fmt: skip
+NARROWER = [
+    (pa.int32(), pa.float32()), (pa.int64(), pa.float64()), (pa.decimal128(5, 2), pa.decimal128(5, 3)),
+    (pa.int16(), pa.decimal128(4, 0)), (pa.date32(), pa.timestamp("us", tz="UTC")), (pa.string(), pa.binary()),
+    (pa.int8(), pa.string()), (pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
+]  # fmt: skip
+
+
+def test_widening() -> None:
+    for narrow, wide in WIDER:
+        assert widens(narrow, wide)
+        assert not widens(wide, narrow), (narrow, wide)
+    for narrow, wide in NARROWER:
+        assert not widens(narrow, wide), (narrow, wide)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import pytest
+from binlog_protocol.errors import PacketTooLarge, ProtocolError
+from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.packets import PacketReader, frame_packet, frame_packets
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def drain(reader: PacketReader) -> list[bytes]:
+    payloads = []
+    while (packet := reader.next_packet()) is not None:
+        payloads.append(packet.payload)
+    return payloads
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=20),
+    st.integers(0, 255),
+    st.lists(st.integers(1, 400), min_size=1, max_size=50),
+)
+def test_any_chunking(payloads: list[bytes], seq: int, chunk_sizes: list[int]) -> None:
+    data, next_seq = frame_packets(payloads, seq)
+    assert next_seq == (seq + len(payloads)) % 256
+    reader = PacketReader(1000)
+    found = []
+    position = 0
+    for size in chunk_sizes * (len(data) // sum(chunk_sizes) + 1):
+        reader.feed(data[position : position + size])
+        position += size
+        found += drain(reader)
+    assert found == payloads
+    assert reader.buffered == 0
+
+
+class Lender:
+    """Gives bytes to a reader in two places by turns; what was in the place before is overwritten."""
+
+    def __init__(self, reader: PacketReader) -> None:
+        self._reader = reader
+        self._before = bytearray()
+
+    def lend(self, data: bytes) -> None:
+        place = bytearray(self._reader.untaken) + data
+        self._before[:] = b"\xee" * len(self._before)
+        self._before = place
+        self._reader.lend(memoryview(place))
+
+    def feed(self, data: bytes) -> None:
+        self._reader.feed(data)
+        self._before[:] = b"\xee" * len(self._before)
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=20),
+    st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=50),
+)
+def test_any_chunking_where_the_bytes_came_in(
+    payloads: list[bytes], chunks: list[tuple[int, bool]]
+) -> None:
+    data, _ = frame_packets(payloads, 0)
+    reader = PacketReader(1000)
+    lender = Lender(reader)
+    found = []
+    position = 0
+    while position < len(data):
+        for size, is_lent in chunks:
+            (lender.lend if is_lent else lender.feed)(data[position : position + size])
+            position += size
+            found += drain(reader)
+    assert found == payloads
+    assert reader.buffered == len(reader.untaken) == 0
+
+
+def test_lent_bytes_are_bounded_as_others() -> None:
+    reader = PacketReader(10)
+    with pytest.raises(PacketTooLarge):
+        reader.lend(memoryview(b"\x0b\x00\x00\x00"))
+    reader = PacketReader(10)
+    reader.lend(memoryview(b"\x01\x00\x00\x00x" * 4))
+    with pytest.raises(ProtocolError, match="ahead of the answers"):
+        reader.lend(memoryview(b"\x01\x00\x00\x00x" * 5))
+
+
+def test_continuations_where_the_bytes_came_in() -> None:
+    payload = bytes(2 * PACKET_PAYLOAD_MAX)
+    data, next_seq = frame_packet(payload, 255)
+    reader = PacketReader(len(payload))
+    lender = Lender(reader)
+    found = None
+    for start in range(0, len(data), 5_000_000):
+        lender.lend(data[start : start + 5_000_000])
+        found = found or reader.next_packet()
+    assert found == (255, payload, next_seq)
+
+
+def test_byte_by_byte_and_with_a_tail() -> None:
+    frame, next_seq = frame_packet(b"hello", 7)
+    reader = PacketReader(100)
+    for byte in frame[:-1]:
+        reader.feed(bytes((byte,)))
+        assert reader.next_packet() is None
+    reader.feed(frame[-1:] + b"\x05\x00")
+    packet = reader.next_packet()
+    assert packet == (7, b"hello", next_seq)
+    assert reader.next_packet() is None
+    assert reader.buffered == 2
+
+
+@pytest.mark.parametrize(
+    ("length", "frames"),
+    [
+        (0, 1),
+        (PACKET_PAYLOAD_MAX - 1, 1),
+        (PACKET_PAYLOAD_MAX, 2),
+        (PACKET_PAYLOAD_MAX + 1, 2),
+        (2 * PACKET_PAYLOAD_MAX, 3),
+    ],
+)
+def test_continuations(length: int, frames: int) -> None:
+    payload = bytes(length)
+    data, next_seq = frame_packet(payload, 255)
+    assert next_seq == (255 + frames) % 256
+    assert len(data) == length + 4 * frames
+    reader = PacketReader(length)
+    for start in range(0, len(data), 1_000_000):
+        reader.feed(data[start : start + 1_000_000])
+        assert reader.buffered <= length + 4 * frames
+    assert reader.next_packet() == (255, payload, next_seq)
+
+
+def test_continuation_out_of_order() -> None:
+    data = bytearray(frame_packet(bytes(PACKET_PAYLOAD_MAX + 5), 0)[0])
+    data[4 + PACKET_PAYLOAD_MAX + 3] = 2
+    reader = PacketReader(1 << 25)
+    reader.feed(data)
+    with pytest.raises(ProtocolError, match="sequence number 2, not 1") as caught:
+        reader.next_packet()
+    assert caught.value.answer is not None
+    assert caught.value.answer.errno == 1156
+
+
+def test_too_large_is_seen_from_the_header_alone() -> None:
+    reader = PacketReader(1000)
+    reader.feed(b"\xe8\x03")
+    reader.feed(b"\x00\x00")
+    assert reader.next_packet() is None
+    reader = PacketReader(1000)
+    reader.feed(b"\xe9\x03\x00")
+    with pytest.raises(PacketTooLarge) as caught:
+        reader.feed(b"\x00")
+    assert caught.value.answer is not None
+    assert caught.value.answer.errno == 1153
+
+
+def test_too_large_counts_continuations() -> None:
+    reader = PacketReader(PACKET_PAYLOAD_MAX + 10)
+    reader.feed(b"\xff\xff\xff\x00" + bytes(PACKET_PAYLOAD_MAX))
+    reader.feed(b"\x0b\x00\x00\x01")
+    with pytest.raises(PacketTooLarge):
+        reader.next_packet()
+
+
+def test_second_packet_too_large() -> None:
+    reader = PacketReader(10)
+    reader.feed(b"\x01\x00\x00\x00x\x0b\x00\x00\x00")
+    assert drain_one(reader) == b"x"
+    with pytest.raises(PacketTooLarge):
+        reader.next_packet()
+
+
+def drain_one(reader: PacketReader) -> bytes:
+    packet = reader.next_packet()
+    assert packet is not None
+    return packet.payload
+
+
+def test_the_limit_may_be_raised() -> None:
+    reader = PacketReader(10)
+    reader.payload_bytes_max = 20
+    reader.feed(frame_packet(bytes(20), 0)[0])
+    assert drain_one(reader) == bytes(20)
+
+
+def test_a_peer_that_sends_ahead_is_stopped() -> None:
+    reader = PacketReader(1000)
+    packet = frame_packet(b"x", 0)[0]
+    while reader.buffered <= 1000 + 4:
+        reader.feed(packet)
+    with pytest.raises(ProtocolError, match="ahead"):
+        reader.feed(packet)
+    assert reader.buffered <= 1000 + 4 + 5
+
+
+def test_many_small_packets_in_one_feed() -> None:
+    count = 200_000
+    reader = PacketReader(100)
+    reader.feed(frame_packet(b"abc", 0)[0] * count)
+    assert len(drain(reader)) == count

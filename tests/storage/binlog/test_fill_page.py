@@ -1,0 +1,214 @@
+"""Groups onto a page: in Python and in C, and beside the way that writes one record after the other."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog import fill_page as module
+from binlog_storage.binlog.fill_page import fill_page_plainly, fill_pages_plainly
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, RecordType
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
+from binlog_storage.redo.format import KIND_WRITE
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.storage import vectors
+from tests.storage.binlog.test_write_plain import KeptRedo, write_long, writing
+from tests.storage.writing import NoRedo, Writing
+
+HAS_C = module.fill_page is not fill_page_plainly
+needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
+FILLS = [
+    pytest.param(fill_page_plainly, id="python"),
+    pytest.param(module.fill_page, id="c", marks=needs_c),
+]
+
+
+def run_of(sizes: list[int], first: int = 1) -> GroupRun:
+    payloads = [bytes([1 + n % 255]) * size for n, size in enumerate(sizes)]
+    return GroupRun.of(payloads, [Gtid(0, 1, first + n) for n in range(len(sizes))])
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize(
+    ("at", "sizes", "index", "wanted"),
+    [
+        (0, [10, 20], 0, (38, 2)),
+        (100, [10, 20], 1, (124, 2)),
+        (100, [10, 20], 2, (100, 2)),
+        (PAGE_END - 14, [10, 20], 0, (PAGE_END, 1)),
+        (PAGE_END - 13, [10, 20], 0, (PAGE_END - 13, 0)),
+        (PAGE_END, [1], 0, (PAGE_END, 0)),
+        (0, [PAGE_END - 4], 0, (PAGE_END, 1)),
+        (0, [PAGE_END - 3], 0, (0, 0)),
+        (0, [100_000], 0, (0, 0)),
+    ],
+)
+def test_what_fits(
+    fill: module.FillPage, at: int, sizes: list[int], index: int, wanted: tuple[int, int]
+) -> None:
+    run, page = run_of(sizes), bytearray(PAGE_SIZE)
+    assert fill(page, at, run.payloads, run.ends, index) == wanted
+    assert not any(page[:at])
+    assert not any(page[wanted[0] :])
+
+
+@needs_c
+@given(st.lists(st.integers(1, 5000), max_size=40), st.integers(0, PAGE_END), st.integers(0, 40))
+def test_c_equals_python(sizes: list[int], at: int, index: int) -> None:
+    if not sizes:
+        return
+    run, index = run_of(sizes), min(index, len(sizes))
+    one, other = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
+    found = module.fill_page(one, at, run.payloads, run.ends, index)
+    assert found == fill_page_plainly(other, at, run.payloads, run.ends, index)
+    assert one == other
+
+
+@needs_c
+def test_c_refuses_places_outside() -> None:
+    ends = array("Q", [5, 3])
+    page = bytearray(PAGE_SIZE)
+    for given_page, at, payloads, index in (
+        (bytearray(10), 0, bytearray(5), 0),
+        (page, -1, bytearray(5), 0),
+        (page, 0, bytearray(5), 3),
+        (page, 0, bytearray(5), -1),
+        (page, 0, bytearray(4), 0),
+        (page, 0, bytearray(5), 1),
+    ):
+        with pytest.raises(IndexError):
+            module.fill_page(given_page, at, payloads, ends, index)
+
+
+@needs_c
+@given(
+    st.binary(min_size=1, max_size=50),
+    st.integers(0, 100),
+    st.integers(1, 4),
+    st.sampled_from((0, KIND_WRITE | 1)),
+)
+def test_whole_pages_by_c_equal_those_by_python(
+    data: bytes, at: int, count: int, kind: int
+) -> None:
+    data = data * (5 * CHUNK_DATA_MAX // len(data) + 1)
+    found = module.fill_pages(data, at, count, 0x03, 0x83, kind, 70000)
+    assert found == fill_pages_plainly(data, at, count, 0x03, 0x83, kind, 70000)
+    pages, last, redo = found
+    assert bool(redo) == bool(kind)
+    assert len(pages) == (count - 1) * PAGE_SIZE
+    assert all(is_sound(pages[at : at + PAGE_SIZE]) for at in range(0, len(pages), PAGE_SIZE))
+    assert is_sound(bytes(last))
+
+
+@needs_c
+def test_whole_pages_by_c_refuse_what_is_not_there() -> None:
+    data = bytes(2 * CHUNK_DATA_MAX)
+    for at, count in ((0, 3), (1, 2), (-1, 1), (len(data) + 1, 1), (0, 0), (0, -1)):
+        with pytest.raises(IndexError):
+            module.fill_pages(data, at, count, 0x03, 0x83, KIND_WRITE, 1)
+
+
+class AllDurable(NoRedo):
+    """Pages may go to their files."""
+
+    @property
+    def lsn(self) -> int:
+        return 1 << 60
+
+
+RECORD_SIZES = st.one_of(
+    st.integers(1, 3000),
+    st.integers(1, 40 * PAGE_SIZE),
+    st.builds(
+        lambda pages, rest: pages * CHUNK_DATA_MAX + rest, st.integers(1, 20), st.integers(0, 5)
+    ),
+)
+
+
+@given(st.lists(st.tuples(RECORD_SIZES, st.booleans()), max_size=8), st.sampled_from([2, 8, 64]))
+def test_large_records_are_written_the_same(
+    records: list[tuple[int, bool]], interval_pages: int
+) -> None:
+    """As chunk by chunk: pages, redo, and where the writer stands."""
+    options = StoreOptions(
+        max_binlog_size=50 * PAGE_SIZE, innodb_binlog_state_interval=interval_pages * PAGE_SIZE
+    )
+    quick, plain = KeptRedo(), KeptRedo()
+    made = []
+    for redo, many in ((quick, 3 * CHUNK_DATA_MAX), (plain, 1 << 40)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("binlog_storage.binlog.log_writer._MANY_PAGES_BYTES", many)
+            one = Writing(options)
+            one.writer._redo = redo
+            one.writer.start_new(0)
+            for number, (size, checkpoint) in enumerate(records, 1):
+                data = bytes([number]) * size
+                one.writer.write(RecordType.COMMIT, b"\0" + data, Gtid(0, 1, number))
+                one.writer.end_mtr()
+                if checkpoint:
+                    one.writer.tail_taken()
+            made.append(one)
+    assert quick.bodies == plain.bodies
+    assert made[0].writer.stand == made[1].writer.stand
+    assert made[0].writer.bytes_written == made[1].writer.bytes_written
+    for one in made:
+        one.redo = AllDurable()
+        one.flush()
+    names = made[0].disk.names()
+    assert names == made[1].disk.names()
+    for name in names:
+        assert vectors.file_bytes(made[0].disk, name) == vectors.file_bytes(made[1].disk, name)
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(1, 9000), min_size=1, max_size=30), st.booleans()),
+        max_size=6,
+    )
+)
+def test_runs_write_the_same_pages(runs: list[tuple[list[int], bool]]) -> None:
+    """As one record after the other does; the redo is in other pieces, and has the same bytes of pages."""
+    (quick, _), (plain, _) = writing(), writing()
+    seq_no = 1
+    taken = 0
+    for sizes, checkpoint in runs:
+        run = run_of(sizes, seq_no)
+        seq_no += len(sizes)
+        index = 0
+        while index < len(run):
+            done = quick.writer.write_run(run, index)
+            taken += done - index
+            if done == index:
+                write_long(quick, run.payload(index), run.gtid(index))
+                done += 1
+            index = done
+        for index in range(len(run)):
+            write_long(plain, run.payload(index), run.gtid(index))
+        assert quick.writer.end == plain.writer.end
+        if checkpoint:
+            quick.writer.tail_taken()
+            plain.writer.tail_taken()
+    assert quick.writer.state.entries() == plain.writer.state.entries()
+    quick.flush()
+    plain.flush()
+    for name in plain.disk.names():
+        one, other = (vectors.file_bytes(made.disk, name) for made in (quick, plain))
+        if name.endswith("-000000.ibb"):
+            assert one == other
+
+
+def test_when_it_is_not_that_simple() -> None:
+    made, _ = writing()
+    run = run_of([100, 100, 100])
+    assert made.writer.write_run(run, 0) == 0, "a new server in the state"
+    write_long(made, run.payload(0), run.gtid(0))
+    assert made.writer.write_run(run, 0) == 0, "a number that goes back"
+    assert made.writer.write_run(run, 1) == 3
+    assert made.writer.state.get(0, 1) == 3
+    made.writer.tail_taken()
+    assert made.writer.write_run(run_of([1], 9), 0) == 0, "the whole page is to be logged"

@@ -1,0 +1,206 @@
+"""Back-pressure: who appends waits, goes on when there is room, and never waits for nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import DiskError, DiskFull, StorageError, StoreFailed
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.storage.groups import append_all, group, payloads, read_all, simple
+from tests.storage.sizes import small
+
+LARGE = small(1024, 128, innodb_log_file_size=2 << 20)
+DEADLINE = 20.0
+
+
+def test_the_log_is_never_overfull() -> None:
+    """Without syncs, files or threads: appending makes room itself, whatever the sizes."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, LARGE)
+    redo = engine._redo
+    total = 0
+    for number in range(1, 60):
+        size = (100, 5000, 200_000, 512 * 1024)[number % 4]
+        engine.append(*group(Gtid(0, 1, number), size))
+        total += size
+        assert redo.lsn - redo.checkpoint_lsn <= redo.capacity
+    assert total > 4 * redo.capacity
+    assert engine.counters()["Innodb_log_waits"] > 3
+    engine.sync()
+    disk.crash()
+    engine = IbbEngine(disk, LARGE)
+    assert str(engine.binlog_state()) == "0-1-59"
+    engine.close()
+
+
+def test_has_room() -> None:
+    engine = IbbEngine(MemoryDisk(), LARGE)
+    redo = engine._redo
+    assert engine.has_room
+    number = 0
+    while engine.has_room:
+        number += 1
+        engine.append(*group(Gtid(0, 1, number), 9000))
+    assert redo.room() <= redo.capacity // 8
+    assert redo.room() > 300_000 // 8, "there is still some for those who do not ask"
+    assert engine.wait_for_room(0.0) in (True, False)
+    assert engine.wait_for_room()
+    assert engine.has_room
+    engine.close()
+
+
+def test_the_buffer_is_bounded() -> None:
+    options = small(64, innodb_log_buffer_size=20_000, innodb_log_file_size=4 << 20)
+    engine = IbbEngine(MemoryDisk(), options)
+    for number in range(1, 100):
+        engine.append(*group(Gtid(0, 1, number), 3000))
+        assert len(engine._redo._buffer) < 20_000 + 4000
+    engine.close()
+
+
+def test_pages_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("binlog_storage.binlog.room.FIFO_PAGES_MAX", 10)
+    engine = IbbEngine(MemoryDisk(), LARGE)
+    for number in range(1, 100):
+        engine.append(*group(Gtid(0, 1, number), 12_000))
+        assert engine._pages.waiting <= 11
+    assert engine.counters()["Binlog_page_waits"] > 3
+    engine.close()
+
+
+class Waiting:
+    """An engine whose disk is full for files: background threads wait for room."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.engine = IbbEngine(self.disk, small(8), background=True)
+        self.engine.keeper.caretaker.stop()
+        for name in self.disk.names():
+            if name > file_name(0) and name.endswith(".ibb"):
+                self.disk.unlink(name)
+        self.engine._pages.files._made_ahead.clear()
+        self.disk.file_bytes_max = 0
+
+    def room(self) -> None:
+        self.disk.file_bytes_max = 1 << 40
+        self.engine._freed()  # as a purge says it
+
+
+def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:
+    """Until the bounds are met; then who asks is told, who does not waits, and all goes on when there is room."""
+    waiting = Waiting()
+    engine = waiting.engine
+    number = 0
+    deadline = time.monotonic() + DEADLINE
+    while engine.has_room and time.monotonic() < deadline:
+        number += 1
+        engine.append(*group(Gtid(0, 1, number), 3000))
+        engine.sync()
+        assert engine.durable_end == engine.written_end
+    assert not engine.has_room
+    assert number > 30
+    assert engine.status()[0] == file_name(1)
+    assert len(read_all(engine)) == number
+    assert not engine.wait_for_room(0.1)
+    done = threading.Event()
+
+    def append() -> None:
+        append_all(engine, simple(100, first=number + 1, size=3000))
+        engine.sync()
+        done.set()
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    assert not done.wait(0.2)
+    engine.sync()  # that is never in the way
+    assert engine.status()[0] == file_name(1), "a third file would not be found by recovery"
+    waiting.room()
+    assert engine.wait_for_room(DEADLINE)
+    assert done.wait(DEADLINE)
+    thread.join(DEADLINE)
+    assert len(read_all(engine)) == number + 100
+    engine.close()
+    assert len(read_all(IbbEngine(waiting.disk, small(8)))) == number + 100
+
+
+def test_nobody_waits_for_a_store_that_failed() -> None:
+    waiting = Waiting()
+    engine = waiting.engine
+    errors: list[StorageError] = []
+
+    def append() -> None:
+        try:
+            append_all(engine, simple(1000, size=3000))
+        except StorageError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    deadline = time.monotonic() + DEADLINE
+    while engine.has_room and time.monotonic() < deadline:
+        time.sleep(0.001)
+    engine._durability.fail(DiskError("as another thread would tell"))
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    assert isinstance(errors[0], StoreFailed)
+    assert engine.wait_for_room()
+    waiting.room()
+    engine.close()
+
+
+def test_closing_while_the_disk_is_full() -> None:
+    """Nobody is kept waiting, and all that was durable is found again."""
+    waiting = Waiting()
+    engine = waiting.engine
+    append_all(engine, simple(45, size=3000))
+    engine.sync()
+    engine.close()
+    waiting.disk.crash()
+    waiting.disk.file_bytes_max = 1 << 40
+    engine = IbbEngine(waiting.disk, small(8))
+    assert read_all(engine) == payloads(simple(45, size=3000))
+    engine.close()
+
+
+def test_a_log_too_small_for_the_state_says_so() -> None:
+    """Before anything was written; and with a larger one the store goes on."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, small(8))
+
+    def append_many() -> None:
+        for domain in range(100_000):
+            engine.append(*group(Gtid(domain, 1, 1 << 40)))
+
+    with pytest.raises(StorageError, match=r"larger innodb_log_file_size than 262144"):
+        append_many()
+    count = len(engine.binlog_state())
+    assert count > 1000
+    engine.sync()
+    engine.close()
+    larger = small(8, innodb_log_file_size=16 << 20)
+    engine = IbbEngine(disk, larger)
+    assert engine.binlog_state() == BinlogState(Gtid(n, 1, 1 << 40) for n in range(count))
+    engine.append(*group(Gtid(count, 1, 1)))
+    engine.close()
+
+
+def test_a_full_disk_at_the_redo_log_cannot_be() -> None:
+    """All of it was written when it was made."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, small(8))
+    disk.capacity = disk.used()
+    append_all(engine, simple(30, size=2000))
+    engine.sync()
+    assert len(disk.contents()[REDO_NAME]) == small(8).innodb_log_file_size
+    assert len(read_all(engine)) == 30
+    disk = MemoryDisk()
+    disk.capacity = 200_000
+    with pytest.raises(DiskFull):
+        IbbEngine(disk, small(8))

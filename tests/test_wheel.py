@@ -1,0 +1,113 @@
+"""A wheel works beside folders of the user that are called `protocol`, `storage` and `pipeline`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.kit.mariadb import Account
+from tests.kit.server import BinlogServer
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {"binlog_server", "binlog_protocol", "binlog_storage", "binlog_pipeline"}
+OF_THE_USER = ("protocol", "storage", "pipeline", "tests", "benchmarks")
+TROUBLE = "raise ImportError('this is a folder of the user')\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", f"--wheel-dir={folder}", str(ROOT)], check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of a fresh environment. Other people's packages are those of this one."""
+    folder = tmp_path_factory.mktemp("fresh") / "env"
+    venv.create(folder, with_pip=False)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"--python={folder}",
+    ]
+    subprocess.run([*pip, "install", "--no-deps", str(wheel)], check=True)
+    # The .pth files of that folder, with our own source in them, are not read.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the user stands, and what Python is told to look at first."""
+    for name in OF_THE_USER:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(TROUBLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", ".")
+    return tmp_path
+
+
+def run(program: Path, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_has_our_packages_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        names = opened.namelist()
+    assert {n.partition("/")[0] for n in names if ".dist-info/" not in n} == PACKAGES
+    assert all(f"{package}/py.typed" in names for package in PACKAGES)
+    assert not [name for name in names if name.endswith(".c")]
+
+
+def test_the_fresh_environment_has_ours_of_the_wheel(programs: Path, folder: Path) -> None:
+    text = "import {0}; print({0}.__file__)"
+    for package in sorted(PACKAGES):
+        found = Path(run(programs / "python", "-c", text.format(package)).strip())
+        assert found.is_relative_to(programs.parent), found
+
+
+@pytest.mark.timeout(120)
+def test_programs_beside_folders_of_such_names(programs: Path, folder: Path) -> None:
+    class Installed(BinlogServer):
+        command = (str(programs / "binlog-server"),)
+
+    account = Account()
+    password = folder / "password"
+    password.write_text(account.password)
+    password.chmod(0o600)
+    server = Installed(users={account.user: {"password": account.password, "grants": ["ALL"]}})
+    server.start()
+    try:
+        server.q("CREATE TABLE d.t (a INT)")
+        dumped = run(
+            programs / "binlog-spark",
+            "stats",
+            f"mariadb://{account.user}@{server.host}:{server.port}",
+            f"--password-file={password}",
+        )
+        assert "CREATE TABLE d.t" in run(programs / "binlog-server", "events", server.directory)
+        read = run(programs / "binlog-spark", "stats", server.directory)
+        run(programs / "binlog-spark", "archive", server.directory, "parts", "--include-tail")
+    finally:
+        server.discard()
+    assert list((folder / "parts").glob("*"))
+    assert dumped
+    assert read
