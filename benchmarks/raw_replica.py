@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Any, Final
 
-from binlog_protocol.connection.client import (
-    AuthSwitchReceived,
-    ClientConnection,
-    ClientEvent,
-    ErrorReceived,
-    GreetingReceived,
-    LoggedIn,
-)
+from binlog_protocol.connection.client import ClientConnection
 from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.connection.conversation import Exchange, Receive, Send, log_in, query
+from binlog_protocol.errors import RemoteError
 
 from benchmarks.registry import BenchmarkError
 
@@ -46,14 +41,7 @@ class RawReplica:
     ) -> None:
         self._socket = socket.create_connection(address, timeout=30)
         self._machine = ClientConnection(user, password)
-        while True:
-            match self._event():
-                case GreetingReceived():
-                    self._socket.sendall(self._machine.login())
-                case AuthSwitchReceived(answer):
-                    self._socket.sendall(answer)
-                case LoggedIn():
-                    break
+        self._drive(log_in(self._machine))
         for statement in (
             f"SET @master_heartbeat_period={round(heartbeat_s * _NS)}",
             # As a replica: events come with the checksums that they are stored with, if any.
@@ -63,8 +51,7 @@ class RawReplica:
             "SET @slave_gtid_strict_mode=0",
             "SET @slave_gtid_ignore_duplicates=0",
         ):
-            self._socket.sendall(self._machine.query(statement))
-            self._event()
+            self._drive(query(self._machine, statement))
 
     def start_dump(self, server_id: int, flags: DumpFlag = NON_BLOCK) -> socket.socket:
         """The socket, from which from now on comes the stream; it does not block."""
@@ -72,12 +59,20 @@ class RawReplica:
         self._socket.setblocking(False)
         return self._socket
 
-    def _event(self) -> ClientEvent:
-        while (event := self._machine.next_event()) is None:
-            data = self._socket.recv(READ_BYTES)
-            if not data:
-                raise DrainError("the server has closed the connection during the login")
-            self._machine.receive_data(data)
-        if isinstance(event, ErrorReceived):
-            raise DrainError(str(event.error))
-        return event
+    def _drive(self, exchange: Exchange[Any]) -> None:
+        """See `binlog_protocol.connection.conversation`."""
+        try:
+            for step in exchange:
+                match step:
+                    case Receive():
+                        self._receive()
+                    case Send(data):
+                        self._socket.sendall(data)
+        except RemoteError as error:
+            raise DrainError(str(error)) from None
+
+    def _receive(self) -> None:
+        data = self._socket.recv(READ_BYTES)
+        if not data:
+            raise DrainError("the server has closed the connection during the login")
+        self._machine.receive_data(data)

@@ -7,19 +7,21 @@ import ssl
 from contextlib import suppress
 from typing import Self, cast
 
-from binlog_protocol.connection.client import (
-    AuthSwitchReceived,
-    ClientConnection,
-    ClientEvent,
-    ErrorReceived,
-    GreetingReceived,
-    LoggedIn,
-    OkReceived,
-    ResultReceived,
+from binlog_protocol.connection.client import ClientConnection, ClientEvent
+from binlog_protocol.connection.conversation import (
+    Exchange,
+    Receive,
+    ResultT,
+    Secure,
+    Send,
+    TlsProblem,
+    TlsRefused,
+    log_in,
+    next_event,
+    query,
+    start_dump,
 )
-from binlog_protocol.connection.handshake import Capability
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import ProtocolError
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
 from binlog_server.loop.apart import apart
@@ -78,67 +80,60 @@ class ClientLink:
 
     async def log_in(self) -> str:
         """Returns the version text of the greeting. Raises `RemoteError` when refused, `TlsFailed`."""
-        version = ""
-        while True:
-            match await self.next_event():
-                case GreetingReceived(greeting):
-                    version = greeting.server_version
-                    if self._tls.enabled:
-                        await self._start_tls(offered=bool(greeting.capabilities & Capability.SSL))
-                    self._stream.write(self.machine.login())
-                case AuthSwitchReceived(answer):
-                    self._stream.write(answer)
-                case LoggedIn():
-                    self.protection = self._tls.check(self._host, self.machine, self._stream.tls)
-                    if self.machine.compressed:
-                        self._packed = CompressedReader(restarts=False)
-                        self.protection += ", compressed"
-                    return version
-                case ErrorReceived(error):
-                    raise error
+        try:
+            protection = await self._drive(log_in(self.machine, self._tls.policy(self._host)))
+        except TlsRefused as error:
+            raise TlsFailed.of(error) from None
+        self.protection = protection.value
+        if self.machine.compressed:
+            self._packed = CompressedReader(restarts=False)
+            self.protection += ", compressed"
+        assert self.machine.greeting is not None
+        return self.machine.greeting.server_version
 
-    async def _start_tls(self, *, offered: bool) -> None:
-        if not offered:
-            if self._tls.verify:
-                raise TlsFailed("SSL is required, but the server does not support it")
-            return
+    async def query(self, sql: str) -> list[list[str | None]]:
+        """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
+        return await self._drive(query(self.machine, sql))
+
+    async def start_dump(self, handshake: ReplicaHandshake) -> None:
+        """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""
+        await self._drive(start_dump(self.machine, handshake))
+
+    async def next_event(self) -> ClientEvent:
+        """The next event; waits for bytes as needed."""
+        return await self._drive(next_event(self.machine))
+
+    async def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
+        """See `binlog_protocol.connection.conversation`."""
+        answer: bytes | None = None
+        while True:
+            try:
+                step = exchange.send(answer)
+            except StopIteration as end:
+                return cast(ResultT, end.value)
+            answer = None
+            match step:
+                case Receive():
+                    await self.receive()
+                case Send(data):
+                    self._send(data)
+                case Secure(request):
+                    answer = await self._secure(request)
+
+    async def _secure(self, request: bytes) -> bytes:
+        """From now on by TLS. Returns the server's certificate."""
         async with asyncio.timeout(self.timeout_s):
             context = await apart(self._tls, self._tls.context)
-        if self.machine.has_unread or self._stream.has_unread:  # it would pass for what came by TLS
-            raise TlsFailed("the server has sent something in clear behind its greeting")
-        self._stream.write(self.machine.tls_request())
+        if self._stream.has_unread:
+            raise TlsRefused(TlsProblem.CLEAR)
+        self._stream.write(request)
         try:
             async with asyncio.timeout(self.timeout_s):
                 await self._stream.start_tls(context, self._host)
         except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
-            raise TlsFailed(cast(str, reason)) from None
-
-    async def query(self, sql: str) -> list[list[str | None]]:
-        """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
-        self._send(self.machine.query(sql))
-        match await self.next_event():
-            case ResultReceived(rows=rows):
-                return rows
-            case OkReceived():
-                return []
-            case ErrorReceived(error):
-                raise error
-            case other:
-                raise ProtocolError(f"{type(other).__name__} is no answer to a query")
-
-    async def start_dump(self, handshake: ReplicaHandshake) -> None:
-        """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""
-        while (request := handshake.next_request()) is not None:
-            self._send(request)
-            if not handshake.is_streaming:
-                handshake.answer(await self.next_event())
-
-    async def next_event(self) -> ClientEvent:
-        """The next event; waits for bytes as needed."""
-        while (event := self.machine.next_event()) is None:
-            await self.receive()
-        return event
+            raise TlsFailed.of(error) from None
+        session = self._stream.tls
+        return (session.getpeercert(binary_form=True) if session else None) or b""
 
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""

@@ -26,7 +26,7 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import U32_MAX, SlavePosition
 
 # The capability of a replica that knows GTID events; the highest one in any MariaDB.
-_SLAVE_CAPABILITY: Final = 4
+SLAVE_CAPABILITY: Final = 4
 
 # The number that a MariaDB replica stops with when its set-up does not suit the master's.
 ER_SLAVE_FATAL_ERROR: Final = 1593
@@ -138,7 +138,7 @@ class ReplicaHandshake:
         )
         yield self._query("SELECT @master_binlog_checksum", self._check_checksum)
         yield self._query("SELECT @@GLOBAL.binlog_storage_engine", self._check_engine)
-        yield self._query(f"SET @mariadb_slave_capability={_SLAVE_CAPABILITY}", _ok)
+        yield self._query(f"SET @mariadb_slave_capability={SLAVE_CAPABILITY}", _ok)
         yield self._query("SELECT @@GLOBAL.gtid_domain_id", self._check_gtid)
         yield self._query(f"SET @slave_connect_state='{self._position}'", _ok)
         yield self._query(f"SET @slave_gtid_strict_mode={int(self._strict_mode)}", _ok)

@@ -54,6 +54,46 @@ def read_given_text(path: str | Path, bytes_max: int) -> str:
         raise OSError(errno.EILSEQ, "it is not UTF-8 text", str(path)) from None
 
 
+def client_context(
+    ca: str = "",
+    capath: str = "",
+    *,
+    cert: str = "",
+    key: str = "",
+    crl: str = "",
+    crlpath: str = "",
+    cipher: str = "",
+) -> ssl.SSLContext:
+    """For TLS towards a server. Raises `OSError`, of which `ssl.SSLError` is one.
+
+    Args:
+        ca, capath: with authorities, one of them must have signed the server's certificate, which must be for its host.
+        cert, key: what the client shows.
+        crl, crlpath: certificates that were revoked.
+        cipher: a list of ciphers, in OpenSSL's form.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca or capath:
+        load_authorities(context, ca, capath)
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if crl or crlpath:
+        load_authorities(context, crl, crlpath)
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    if cert:
+        load_chain(context, cert, key)
+    if cipher:
+        context.set_ciphers(cipher)
+    return context
+
+
+def handshake_failure(error: ssl.SSLError) -> str:
+    """Why a TLS handshake has failed: the certificate's fault, if it has one."""
+    return str(getattr(error, "verify_message", "") or error.reason or "the handshake failed")
+
+
 def load_authorities(context: ssl.SSLContext, path: str = "", folder: str = "") -> None:
     """Certificates, or lists of revoked ones, of a PEM file; and of a folder, by the names that OpenSSL looks for.
 

@@ -6,29 +6,29 @@ import contextlib
 import select
 import socket
 import ssl
-from typing import Final, Self
+from typing import Final, Self, cast
 
-from binlog_protocol.connection.client import (
-    AuthSwitchReceived,
-    ClientConnection,
-    ClientEvent,
-    ClientState,
-    ErrorReceived,
-    GreetingReceived,
-    LoggedIn,
-    OkReceived,
-    ResultReceived,
+from binlog_protocol.connection.client import ClientConnection, ClientEvent, ClientState
+from binlog_protocol.connection.conversation import (
+    Exchange,
+    Receive,
+    ResultT,
+    Secure,
+    Send,
+    TlsRefused,
+    log_in,
+    next_event,
+    query,
+    start_dump,
+    start_file_dump,
 )
-from binlog_protocol.connection.commands import DumpFlag
-from binlog_protocol.connection.handshake import Capability
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
-from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.errors import RemoteError, UnknownSystemVariable
 from binlog_protocol.gtid import BinlogState
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
-from binlog_pipeline.sources.dump.tls import check_proof, tls_context, wants_tls
+from binlog_pipeline.sources.dump.tls import tls_context, tls_error, tls_policy
 
 _READ_BYTES: Final = 1 << 18
 _ATTRIBUTES: Final = {"program_name": "binlog-spark"}
@@ -62,36 +62,38 @@ class ServerLink:
         return link
 
     def _log_in(self) -> None:
-        address = self._address
-        while True:
-            match self.next_event():
-                case GreetingReceived(greeting):
-                    offered = bool(greeting.capabilities & Capability.SSL)
-                    if wants_tls(address, offered=offered):
-                        self._start_tls(address)
-                    self._socket.sendall(self.machine.login(_ATTRIBUTES))
-                case AuthSwitchReceived(answer):
-                    self._socket.sendall(answer)
-                case LoggedIn():
-                    if isinstance(self._socket, ssl.SSLSocket):
-                        shown = self._socket.getpeercert(binary_form=True) or b""
-                        check_proof(address, self.machine, shown)
-                    return
-                case ErrorReceived(error):
-                    raise error
-
-    def _start_tls(self, address: ServerAddress) -> None:
-        context = tls_context(address)
-        if self.machine.has_unread:
-            raise SourceError(
-                f"{address.name}: the server has sent something in clear behind its greeting"
-            )
-        self._socket.sendall(self.machine.tls_request())
         try:
-            self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
+            self._drive(log_in(self.machine, tls_policy(self._address), _ATTRIBUTES))
+        except TlsRefused as error:
+            raise tls_error(self._address, error) from None
+
+    def _secure(self, request: bytes) -> bytes:
+        """From now on by TLS. Returns the server's certificate."""
+        context = tls_context(self._address)
+        self._socket.sendall(request)
+        try:
+            secured = context.wrap_socket(self._socket, server_hostname=self._address.host)
         except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
-            raise SourceError(f"{address.name}: no TLS as wanted: {reason}") from None
+            raise tls_error(self._address, error) from None
+        self._socket = secured
+        return secured.getpeercert(binary_form=True) or b""
+
+    def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
+        """See `binlog_protocol.connection.conversation`."""
+        answer: bytes | None = None
+        while True:
+            try:
+                step = exchange.send(answer)
+            except StopIteration as end:
+                return cast(ResultT, end.value)
+            answer = None
+            match step:
+                case Receive():
+                    self.receive()
+                case Send(data):
+                    self._socket.sendall(data)
+                case Secure(request):
+                    answer = self._secure(request)
 
     @property
     def version(self) -> str:
@@ -101,16 +103,7 @@ class ServerLink:
 
     def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
-        self._socket.sendall(self.machine.query(sql))
-        match self.next_event():
-            case ResultReceived(rows=rows):
-                return rows
-            case OkReceived():
-                return []
-            case ErrorReceived(error):
-                raise error
-            case other:
-                raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+        return self._drive(query(self.machine, sql))
 
     def binlog_state(self) -> BinlogState:
         """The last number of each domain and server. Raises `SourceError` if nothing is logged there at all."""
@@ -134,10 +127,7 @@ class ServerLink:
 
     def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; the stream follows. Raises as `ReplicaHandshake.answer`."""
-        while (request := handshake.next_request()) is not None:
-            self._socket.sendall(request)
-            if not handshake.is_streaming:
-                handshake.answer(self.next_event())
+        self._drive(start_dump(self.machine, handshake))
         self._socket.settimeout(SILENCE_S)
 
     def start_file_dump(self, server_id: int, file: str = "", offset: int = 4) -> int:
@@ -145,19 +135,13 @@ class ServerLink:
 
         Returns the algorithm of checksums at the beginning.
         """
-        self.query("SET @master_binlog_checksum= @@global.binlog_checksum")
-        algorithm = self.query("SELECT @master_binlog_checksum")[0][0]
-        self.query("SET @mariadb_slave_capability=4")
-        flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
-        self._socket.sendall(self.machine.binlog_dump(server_id, flags, file, offset))
+        algorithm = self._drive(start_file_dump(self.machine, server_id, file, offset))
         self._socket.settimeout(SILENCE_S)
-        return int(ChecksumAlgorithm.from_variable(algorithm or "NONE"))
+        return algorithm
 
     def next_event(self) -> ClientEvent:
         """Waits for it."""
-        while (event := self.machine.next_event()) is None:
-            self.receive()
-        return event
+        return self._drive(next_event(self.machine))
 
     def receive(self) -> int:
         """Wait for bytes, and hand them to the machine. Returns how many."""

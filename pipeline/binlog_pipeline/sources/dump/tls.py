@@ -13,57 +13,50 @@ have a password. A proof that is wrong is refused always: somebody is between.
 from __future__ import annotations
 
 import ssl
-from hashlib import sha256
 
-from binlog_protocol.connection.client import ClientConnection
-from binlog_storage.disk.given_files import load_authorities, load_chain
+from binlog_protocol.connection.conversation import TlsPolicy, TlsProblem, TlsRefused, Verify
+from binlog_storage.disk.given_files import client_context, handshake_failure
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 
 
+def tls_policy(address: ServerAddress) -> TlsPolicy:
+    """What option `tls` asks for."""
+    verify = Verify.BY_PROOF if address.tls == "verify" else Verify.IF_PROVED
+    return TlsPolicy(
+        address.tls != "disabled",
+        required=address.tls != "preferred",
+        verify=Verify.BY_AUTHORITY if address.tls_ca else verify,
+    )
+
+
 def tls_context(address: ServerAddress) -> ssl.SSLContext:
     """Raises `SourceError` for files that are missing or no good."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not address.tls_ca:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     try:
-        if address.tls_ca:
-            load_authorities(context, address.tls_ca)
-        if address.tls_cert:
-            load_chain(context, address.tls_cert, address.tls_key)
+        return client_context(address.tls_ca, cert=address.tls_cert, key=address.tls_key)
     except OSError as error:  # of which SSLError is one
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
         raise SourceError(
             f"{address.name}: tlsCa, tlsCert or tlsKey cannot be used: {reason or error}"
         ) from None
-    return context
 
 
-def wants_tls(address: ServerAddress, *, offered: bool) -> bool:
-    """Raises `SourceError` if it must be and cannot."""
-    if address.tls == "disabled":
-        return False
-    if not offered and address.tls != "preferred":
-        raise SourceError(
-            f"{address.name}: tls={address.tls}, but the server does not offer TLS; give it a certificate "
-            "(ssl_cert), or say tls=preferred"
-        )
-    return offered
-
-
-def check_proof(address: ServerAddress, machine: ClientConnection, certificate: bytes) -> None:
-    """After the login, with the certificate that the server has shown. Raises `SourceError`."""
-    if address.tls_ca or machine.proves_certificate(sha256(certificate).digest()):
-        return
-    if machine.has_proof:
-        raise SourceError(
-            f"{address.name}: the server's proof of its certificate is wrong: somebody is between"
-        )
-    if address.tls == "verify":
-        raise SourceError(
-            f"{address.name}: tls=verify without tlsCa wants a server that proves its certificate by the password, as "
-            "MariaDB 11.4 and newer do; give tlsCa, or say tls=required"
-        )
+def tls_error(address: ServerAddress, error: ssl.SSLError | TlsRefused) -> SourceError:
+    """Why there is no TLS as wanted, as a user is told."""
+    if isinstance(error, ssl.SSLError):
+        return SourceError(f"{address.name}: no TLS as wanted: {handshake_failure(error)}")
+    match error.problem:
+        case TlsProblem.NOT_OFFERED:
+            text = (
+                f"tls={address.tls}, but the server does not offer TLS; give it a certificate "
+                "(ssl_cert), or say tls=preferred"
+            )
+        case TlsProblem.NO_PROOF:
+            text = (
+                "tls=verify without tlsCa wants a server that proves its certificate by the password, as MariaDB "
+                "11.4 and newer do; give tlsCa, or say tls=required"
+            )
+        case _:
+            text = str(error)
+    return SourceError(f"{address.name}: {text}")
