@@ -205,17 +205,29 @@ class FileTable:
     def remove(self, file_no: int) -> None:
         """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable."""
         self.going(file_no)
-        self.forget(file_no)
         try:
+            self.forget(file_no)
             self._disk.unlink(file_name(file_no))
         except FileMissing:
             return
-        except DiskError:
-            with self._lock:
-                self._purged_below = file_no
+        except BaseException:
+            self.stays(file_no)
             raise
         # One by one: a gap between files, left by a power cut, would be taken for damage.
         self._with_descriptor(self._disk.fsync_dir)
+
+    def stays(self, file_no: int) -> None:
+        """What was `going` has not been deleted: readers find it, and the next to be deleted is this one again.
+
+        If it were passed over, the later ones would be deleted and the next start would see a hole.
+        """
+        try:
+            is_there = self._size(file_no) is not None
+        except DiskError:  # then it is not known to have gone
+            is_there = True
+        if is_there:
+            with self._lock:
+                self._purged_below = min(self._purged_below, file_no)
 
     def forget(self, file_no: int) -> None:
         """The file is closed, and opened anew when it is used next."""

@@ -165,7 +165,7 @@ def test_slices_are_put_in_order(tmp_path: Path) -> None:
 
 def test_write_seed_is_imported_alone() -> None:
     program = (
-        "import sys, pipeline\n"
+        "import sys, binlog_pipeline\n"
         "assert callable(binlog_pipeline.write_seed)\n"
         "heavy = {'pymysql', 'pyspark', 'pandas'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"

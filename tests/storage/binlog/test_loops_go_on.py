@@ -47,6 +47,8 @@ PLACES: dict[str, Callable[[IbbEngine], tuple[Any, str]]] = {
     "make a file ahead": lambda engine: (engine._pages.files, "make_ahead"),
     "purge": lambda engine: (engine.keeper, "_purge_by_limits"),
     "delete a file": lambda engine: (engine._pages.files, "remove"),
+    "close a file that is deleted": lambda engine: (engine._pages.files, "forget"),
+    "unlink a file": lambda engine: (engine._disk, "unlink"),
     "wake readers": lambda engine: (engine._durability, "wake"),
 }
 
