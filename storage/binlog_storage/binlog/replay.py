@@ -1,4 +1,4 @@
-"""Redo applied to the .ibb files, as section 11 of the format says, up to the last whole mini-transaction.
+"""The redo log, applied to the .ibb files up to its last whole mini-transaction.
 
 1. Which file the first record belongs to follows from its parity and LSN and the headers of the last two files. The
    checkpoint says it as well; where the two differ, the log is not that of these files.

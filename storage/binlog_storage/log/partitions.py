@@ -33,7 +33,7 @@ _FOREVER = 1 << 62
 
 
 class PlannedPages(PageSource, Protocol):
-    """What planning needs of `OfflinePages`."""
+    """What planning needs of `LogPages`."""
 
     def header(self, file_no: int) -> FileHeader | None: ...
 

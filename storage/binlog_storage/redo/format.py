@@ -1,4 +1,4 @@
-"""The redo log file, `binlog-server.redo`, to the byte. Pure: no I/O. docs/redo-format.md says the same in prose.
+"""The redo log file, `binlog-server.redo`, to the byte. Pure: no I/O. docs/internals/redo-format.md has it in prose.
 
     block 0      header, written once when the file is made
     block 1, 2   checkpoints, written by turns: the sound one with the higher number holds

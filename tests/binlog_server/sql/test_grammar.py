@@ -142,7 +142,7 @@ REPLICA: dict[str, Statement] = {
     "KILL 17": Kill(Literal(17)),
 }
 
-# What other clients send (spec section 3.3) and tools (section 9).
+# What other clients send, and tools.
 CLIENTS: dict[str, Statement] = {
     "SELECT VERSION()": select(("VERSION()", Function("VERSION", ()))),
     "SET @master_binlog_checksum='NONE'": sets(user("master_binlog_checksum", "NONE")),

@@ -34,7 +34,7 @@ from tests.storage.redo.recording import Recording
 from tests.storage.sizes import small
 from tests.storage.vectors import file_bytes, write_file
 
-# --- match_first: section 11.2 of the format, row by row ---
+# --- match_first: to which file the first record belongs, row by row ---
 
 # name: (parity, page, offset, lsn) of the record, last file, start LSNs of it and of those before, the file
 MATCHES: dict[str, tuple[tuple[int, int, int, int], int, list[int | None], int]] = {

@@ -1,4 +1,4 @@
-"""Compressed integers: every row of spec section 1, and round trips."""
+"""Compressed integers: each size of the encoding, and round trips."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_headers(vector: dict[str, Any]) -> None:
 
 
 def test_container_vector() -> None:
-    """The one of spec section 18, whose payloads are no events."""
+    """The vector whose payloads are no events."""
     disk = MemoryDisk()
     data = (vectors.DATA / "ibb-vector-000000.ibb").read_bytes()
     assert vectors.sha(data) == "4c2c404d12693eeecdf4732875b3eef5bb3d533482f9766044d3c0f6ca1dd7b6"
