@@ -101,7 +101,7 @@ class Dump:
 
     @property
     def inside_event(self) -> bool:
-        """What was sent last ends inside an event: nothing can be told to the replica now."""
+        """Whether the last bytes end inside an event: an error packet cannot be sent there."""
         return self._out.inside_event
 
     async def run(self) -> None:
@@ -220,7 +220,7 @@ class Dump:
             await self._begin_file(start.cursor)
 
     async def _go_to(self, end: Position, *, overtaken: bool) -> None:
-        """Everything before `end` was sent."""
+        """Move on to `end`, behind all groups that were sent."""
         before, self._out.cursor = self._out.cursor, end
         self._sent_all_before(end)
         if not self._classic:

@@ -20,7 +20,7 @@ from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.loop.shielded import shielded
 
 _Key = tuple[Position, FrameStyle]
-# Waits for what is being made, also for others: it must not cancel it.
+# How a replica waits for a batch that is being made. It must not cancel the task: other replicas wait for the same one.
 Waiting = Callable[[asyncio.Task[FramedBatch]], Awaitable[FramedBatch]]
 # Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
 # pool busy by themselves, and might push each other's batches out of the cache unused.
@@ -30,7 +30,7 @@ _LITTLE: Final = 32768
 
 
 class FrameCache:
-    """The shared frames of one store. For one event loop.
+    """The frames of one store, shared by all replicas. For one event loop.
 
     Args:
         bytes_max: memory for frames; the least recently used go first.
@@ -43,12 +43,12 @@ class FrameCache:
         self._made: dict[_Key, FramedBatch] = {}
         self._being_made: dict[_Key, asyncio.Task[FramedBatch]] = {}
         self.hits = 0
-        self.misses = 0  # what a replica had to wait for; made ahead is a hit
+        self.misses = 0  # batches for which a replica waited; one made ahead is a hit
         self.made_ahead = 0
 
     @property
     def memory_bytes(self) -> int:
-        """What the batches take that are kept."""
+        """Bytes of the batches in the cache."""
         return self._bytes
 
     async def groups(self, start: Position) -> GroupBatch:
@@ -58,7 +58,7 @@ class FrameCache:
         return await asyncio.to_thread(self._engine.read, start)
 
     async def placed(self, start: Position) -> PlacedBatch:
-        """The same with their places."""
+        """The groups with their places in files."""
         if self._engine.is_recent(start):
             return self._engine.read_placed(start)
         return await asyncio.to_thread(self._engine.read_placed, start)
@@ -103,7 +103,7 @@ class FrameCache:
         if key in self._made or key in self._being_made or len(self._being_made) >= _BUSY:
             return
         if key[0] < self._engine.durable_end and not self._engine.is_recent(key[0]):
-            # An error is no one's yet: who comes there asks again.
+            # Errors are not cached: the next replica at this place reads again.
             self.made_ahead += 1
             self._begin(key).add_done_callback(take_error)
 
@@ -138,6 +138,6 @@ class FrameCache:
 
 
 def take_error(making: asyncio.Task[Any]) -> None:
-    """So that asyncio does not complain that nobody did."""
+    """Take a task's error, or asyncio logs that nobody did."""
     if not making.cancelled():
         making.exception()

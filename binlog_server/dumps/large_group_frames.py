@@ -30,7 +30,7 @@ from binlog_server.dumps.frame_style import FrameStyle
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some of the packets, perhaps none.
+    """The packets of one step, perhaps none.
 
     inside_event: the last event goes on in the next chunk, and nothing may come between.
     position: as a replica of the classic style counts then; 0 in the other one.

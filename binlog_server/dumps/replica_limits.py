@@ -59,7 +59,7 @@ class ReplicaLimits:
         self.change(connection.policy)
 
     def change(self, policy: ReplicaPolicy) -> None:
-        """Other limits, from now on."""
+        """Replace the limits while the dump runs."""
         rate = policy.max_bytes_per_second
         if self._throttle is None or self._throttle.rate != rate:
             self._throttle = Throttle(rate, self._loop.time()) if rate else None
@@ -166,7 +166,10 @@ class ReplicaLimits:
         )
 
     def _takes_what_it_gets(self) -> bool:
-        """Nothing waits for it; or it is within one large group, and goes on: its place moves only at the end."""
+        """Whether the replica reads all that it is sent, or makes progress within one large group.
+
+        Within a group its place does not move, so bytes are counted instead.
+        """
         waiting = self._untaken() + sum(map(len, self._waiting))
         before, self._taken = self._taken, self._bytes_here - waiting
         return not waiting or (self._bytes_here > _LARGE_BYTES and self._taken > before)

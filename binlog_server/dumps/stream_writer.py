@@ -36,7 +36,7 @@ class Sink(Protocol):
 
 
 class StreamWriter:
-    """For one dump.
+    """Writes the packets of one dump.
 
     Args:
         machine: the connection, in state DUMPING.
@@ -76,7 +76,7 @@ class StreamWriter:
         self._acks, self._semi_sync = acks, semi_sync
 
     def frames(self, frames: EventFrames) -> None:
-        """Packets that are shared with others."""
+        """Write packets that are shared with other replicas."""
         if frames.size:
             sequence = self._machine.dump_sequence
             self._sink.write(frames.at_sequence(sequence))
@@ -102,7 +102,7 @@ class StreamWriter:
         self.event(self._events.gtid_list(state, flags, end_position))
 
     def heartbeat_due(self) -> float | None:
-        """When, by the monotonic clock; None if never."""
+        """When the next heartbeat is due, by the monotonic clock; None for never."""
         return self._last_sent + self._heartbeat_s if self._heartbeat_s else None
 
     def heartbeat_if_due(self) -> None:

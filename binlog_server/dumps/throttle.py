@@ -7,7 +7,7 @@ _PIECE_S = 0.05  # half of it: a timer that fires late costs no throughput
 
 
 class Throttle:
-    """For one stream. `rate`: bytes per second."""
+    """The token bucket of one stream. `rate`: bytes per second."""
 
     def __init__(self, rate: int, now: float) -> None:
         self.rate = rate
@@ -16,7 +16,7 @@ class Throttle:
 
     @property
     def piece_bytes(self) -> int:
-        """What should go in one piece, at most."""
+        """The most bytes that should be sent at once."""
         return max(1, int(self.rate * _PIECE_S))
 
     def pause(self, size: int, now: float) -> float:

@@ -58,7 +58,7 @@ class GroupFilter:
 
 
 class Domains:
-    """Of one server: where each domain comes from."""
+    """The connection that delivers each domain, for one server."""
 
     def __init__(self, engine: BinlogEngine, publisher: Publisher) -> None:
         self._engine = engine
@@ -69,7 +69,7 @@ class Domains:
         self._seq_nos: dict[int, int] = {}  # the highest that was taken in, of domains in use
 
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
-        """The domain is that connection's from now on. Raises `DomainTaken`."""
+        """Give the domain to that connection. Raises `DomainTaken`."""
         if not self._publisher.follows_in(domain_id):
             raise DomainTaken(
                 f"it sends {gtid}, but SQL that was sent to this server is committed in domain {domain_id}; "
@@ -88,7 +88,7 @@ class Domains:
         return self._owners.get(domain_id)
 
     def last_seq_no(self, domain_id: int, server_id: int) -> int:
-        """Of the groups that are stored; -1 if there is none."""
+        """The last sequence number of the domain in the store; -1 without groups."""
         last = self._engine.binlog_state(domain_id).get(domain_id, server_id)
         return -1 if last is None else last
 
@@ -109,12 +109,12 @@ class Domains:
             del self._owners[domain_id]
 
     def forget(self) -> None:
-        """What was taken in is what the store has: another history, or less than was let in."""
+        """Forget numbers that were let in: from now on the store alone tells which groups are new."""
         self._seq_nos.clear()
 
 
 class Gate:
-    """Of one connection, from its start to its stop. Asked once for each group, in the order in which they come."""
+    """Decides for one connection, from its start to its stop. Asked once for each group, in the order of arrival."""
 
     def __init__(self, name: str, domains: Domains, group_filter: GroupFilter) -> None:
         self.name = name
@@ -198,17 +198,17 @@ class Gate:
         )
 
     def wants(self, gtid: Gtid) -> bool:
-        """Whether `admits` may say yes, as far as that is known in the middle of a group."""
+        """Whether the filters let a group through that is not whole yet; `admits` decides when it is."""
         return (
             self._filter.wants_domain(gtid.domain_id)
             and gtid.server_id not in self._filter.ignore_server_ids
         )
 
     def begin(self) -> None:
-        """A new connection. What was let in on the one before is in the store now, or comes again."""
+        """A new network connection: groups let in on the previous one are stored, or come again."""
         self._last_seq_nos.clear()
         self._domains.forget()
 
     def release(self) -> None:
-        """Nothing more comes."""
+        """Give up the domains: the connection has ended."""
         self._domains.release(self)

@@ -51,21 +51,21 @@ SLOW_S = 1.0  # a wait for room that is worth a line in the log
 
 
 class DumpEnded(ConnectionError):
-    """By the upstream: it goes down; or its binlog is another one than it was, after RESET MASTER."""
+    """The upstream ended the dump: it shuts down, or has begun a new binlog by RESET MASTER."""
 
 
 class Ingest:
-    """For one connection, from the dump command on.
+    """Stores the groups of one connection, from the dump command on.
 
     Args:
         name: the upstream's, for log lines.
         gate: says which groups are wanted.
-        status: is told how it goes.
+        status: gets the progress.
         checksum_algorithm: that was negotiated.
         group_bytes_max: a larger group is an error.
-        acks: with semi-sync.
-        history: is shown what the upstream says of its own; without, it is believed.
-        incidents: says which are passed; without, none is.
+        acks: acknowledges groups to an upstream with semi-sync; None without.
+        history: checks the GTID_LIST events of the upstream against the store; None: they are not checked.
+        incidents: decides which INCIDENT events are passed; None: following ends at each.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Ingest:
                 unsynced = 0
 
     async def _take(self, machine: ClientConnection) -> AsyncIterator[int]:
-        """Store what was received; yields the bytes of each step. Others get their turns in between."""
+        """Store what was received; yields the bytes of each step. Other connections get their turns between steps."""
         assembler = self._assembler
         turn = Turn()
         while True:
@@ -295,7 +295,7 @@ class Ingest:
         return len(whole.payload)
 
     async def _append(self, payload: bytes, gtid: Gtid) -> None:
-        """A group that was admitted, and for the first record of which there is room."""
+        """Append an admitted group; there is room for its first record."""
         if len(payload) <= self._engine.cache_bytes:
             self._engine.append(payload, gtid)
             return

@@ -35,7 +35,7 @@ class LargeGroup:
         self._work: queue.SimpleQueue[Events | None] = queue.SimpleQueue()  # None is its end
         self._ending = False
         self._dropped = False  # what is left in the queue
-        # Told by the thread, in this order: how far it is, and then, if somebody waits for it, that he may look.
+        # The thread sets its progress first, then wakes the loop if that waits.
         self._stored_bytes = 0
         self._failure: BaseException | None = None
         self._has_ended = False
@@ -72,11 +72,11 @@ class LargeGroup:
             raise self._failure
 
     def commit(self, gtid: Gtid) -> None:
-        """It becomes part of the binlog. Raises `StorageError`."""
+        """Append the commit record: the group becomes part of the binlog. Raises `StorageError`."""
         self._writer.commit(self._gtid_event, gtid)
 
     async def rollback(self) -> None:
-        """It never was."""
+        """Drop the group and stop the thread."""
         self._dropped = True
         self._writer.give_up()
         try:
@@ -93,10 +93,13 @@ class LargeGroup:
                 await self._step()
 
     async def _step(self) -> None:
-        """Until the thread is further than it is now, or was when the caller looked."""
+        """Wait for progress of the thread.
+
+        The first call returns at once: the thread may have moved between the caller's look and this call.
+        """
         if not self._awaited:
             self._awaited = True
-            return  # to look once more, as the thread may not have seen that
+            return  # the caller looks again; from now on the thread sees that somebody waits
         await self._moved.wait()
         self._moved.clear()
 
@@ -112,7 +115,7 @@ class LargeGroup:
         self._tell()
 
     def _guarded(self, events: Events | None) -> None:
-        """Store these, or settle."""
+        """Store these events, or without events sync the pages. Errors are kept for the loop."""
         try:
             if events is None:
                 self._writer.settle()

@@ -1,16 +1,16 @@
-"""Closes who says nothing for wait_timeout, without a word, as MariaDB does."""
+"""Closes clients that are silent for `wait_timeout`, without an error packet, as MariaDB does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-_LOOKS = 8  # in one wait_timeout: who is idle is closed at most an eighth of it too late
+_LOOKS = 8  # checks per wait_timeout: an idle client is closed at most an eighth of it too late
 _LOOK_S_MIN = 0.1
 
 
 class IdleTimer:
-    """Looks from time to time, so that what comes from the client costs nothing here.
+    """Checks from time to time, so that a packet costs nothing here.
 
     Args:
         timeout_s: the timeout in force, asked at each look.

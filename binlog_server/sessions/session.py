@@ -88,7 +88,7 @@ class ClientSession(asyncio.Protocol):
         transport.write(self._machine.greeting())
 
     def _make_room(self) -> None:
-        """Among those that have not logged in: who has had the most time leaves."""
+        """Count this connection among those before their login; beyond the limit `Crowd` chooses one to close."""
         connections = self._server.connections
         limit = self._server.config.max_connections
         leaves = connections.pending.add(self._connection, self._address, limit)

@@ -40,7 +40,7 @@ def largest_step(piece_bytes: int) -> int:
 
 
 class Appender:
-    """Of one store; from any thread.
+    """The one way into the binlog of a store; from any thread.
 
     Args:
         lock: the append lock.
@@ -165,7 +165,7 @@ class Appender:
             return self.ended()
 
     def _complete(self, xid: Xid, gtid: Gtid | None) -> XaPrepare:
-        """Under the lock; without a GTID it is rolled back."""
+        """Write the record that commits a prepared transaction, or without a GTID rolls it back. Under the lock."""
         self.admit(2 * PAGE_SIZE)
         prepare = self._prepared.get(xid)
         self.note_break(gtid, 2 * PAGE_SIZE)
@@ -174,7 +174,7 @@ class Appender:
         return prepare
 
     def _prepare(self, prepare: XaPrepare) -> Position:
-        """Under the lock."""
+        """Write the record of a prepared transaction. Under the lock."""
         self._prepared.require_free(prepare.xid)
         # Before the record: a state record in the middle of it already tells of this transaction.
         self._prepared.add(prepare, self._writer.file_no)
@@ -214,7 +214,7 @@ class Appender:
     # --- one step ---
 
     def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
-        """Under the lock, before a record of that many bytes is written: wait for room.
+        """Wait for room for a record of `size` bytes. Under the lock.
 
         Raises `StoreFailed`; `WaitGivenUp`, as soon as it would have to wait and `given_up` says so.
         """
@@ -222,7 +222,7 @@ class Appender:
         self._durability.require_sound()
 
     def ended(self, *, commits: int = 0) -> Position:
-        """Under the lock: what was written is one mini-transaction. Returns the end of it."""
+        """Close the mini-transaction, which commits that many groups. Under the lock. Returns its end."""
         writer = self._writer
         if commits:
             self.commits += commits

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Durability:
-    """Of one store; from any thread.
+    """Syncs the redo log of one store and moves the durable mark; from any thread.
 
     Args:
         written_end: where the binlog ends in memory; asked under the append lock, between two mini-transactions.
@@ -49,7 +49,7 @@ class Durability:
             )
 
     def fail(self, error: StorageError) -> None:
-        """What reached the disk is unknown, and the kernel may have forgotten the error by the next sync."""
+        """End writing for good: what reached the disk is unknown, and the next sync may succeed without it."""
         with self._failing:
             if self._failure is not None:
                 return
@@ -63,7 +63,7 @@ class Durability:
         self._when_failed.append(failed)
 
     def sync_log(self) -> None:
-        """Everything appended so far is durable, and readers may see it. Raises `DiskError`, `StoreFailed`."""
+        """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`."""
         self.require_sound()
         try:
             durable = self.redo.flush()
@@ -78,7 +78,7 @@ class Durability:
         self.mark.restart(self.redo.lsn, end)
 
     def write_log(self) -> None:
-        """Everything appended so far is with the operating system. Raises `DiskError`, `StoreFailed`."""
+        """Hand everything appended so far to the operating system. Raises `DiskError`, `StoreFailed`."""
         self.require_sound()
         try:
             self.redo.write()
@@ -92,6 +92,6 @@ class Durability:
         return lambda: self._listeners.remove(wake)
 
     def wake(self) -> None:
-        """The mark has moved."""
+        """Call the listeners: the mark has moved."""
         for wake in list(self._listeners):
             wake()

@@ -16,7 +16,7 @@ PENDING_MAX = 2048
 
 
 class DurableMark:
-    """Of one store. `note` under the store's append lock; the rest from any thread.
+    """The durable end of one store. `note` under the append lock; other methods from any thread.
 
     Args:
         lsn, end: what is durable now.
@@ -29,7 +29,7 @@ class DurableMark:
         self._lock = threading.Lock()
 
     def note(self, lsn: int, end: Position) -> None:
-        """Everything up to `end` is durable once the redo log is up to `lsn`."""
+        """Pair a place with its LSN: records up to `end` are durable when the redo log is durable up to `lsn`."""
         pending = self._pending
         if len(pending) >= PENDING_MAX:
             with self._lock:
@@ -38,7 +38,7 @@ class DurableMark:
         pending.append((lsn, end))
 
     def advance(self, durable_lsn: int) -> bool:
-        """The redo log is durable up to there. Returns whether the end moved."""
+        """Move the mark: the redo log is durable up to `lsn`. Returns whether the durable end moved."""
         with self._lock:
             pending = self._pending
             end = None

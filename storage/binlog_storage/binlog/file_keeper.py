@@ -34,7 +34,7 @@ def _utc(seconds: float) -> str:
 
 
 class FileKeeper:
-    """Of one store. May be used from several threads.
+    """Makes files of one store ahead and purges old ones; from any thread.
 
     Args:
         written_end: the store's.
@@ -102,7 +102,7 @@ class FileKeeper:
         )
 
     def _purge_by_hand(self, wanted: Wanted, who: str) -> PurgePlan:
-        """Who asks for it also says that what is missing before may be."""
+        """Purge for a statement. Who asks for that also accepts that earlier files are missing."""
         plan = self.purge(wanted, who)
         with self.working:
             self._first_file.moves_to(self._pages.first_number())

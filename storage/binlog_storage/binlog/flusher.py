@@ -44,15 +44,15 @@ from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 log = logging.getLogger(__name__)
 
 _BATCH_PAGES = 64
-# So that no sync has much to write: another one, of the redo log, may be waiting behind it. While nobody commits it may
-# have `UNSYNCED_PAGES_MAX`.
+# Few, so that a sync of a file is short: a sync of the redo log, and with it a commit, may wait behind it in the disk.
+# While no client commits the bound is `UNSYNCED_PAGES_MAX`.
 _UNSYNCED_PAGES = 64
 _PUBLISH_S = 0.05
 _PUBLISH_RETRY_S = 5.0
 
 
 class _Capture(NamedTuple):
-    """The store at one moment: everything before `lsn`; the partial page as it was."""
+    """A snapshot for a checkpoint: the LSN, and a copy of the partial page."""
 
     lsn: int
     end: Position
@@ -61,7 +61,7 @@ class _Capture(NamedTuple):
 
 
 class Flusher:
-    """Of one store. One thread at a time is at work; the others wait for it.
+    """Writes the pages of one store. One thread works at a time; others wait for it.
 
     Args:
         lock: the append lock.
@@ -119,8 +119,8 @@ class Flusher:
         return True
 
     def _guarded(self, work: Callable[[], bool]) -> bool:
-        """An error of the disk is the end of writing. Returns what `work` does; False once the store failed, and while
-        there is no room, or no descriptor.
+        """Run `work`; a disk error ends writing for good. Returns its result; False after a failure, and while there is
+        no space on the disk or no file descriptor.
         """
         with self.working:
             if self._durability.failed:
@@ -128,9 +128,9 @@ class Flusher:
             try:
                 return work()
             except (StoreFailed, NoRoom):
-                return False  # of the latter nothing was done: the next round tries again
+                return False  # NoRoom: nothing was done, the next round tries again
             except TooManyOpenFiles as error:
-                self._hindrance = str(error)  # nor of this
+                self._hindrance = str(error)  # nothing was done either
                 return False
             except DiskError as error:
                 self._durability.fail(error)
@@ -139,7 +139,7 @@ class Flusher:
     def _patiently(
         self, work: Callable[[], None], given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """Do it as soon as there is room for it. Raises `NoRoom` if that is given up."""
+        """Run `work`, waiting for space on the disk as often as needed. Raises `NoRoom` when `given_up` says so."""
         while True:
             try:
                 with self.working:
@@ -149,23 +149,23 @@ class Flusher:
                 self._full.wait(given_up)
 
     def synced(self) -> None:
-        """More is durable: wake the thread, unless it will soon look by itself."""
+        """Wake the thread: the redo log was synced. Does nothing if the thread will look soon by itself."""
         if self._resting or self._pages.waiting >= _BATCH_PAGES:
             self._resting = False
             self.worker.poke()
 
     def filled(self) -> None:
-        """Pages have come that are not logged: no sync of a commit will tell of them."""
+        """Wake the thread for unlogged pages: no commit's sync will."""
         if self._resting and self._pages.waiting >= self._unlogged_pages():
             self._resting = False
             self.worker.poke()
 
     def _unlogged_pages(self) -> int:
-        """So many are worth a sync of the redo log, which tells what they are."""
+        """Unlogged pages that are worth a sync of the redo log, without which they may not be written."""
         return 2 * _BATCH_PAGES * self._room.unsynced_factor
 
     def close(self) -> None:
-        """Let go of the publication."""
+        """Close the publication file."""
         self._publication.close()
 
     def relieve(self) -> bool:
@@ -246,15 +246,15 @@ class Flusher:
         return end != publication.end or self._redo.epoch != publication.epoch
 
     def began(self, end: Position) -> None:
-        """A checkpoint lies at `end`."""
+        """Note the checkpoint with which this run begins, at `end`."""
         self._room.clean_file = end.file_no
         self._room.freed()
         self._checkpointed()
 
     def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
-        """Full pages before that one are durable in their files, as soon as there is room for them.
+        """Write and sync all full pages before `end`, waiting for space on the disk.
 
-        Raises `DiskError`, `StoreFailed`; `NoRoom` once it is given up.
+        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
         """
         self._patiently(lambda: self._settle(end), given_up)
 
@@ -275,7 +275,7 @@ class Flusher:
             raise
 
     def restart(self) -> None:
-        """All files were removed."""
+        """Forget pages and checkpoints: RESET MASTER has removed all files."""
         self._capture = None
         self._dirty.clear()
         self._unsynced = 0
@@ -290,7 +290,7 @@ class Flusher:
     def _write_some(self) -> bool:
         factor = self._room.unsynced_factor
         if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES * factor // 2:
-            # Nobody may be waiting for it to be durable (flush_log_at_trx_commit=0 or 2, or a large group).
+            # With flush_log_at_trx_commit=0 or 2, or for a large group, no commit may be waiting and syncing it.
             self._durability.sync_log()
             self._room.freed()
         limit = UNSYNCED_PAGES_MAX if factor > 1 else _UNSYNCED_PAGES
@@ -306,9 +306,9 @@ class Flusher:
     def _write(
         self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
     ) -> None:
-        """Full pages. What lies unsynced in front of them is synced if it were more than `limit` with them.
+        """Write full pages. Earlier pages are synced first if more than `limit` pages would be unsynced with these.
 
-        That is as late as may be: meanwhile the kernel has begun to write.
+        Syncing late is cheaper: the kernel has begun to write meanwhile.
         """
         self._put(batch, limit, hurry=hurry)
         self._pages.written(batch)

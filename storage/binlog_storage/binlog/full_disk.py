@@ -21,7 +21,7 @@ _LOOK_AGAIN_S = 0.1  # whether who waits has given up
 
 
 class FullDisk:
-    """Of one store; from any thread.
+    """The wait of one store for space on the disk; from any thread.
 
     Args:
         wait: waits that many seconds for room, for simulations.
@@ -40,8 +40,8 @@ class FullDisk:
 
     @property
     def error(self) -> NoRoom | None:
-        """What there was no room for, last; None while there is room as far as anybody knows. To be read, not raised:
-        each time that one error is raised it grows by a traceback.
+        """The last write that found no space; None while there is space as far as known. For reading only: an error
+        that is raised again and again collects tracebacks.
         """
         return self._error
 
@@ -74,7 +74,7 @@ class FullDisk:
         return NoRoom(text)
 
     def passed(self) -> None:
-        """There was room."""
+        """Note that a write found space."""
         if self._error is not None:
             self._error = None
             log.info("InnoDB: there is room on the disk again")
@@ -87,7 +87,7 @@ class FullDisk:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits."""
         with self._changed:
             self.is_closing = True
             self._changed.notify_all()

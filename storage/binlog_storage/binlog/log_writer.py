@@ -80,7 +80,7 @@ class LogWriter:
         self._log_whole_page = False  # since the page went to its file with less in it
         self._state_bytes = 0  # at most, of a full state record
         self._references = references or References()
-        self.options = options  # of files entered from now on
+        self.options = options  # pages of files that are entered from now on
         self.state = BinlogState()
         self._since_page_one = BinlogState()
         self._file_no = 0
@@ -100,34 +100,34 @@ class LogWriter:
 
     @property
     def bytes_left(self) -> int:
-        """In this file, roughly; none if the state records are large."""
+        """About how many bytes the current file has left; 0 if state records are larger than a page."""
         if self._state_bytes > PAGE_SIZE:
             return 0
         return (self._file_pages - self._page_no - 1) * PAGE_SIZE
 
     @property
     def stand(self) -> Position:
-        """As `end`, but in the page that is being filled, also when that is full."""
+        """The write position. Unlike `end` it stays in the current page when that page is full."""
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
 
     @property
     def end(self) -> Position:
-        """Where the next chunk goes, if no state record or new file comes first."""
+        """Where the next chunk begins, unless a state record or a new file comes first."""
         if self._at > PAGE_END - CHUNK_MIN:
             return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
 
     @property
     def bytes_written(self) -> int:
-        """Since the start: records, and what frames them."""
+        """Bytes written since the start: records, chunk headers and filler."""
         return self._sealed_bytes + self._at
 
     def forget_state(self, state: BinlogState) -> None:
-        """Go on with another state; the next file tells of it, and is a break."""
+        """Replace the binlog state. The next file begins with it, and is a state break."""
         self.state = state
 
     def start_new(self, file_no: int) -> None:
-        """Begin with a file of that number, behind whatever there is."""
+        """Enter a new file of that number."""
         self._sealed_bytes += self._at
         self._enter_file(file_no)
 
@@ -147,7 +147,7 @@ class LogWriter:
         self._pages.begin_tail(self._file_no, self._page_no, self._page)
 
     def tail_taken(self) -> FullPages:
-        """The tail goes to its file as it is: redo of a page begins with the whole page, so it is logged once more."""
+        """A checkpoint has copied the partial page: the next write to it logs the whole page again."""
         self._log_whole_page = True
         return self._pages.sealed_tail()
 
@@ -166,19 +166,19 @@ class LogWriter:
         return {following}
 
     def end_mtr(self) -> int:
-        """What was written since the last call is one mini-transaction. Returns the LSN behind it."""
+        """Make one mini-transaction of all writes since the last call. Returns the LSN behind it."""
         parts, self._mtr = self._mtr, []
         return self._redo.append(*parts)
 
     def may_leave_file(self, size: int) -> bool:
-        """Whether a record of that many bytes might end in the next file."""
+        """Whether a record of `size` bytes might reach into the next file."""
         pages = size // CHUNK_DATA_MAX + 2
         states = pages // self._interval + 1 if self._interval else 1
         pages += states * (self._state_bytes // CHUNK_DATA_MAX + 1)
         return self._page_no + pages >= self._file_pages
 
     def redo_bytes(self, size: int) -> int:
-        """The most that the redo of a record of that many bytes takes."""
+        """Upper bound of the redo bytes for a record of `size` bytes."""
         pages = size // CHUNK_DATA_MAX + 4
         states = pages // self._interval + 2 if self._interval else 2
         written = size + states * self._state_bytes + 2 * PAGE_SIZE

@@ -27,9 +27,9 @@ class GroupContext:
         piece_bytes: largest piece in one record.
         admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
             if the store accepts nothing more, or the group was given up.
-        ended: called under the lock when a record is written, with the groups that it commits; returns its end.
+        ended: called under the lock behind each record, with the number of groups that it commits; returns its end.
         note_break: called under the lock before a group is committed under that GTID; raises if it cannot be now.
-        filled: called without the lock when there are more pages that are not in the redo.
+        filled: called without the lock when unlogged pages were added.
         settle: waits, without the lock, until the pages before that one are durable in their files; raises if the
             group was given up.
         prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.

@@ -145,13 +145,13 @@ def _open_existing(
 
 
 def _claim(facts: StateStore | None) -> None:
-    """From now on the directory is ours."""
+    """Note among the facts that the directory belongs to this server."""
     if facts is not None and facts.get(STORE_KEY) is None:
         facts.set(STORE_KEY, "binlog-server")
 
 
 def _require_published(told: Published | None, redo: RedoLog, end: Position | None) -> None:
-    """What other processes were told is durable must be there."""
+    """Refuse the start if the data end before the published durable end."""
     if told is None or not told.is_of(redo.uuid, redo.checkpoint.epoch):
         return
     if end is None or told.end > _normal(end):
@@ -187,7 +187,7 @@ def _resized(
 
 
 def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
-    """Behind all that the headers of the last two files tell."""
+    """An LSN behind those in the headers of the last two files."""
     lsn = redo_log.FIRST_LSN
     if found is None:
         return lsn

@@ -36,12 +36,13 @@ _NONE: PageKey = (0, 0)
 
 
 class FullPages(NamedTuple):
-    """Consecutive pages on their way to their file, mostly one. They may be written once more than `lsn` of the redo
-    log is durable.
+    """Consecutive full pages in the FIFO, usually one.
 
-    key: of the first.
-    end: the page behind them.
-    data: all of them.
+    They may go to their file once the redo log is durable beyond `lsn`.
+
+    key: file and page number of the first page.
+    end: file and page number behind the last page.
+    data: the bytes of all pages.
     """
 
     lsn: int
@@ -51,12 +52,12 @@ class FullPages(NamedTuple):
 
     @property
     def page_count(self) -> int:
-        """How many."""
+        """Number of pages."""
         return self.end[1] - self.key[1]
 
 
 class PageStore:
-    """A `PageSource` over a directory, and the way that pages of the writer take to it.
+    """A `PageSource` over a directory, and the FIFO through which the writer's pages reach it.
 
     Thread contract: `page`, `header`, `has_data`, `is_recent` from any thread; the writer's methods under the store's
     append lock; those of the flusher by one thread at a time.
@@ -158,11 +159,11 @@ class PageStore:
         return self.files.size(file_no) if size is None else size
 
     def numbers(self) -> list[int]:
-        """Of the files, ascending; also of those that are still to be made."""
+        """File numbers, ascending, files that are not made yet included."""
         return sorted({*self.files.numbers(), *list(self._new_files)})
 
     def first_number(self) -> int:
-        """Of the oldest file. Raises `PositionPurged` if there is none."""
+        """Number of the oldest file. Raises `PositionPurged` if there is none."""
         numbers = self.numbers()
         if not numbers:
             raise PositionPurged(
@@ -176,12 +177,12 @@ class PageStore:
 
     @property
     def pages_cached(self) -> int:
-        """In the cache now."""
+        """Pages in the cache now."""
         return len(self._cache)
 
     @property
     def cache_pages(self) -> int:
-        """As many as the cache takes."""
+        """Capacity of the cache in pages."""
         return self._cache_pages
 
     def _read(self, file: File, key: PageKey, written_end: PageKey, *, ahead: bool) -> bytes | None:
@@ -224,7 +225,7 @@ class PageStore:
     # --- the writer, under the store's append lock ---
 
     def begin_tail(self, file_no: int, page_no: int, page: bytearray) -> None:
-        """`page` is the one being filled from now on; the writer changes it in place."""
+        """Make `page` the tail, which the writer fills in place."""
         with self._lock:
             if self.written_end == _NEVER:
                 self.written_end = self.fifo[0].key if self.fifo else (file_no, page_no)
@@ -233,12 +234,12 @@ class PageStore:
             self._tail = page
 
     def sealed_tail(self) -> FullPages:
-        """The tail as it is now, as it would go to its file."""
+        """A copy of the tail with its checksum, as it would be written now."""
         file_no, page_no = self._tail_key
         return FullPages(-1, self._tail_key, (file_no, page_no + 1), seal(bytearray(self._tail)))
 
     def add(self, file_no: int, page_no: int, data: bytes, lsn: int) -> None:
-        """Full, sealed, consecutive pages, logged by a mini-transaction that begins at `lsn`."""
+        """Put full, sealed, consecutive pages into the FIFO. Their mini-transaction begins at `lsn`."""
         key, count = (file_no, page_no), len(data) // PAGE_SIZE
         pages = FullPages(lsn, key, (file_no, page_no + count), data)
         with self._lock:
@@ -252,17 +253,17 @@ class PageStore:
             self.waiting += count
 
     def add_file(self, file_no: int, size: int) -> None:
-        """A file to be made, `size` bytes of zeros, when its first page is written."""
+        """Plan a file of `size` zero bytes. It is made when its first page is written."""
         self._new_files[file_no] = size
 
     def cut_file(self, file_no: int, size: int) -> None:
-        """The file ends here: `size` bytes, all of them pages that were added."""
+        """End the file at `size` bytes; all of its pages were added."""
         self._cuts[file_no] = size
 
     # --- the flusher, one thread at a time ---
 
     def ready(self, durable_lsn: int, count: int) -> list[FullPages]:
-        """The oldest pages of one file that may be written, up to `count`; or what was added first at once, if more."""
+        """The oldest pages of the FIFO that may be written: of one file, up to `count`, or one larger entry."""
         found: list[FullPages] = []
         with self._lock:
             for pages in self.fifo:
@@ -294,7 +295,7 @@ class PageStore:
         self.pages_written += count
 
     def written(self, pages: list[FullPages]) -> None:
-        """These were the oldest of the FIFO, and are in their file now."""
+        """Remove the oldest pages from the FIFO: they are in their file."""
         with self._lock:
             for some in pages:
                 self.fifo.popleft()
@@ -307,7 +308,7 @@ class PageStore:
             self.written_end = pages[-1].end
 
     def synced_pages(self, file_no: int) -> int:
-        """So many pages of a file are durable, at least."""
+        """Lower bound of the durable pages of a file."""
         synced_file, page_no = self.synced_end
         return page_no if synced_file == file_no else 0
 
@@ -317,7 +318,7 @@ class PageStore:
             return key < self._tail_key and self._unflushed_page(key) is None
 
     def sync_file(self, file_no: int) -> None:
-        """Make durable what was written to a file; cut it if it ends there."""
+        """Sync a file, and truncate it to its planned end if it has one."""
         with self._use(file_no) as file:
             with self.fsyncs.measured():
                 file.fdatasync()
@@ -350,7 +351,7 @@ class PageStore:
                 del self._cache[key]
 
     def restart(self) -> None:
-        """All files were removed: nothing is known any more."""
+        """Forget all files: RESET MASTER has removed them."""
         self.files.restart()
         with self._lock:
             self._cache.clear()

@@ -29,7 +29,7 @@ class PreparedTransactions:
             raise XaStateError(f"the XID {xid} is prepared already")
 
     def add(self, prepare: XaPrepare, active_file: int) -> None:
-        """It is prepared, and holds the file of its first data, or the active one if it has none."""
+        """Add a prepared transaction. It holds the file of its first data, or the active file if it has none."""
         file_no = active_file if prepare.oob is None else prepare.oob.first.file_no
         self.discard(prepare.xid)
         hold = self._references.hold(Reason.PREPARED_XA, prepare.xid.sql(), file_no)
@@ -43,7 +43,7 @@ class PreparedTransactions:
             raise XaStateError(f"the XID {xid} is not prepared") from None
 
     def discard(self, xid: Xid) -> None:
-        """It is committed or rolled back; nothing is held any more."""
+        """Remove a transaction that was committed or rolled back, and release its file."""
         found = self._by_xid.pop(xid, None)
         if found is not None:
             found[1].release()

@@ -25,7 +25,7 @@ class Reason(Enum):
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """Files from `file_no` on must stay, until `release`. `name` tells a DBA who holds them."""
+    """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them."""
 
     _owner: References
     reason: Reason
@@ -33,12 +33,12 @@ class Hold:
     file_no: int
 
     def move(self, file_no: int) -> None:
-        """From now on only files from `file_no` on; never backwards."""
+        """Move the hold forward: files before `file_no` are no longer held. Never backwards."""
         if file_no > self.file_no:
             self.file_no = file_no
 
     def release(self) -> None:
-        """Nothing is held any more; twice is no error."""
+        """End the hold; twice is no error."""
         self._owner.drop(self)
 
     @property
@@ -116,6 +116,6 @@ class References:
             raise BinlogInUseByTransaction(text)
 
     def holds(self) -> list[Hold]:
-        """All, the lowest file first."""
+        """All holds, the lowest file first."""
         with self._lock:
             return sorted(self._holds, key=lambda h: h.file_no)

@@ -26,7 +26,7 @@ FIFO_PAGES_MAX = 2048  # 32 MiB
 FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
 FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
 UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
-# While nobody commits, a sync may have more to write: so many times as much.
+# While no client commits, large groups may have this many times as much unsynced: no commit waits behind that sync.
 QUIET_FACTOR = 3
 QUIET_S = 0.2  # without a commit
 _LOOK_AGAIN_S = 0.05
@@ -35,13 +35,13 @@ _CREDIT_PART = 8
 
 
 class Room:
-    """Of one store.
+    """The back-pressure of one store.
 
     Args:
         lock: the store's append lock.
-        largest_step: bytes that may be written between two looks at `has_room`.
+        largest_step: the most bytes that are written between two questions to `has_room`.
         failed: whether the store accepts nothing more; then nobody waits.
-        relieve: asked for more room, without the lock. True if it saw to it at once; False if a thread will.
+        relieve: asks for more room; called without the lock. True if there is room now, False if a thread makes some.
         commits: the number of groups so far.
     """
 
@@ -82,10 +82,10 @@ class Room:
         self._hasty = thread
 
     def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
-        """Under the append lock, which is given up meanwhile: wait until a record of that many bytes may be written.
+        """Wait until a record of `size` bytes may be written. Under the append lock, which is released while waiting.
 
-        Raises `StorageError` if the redo log is too small for it, however empty; `WaitGivenUp` when the store is closed
-        meanwhile, or `given_up` says so; and, in the thread that must not block, instead of waiting for long.
+        Raises `StorageError` if the record does not fit into an empty redo log; `WaitGivenUp` when the store is closed
+        or `given_up` returns True during the wait, and after `MOMENT_S` in the thread of `never_wait_in`.
         """
         self._credit -= size
         if self._credit >= 0:
@@ -111,7 +111,7 @@ class Room:
         self._credit = self._new_credit()
 
     def take(self, size: int) -> bool:
-        """As `admit`, but by the softer bounds, and without waiting: False if there is no room."""
+        """Reserve `size` bytes by the softer bounds, without waiting. False if there is no room."""
         if not self.has_room:
             return False
         self._credit -= size
@@ -126,14 +126,17 @@ class Room:
             )
 
     def _new_credit(self) -> int:
-        """Bytes of records that need not be looked at: a part of what there is room for, for what they cost besides."""
+        """Bytes that may be appended before the bounds are checked again.
+
+        A fraction of the free room: a record also costs redo headers, filler and state records.
+        """
         redo, writer = self._redo, self._writer
         pages = FIFO_PAGES_MAX - self._pages.waiting
         room = min(redo.room(), redo.buffer_room, pages * PAGE_SIZE, writer.bytes_left)
         return room // _CREDIT_PART
 
     def pause(self) -> None:
-        """Under the append lock: from now on `admit` waits until `resume`."""
+        """Make `admit` wait until `resume`. Under the append lock."""
         self._paused = True
         self._credit = 0
 
@@ -143,12 +146,12 @@ class Room:
         self.freed()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits; later ones end at once with `WaitGivenUp`."""
         self._closing = True
         self.freed()
 
     def admits(self, size: int) -> bool:
-        """Under the append lock: whether a record of that many bytes may be written now."""
+        """Whether a record of `size` bytes may be written now. Under the append lock."""
         redo, writer = self._redo, self._writer
         return (
             self._pages.waiting < FIFO_PAGES_MAX
@@ -184,7 +187,7 @@ class Room:
 
     @property
     def unsynced_factor(self) -> int:
-        """`QUIET_FACTOR` while nothing is committed that would have to wait behind what a large group writes, or 1."""
+        """`QUIET_FACTOR` if nothing was committed for `QUIET_S`, else 1: then commits wait for syncs."""
         now, commits = time.monotonic(), self._commits()
         if commits != self._commits_seen:
             self._commits_seen, self._commit_seen_at = commits, now
@@ -200,7 +203,7 @@ class Room:
         return found
 
     def freed(self) -> None:
-        """There may be more room now."""
+        """Wake all waiters: the flusher or a sync has made room."""
         with self._freed:
             self._frees += 1
             self._freed.notify_all()
@@ -210,7 +213,7 @@ class Room:
         if self._relieve():
             return
         with self._freed:
-            # Not for ever: that a thread has failed is not told here.
+            # With a time-out: a thread that fails does not notify.
             self._freed.wait_for(lambda: self._frees != seen, _LOOK_AGAIN_S)
 
     def _note_wait(self) -> None:

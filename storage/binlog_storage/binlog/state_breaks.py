@@ -18,7 +18,7 @@ BREAKS_KEY = "binlog/state_breaks"
 
 
 class StateBreaks:
-    """Of one store.
+    """The state breaks of one store, as a durable fact.
 
     Args:
         first_file: number of the first file there is.
@@ -29,7 +29,7 @@ class StateBreaks:
         self._first_file = first_file
 
     def known(self) -> list[int] | None:
-        """Numbers of such files; None if that is not known."""
+        """Numbers of files that begin with a break; None if not known."""
         return None if self._facts is None else self._facts.get(BREAKS_KEY)
 
     def add(self, files: set[int]) -> None:

@@ -156,7 +156,7 @@ class IbbEngine:
     def _assemble(
         self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
     ) -> None:
-        """The parts, over the pages and the redo log. Opens nothing."""
+        """Make the parts of the store and connect them. Opens nothing."""
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
         mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
         self._durability = Durability(self._redo, mark, lambda: self._writer.end)
@@ -210,7 +210,7 @@ class IbbEngine:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Of the interface, what one of the parts does without more."""
+        """Expose the methods of the interface that one part does alone."""
         self.append = self._appender.append
         self.append_run = self._appender.append_run
         self.begin = self._appender.begin
@@ -227,7 +227,7 @@ class IbbEngine:
         self.explain_purge = self.keeper.fates
 
     def _go_on(self, found: Recovered) -> None:
-        """Where the store that was found ends."""
+        """Continue at the end that recovery found."""
         self._pages.files.note_purged()
         self._first_file.opened(self._pages.files.numbers())
         self._writer.resume(found)

@@ -53,12 +53,12 @@ class Transaction:
 
     @property
     def memory_bytes(self) -> int:
-        """What it holds in memory now; never more than the two caches."""
+        """Bytes in memory now; at most the size of both caches."""
         return len(self._cache) + len(self._statement_cache)
 
     @property
     def is_large(self) -> bool:
-        """Whether it has outgrown its caches: what comes is spilled, too."""
+        """Whether the transaction has outgrown its caches, so that further events are spilled."""
         return self._group.spilled
 
     def write(self, events: bytes, *, transactional: bool = True) -> None:
@@ -106,7 +106,7 @@ class Transaction:
         return self._group.prepare(xid)
 
     def rollback(self) -> None:
-        """It never was."""
+        """Drop all events of the transaction."""
         self._group.rollback()
         self._cache.clear()
         self._statement_cache.clear()

@@ -48,13 +48,13 @@ class Worker:
         return self._thread is not None
 
     def start(self) -> None:
-        """Have a thread from now on."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
         self.poke()
 
     def poke(self) -> None:
-        """There may be something to do."""
+        """Ask for a round now."""
         if not self._poked.is_set():
             self._poked.set()
 
