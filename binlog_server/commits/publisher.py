@@ -243,11 +243,13 @@ class Publisher:
     def commit_quickly(
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
-        """A transaction of one statement: the hot path. After `announce`. Raises as `commit`."""
+        """A transaction of one statement: the hot path. Raises as `commit`."""
         if domain.history != self._history:
             self._reload(domain)
         seq_no = domain.next_seq_no()
         gtid = Gtid(domain.id, server_id, seq_no)
+        if not self._announced:  # after RESET MASTER, by whoever is on this path already
+            self.announce()
         self._engine.append(group.build(seq_no, int(self._clock()), text), gtid)
         domain.last = gtid
         domain.seq_no = seq_no

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from binlog_protocol.events.header import FLAG_SKIP_REPLICATION
+from binlog_protocol.events import EventType
+from binlog_protocol.events.header import FLAG_SKIP_REPLICATION, EventHeader
 from binlog_protocol.groups.statement_group import Origin, QuickGroup, transaction_group
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
@@ -14,6 +15,7 @@ from binlog_storage.testing.memory_engine import MemoryEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
 from binlog_server.sql_commit.committer import Committer
 from tests.binlog_server.lab import PASSWORD, USER, Lab, until
@@ -165,3 +167,23 @@ async def test_the_quick_way_is_taken(word: bytes) -> None:
     assert (await outcome(texts, [], quick=True, together=False))[2] == 9
     # In one piece they wait for each other's answers, and go the long way.
     assert (await outcome(texts, [], quick=True, together=True))[2] == 0
+
+
+async def test_behind_a_reset_the_quick_way_begins_with_a_start_marker_too() -> None:
+    """Replicas forget their temporary tables there: those that the removed binlog made are nobody's."""
+    engine = MemoryEngine()
+    async with Lab(engine, users={USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}) as lab:
+        writer = Held(lab.server)
+        writer.log_in()
+        admin = await lab.client()
+        for number in range(3):
+            writer.receive(packet(b"INSERT INTO t VALUES (%d)" % number))
+            await until(lambda: bool(writer.packets()))
+        assert (await admin.query("RESET MASTER")) == []
+        assert engine._groups == []
+        committer: Any = writer.conversation.committer
+        assert committer.quick(packet(b"INSERT INTO t VALUES (3)"))
+        stored = [gtid for _, gtid in engine._groups]
+        assert stored == [None, Gtid(0, 1, 1)]
+        assert EventHeader.parse(engine._groups[0][0]).type == EventType.FORMAT_DESCRIPTION
+        writer.end()
