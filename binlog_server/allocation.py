@@ -1,4 +1,4 @@
-"""How the C library gives memory back."""
+"""Memory of the C library: how it is given back, and how it is had untouched."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+
+
+_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_bytearray.restype = ctypes.py_object
+_bytearray.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
+
+
+def untouched(size: int) -> bytearray:
+    """So many bytes with anything in them, as the C library gives them: `bytearray(size)` writes zeros to all of them.
+
+    Where that memory is new, only what is written to is taken from the machine. Raises `MemoryError`.
+    """
+    made: bytearray = _bytearray(None, size)
+    return made

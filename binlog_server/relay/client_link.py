@@ -24,6 +24,7 @@ from binlog_protocol.connection.conversation import (
 from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
+from binlog_server.allocation import untouched
 from binlog_server.loop.apart import apart
 from binlog_server.loop.turn import Turn
 from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
@@ -86,7 +87,7 @@ class ClientLink:
             raise TlsFailed.of(error) from None
         self.protection = protection.value
         if self.machine.compressed:
-            self._packed = CompressedReader(restarts=False)
+            self._packed = CompressedReader(restarts=False, allocate=untouched)
             self.protection += ", compressed"
         assert self.machine.greeting is not None
         return self.machine.greeting.server_version

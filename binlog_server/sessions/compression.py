@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.wire.compressed import CompressedReader, Part, compressed, framed
 
+from binlog_server.allocation import untouched
 from binlog_server.loop.shielded import shielded
 from binlog_server.loop.turn import Turn
 
@@ -154,7 +155,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._session = session
         self._compressor = compressor
         self._begins = begins
-        self._reader = CompressedReader(payload_bytes_max, restarts=True)
+        self._reader = CompressedReader(payload_bytes_max, restarts=True, allocate=untouched)
         self._seq = 0
         self._reading = True  # the session wants to
         self._feeding = False

@@ -19,6 +19,7 @@ from binlog_protocol.errors import ProtocolError, ServerError, TooManyConnection
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from binlog_server.accounts.account import UserAccount, plain_address
+from binlog_server.allocation import untouched
 from binlog_server.host import Host, new_salt
 from binlog_server.logs import Peer
 from binlog_server.loop.turn import Turn
@@ -46,6 +47,7 @@ class ClientSession(asyncio.Protocol):
             salt=new_salt(),
             capabilities=SERVER_CAPABILITIES | (Capability.SSL if server.tls else 0),
             max_allowed_packet=server.config.max_allowed_packet,
+            allocate=untouched,
         )
         self._channel: Channel
         self._connection: Connection

@@ -49,6 +49,7 @@ from binlog_protocol.limits import (
     LOGIN_PACKET_BYTES_MAX,
     PACKET_PAYLOAD_MAX,
 )
+from binlog_protocol.wire.gathered import Allocate
 from binlog_protocol.wire.packets import (
     PACKET_HEADER_SIZE,
     Packet,
@@ -92,9 +93,11 @@ class ServerConnection:
         charset: int = CHARSET_UTF8,
         capabilities: int = SERVER_CAPABILITIES,
         max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX,
+        allocate: Allocate = bytearray,
     ) -> None:
         """`salt`: 20 random bytes, none of them NUL. Raises ValueError otherwise.
         `max_allowed_packet`: bytes; a command has to be smaller, as in MariaDB.
+        `allocate`: where large commands are gathered.
         """
         self.salt = salt
         self.connection_id = connection_id
@@ -103,7 +106,7 @@ class ServerConnection:
         )
         self._offers_tls = bool(capabilities & Capability.SSL)
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
-        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX, keeps_large=True)
+        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX, allocate=allocate)
         self._seq = 0
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, cast
 from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
 from binlog_protocol.events.compressed import inflate
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, Gathered
 
 COMPRESSED_HEADER_SIZE: Final = 7
 
@@ -43,10 +44,6 @@ LEVEL: Final = 3
 # Bytes, uncompressed, of one compressed packet of ours. A client needs a buffer of that size, and gives none beyond its
 # max_allowed_packet.
 PART_BYTES_MAX: Final = 256 * 1024
-
-
-# What lies in a packet of so many bytes is not copied: see `packets`.
-_KEPT_BYTES: Final = 256 * 1024
 
 
 class CannotUncompress(ServerError):
@@ -115,24 +112,46 @@ class CompressedReader:
     (`next_seq` is to be set to the number that followed it).
     """
 
-    __slots__ = ("_buffer", "_payload_bytes_max", "_restarts", "next_seq")
+    __slots__ = (
+        "_allocate",
+        "_buffer",
+        "_gathered",
+        "_gathered_head",
+        "_payload_bytes_max",
+        "_restarts",
+        "next_seq",
+    )
 
-    def __init__(self, payload_bytes_max: int = PACKET_PAYLOAD_MAX, *, restarts: bool) -> None:
-        """`payload_bytes_max`: of one compressed packet, in either form. `restarts`: number 0 may come at any time."""
+    def __init__(
+        self,
+        payload_bytes_max: int = PACKET_PAYLOAD_MAX,
+        *,
+        restarts: bool,
+        allocate: Allocate = bytearray,
+    ) -> None:
+        """`payload_bytes_max`: of one compressed packet, in either form. `restarts`: number 0 may come at any time.
+        `allocate`: where large ones are gathered.
+        """
         self._payload_bytes_max = min(payload_bytes_max, PACKET_PAYLOAD_MAX)
         self._restarts = restarts
+        self._allocate = allocate
         self._buffer = bytearray()
+        self._gathered: Gathered | None = None  # what follows the header that was taken
+        self._gathered_head = (0, 0)  # its number, and what becomes of it
         self.next_seq = 0
         """What follows the last packet: that of the answer."""
 
     @property
     def buffered(self) -> int:
         """Bytes that were not taken yet, as they came."""
-        return len(self._buffer)
+        if self._gathered is None:
+            return len(self._buffer)
+        return COMPRESSED_HEADER_SIZE + self._gathered.filled + len(self._buffer)
 
     def discard(self) -> None:
         """Forget what has come."""
         self._buffer = bytearray()
+        self._gathered = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the peer.
@@ -140,16 +159,35 @@ class CompressedReader:
         Raises `ProtocolError` for a header that is too large, and when a whole packet of the largest size lies here
         untaken. So what is held is no more than that and one `data`.
         """
-        if len(self._buffer) >= COMPRESSED_HEADER_SIZE + self._payload_bytes_max:
+        if self.buffered >= COMPRESSED_HEADER_SIZE + self._payload_bytes_max:
             raise ProtocolError("the peer sends ahead of the answers", PacketsOutOfOrder())
+        if self._gathered is not None:
+            data = memoryview(data)[self._gathered.take(data) :]
         self._buffer += data
-        self._lengths()
+        lengths = self._lengths()
+        if self._gathered is None and lengths is not None and lengths[0] >= GATHERED_BYTES_MIN:
+            self._gather(*lengths)
+
+    def _gather(self, length: int, size: int) -> None:
+        """What follows the header at the front, from now on."""
+        self._gathered = Gathered(length, self._allocate)
+        self._gathered_head = self._buffer[_SEQ_OFFSET], size
+        with memoryview(self._buffer) as view, view[COMPRESSED_HEADER_SIZE:] as come:
+            taken = self._gathered.take(come)
+        del self._buffer[: COMPRESSED_HEADER_SIZE + taken]  # at the front: nothing moves
 
     def next_part(self) -> Part | None:
         """The next compressed packet, or None while more bytes are needed.
 
         Raises `ProtocolError` for a number that is not due.
         """
+        if self._gathered is not None:
+            if not self._gathered.is_whole:
+                return None
+            seq, size = self._gathered_head
+            self._take_seq(seq)
+            body, self._gathered = self._gathered.payload, None
+            return Part(cast(bytes, body), size)
         lengths = self._lengths()
         if lengths is None:
             return None
@@ -157,21 +195,19 @@ class CompressedReader:
         end = COMPRESSED_HEADER_SIZE + length
         if len(self._buffer) < end:
             return None
-        seq, expected = self._buffer[_SEQ_OFFSET], self.next_seq
+        self._take_seq(self._buffer[_SEQ_OFFSET])
+        part = Part(bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end]), size)
+        del self._buffer[:end]
+        return part
+
+    def _take_seq(self, seq: int) -> None:
+        expected = self.next_seq
         self.next_seq = (seq + 1) & 0xFF  # also that of the answer to a wrong one
         if seq != expected and not (self._restarts and seq == 0):
             raise ProtocolError(
                 f"compressed packet has sequence number {seq}, not {expected}",
                 PacketsOutOfOrder(),
             )
-        if length < _KEPT_BYTES:
-            body = bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end])
-            del self._buffer[:end]
-            return Part(body, size)
-        kept = self._buffer
-        self._buffer = kept[end:]
-        del kept[end:], kept[:COMPRESSED_HEADER_SIZE]  # at both ends: nothing moves
-        return Part(cast(bytes, kept), size)
 
     def _lengths(self) -> tuple[int, int] | None:
         """Of the packet that comes next: what follows its header, and what becomes of it (0: it is stored)."""

@@ -21,6 +21,7 @@ from binlog_protocol.wire.compressed import (
     compressed,
     framed,
 )
+from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,3 +270,20 @@ def test_both_ends() -> None:
         (event,) = pair.to_client(b"".join(taken(answers)))
         assert isinstance(event, OkReceived)
         assert event.ok.affected_rows == 7
+
+
+@pytest.mark.parametrize("size", [70_000, 300_000, 5_000_000])
+def test_large_packets_are_gathered(size: int) -> None:
+    bodies = [b"a", b"b" * GATHERED_BYTES_MIN, b"", b"c" * 3_000_000, b"d" * 1_000_000, b"e"]
+    data = b"".join(frame(body) for body in bodies)
+    reader = CompressedReader(restarts=True)
+    found: list[bytes] = []
+    for start in range(0, len(data), size):
+        reader.feed(data[start : start + size])
+        came = min(start + size, len(data))
+        assert reader.buffered == came - sum(
+            len(body) + COMPRESSED_HEADER_SIZE for body in bodies[: len(found)]
+        )
+        found += taken(reader)
+    assert found == bodies
+    assert reader.buffered == 0

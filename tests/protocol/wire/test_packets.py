@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from binlog_protocol.errors import PacketTooLarge, ProtocolError
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN
 from binlog_protocol.wire.packets import PacketReader, frame_packet, frame_packets
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,3 +199,69 @@ def test_many_small_packets_in_one_feed() -> None:
     reader = PacketReader(100)
     reader.feed(frame_packet(b"abc", 0)[0] * count)
     assert len(drain(reader)) == count
+
+
+@pytest.mark.parametrize("size", [1, 5, 70_000, 262_144, 300_000, 1_000_000, 10_000_000])
+def test_large_payloads_are_gathered(size: int) -> None:
+    """The same packets, however they are cut; large ones are the receiver's own."""
+    least = GATHERED_BYTES_MIN
+    lengths = [3, least - 1, least, 0, 4 * least + 1, least + 7, 1, 9 * least]
+    if size < 1000:  # one after the other
+        lengths = [least, 2]
+    payloads = [bytes((n + 1,)) * length for n, length in enumerate(lengths)]
+    data = memoryview(b"".join(frame_packet(payload, 0)[0] for payload in payloads))
+    asked: list[int] = []
+
+    def allocate(length: int) -> bytearray:
+        asked.append(length)
+        return bytearray(b"\xee") * length
+
+    reader = PacketReader(1 << 24, allocate=allocate)
+    found: list[bytes] = []
+    for start in range(0, len(data), size):
+        reader.feed(data[start : start + size])
+        came = min(start + size, len(data))
+        assert reader.buffered == came - sum(len(one) + 4 for one in found)
+        found += drain(reader)
+    assert found == payloads
+    assert reader.buffered == 0
+    if size < least:
+        assert all(isinstance(p, bytearray) == (len(p) >= least) for p in found)
+        assert max(asked) == max(lengths)
+
+
+def test_a_continued_payload_is_gathered() -> None:
+    payload = bytes(range(256)) * (PACKET_PAYLOAD_MAX // 128)
+    data = memoryview(frame_packet(payload, 9)[0])
+    reader = PacketReader(len(payload), allocate=bytearray)
+    for start in range(0, len(data), 1_000_000):
+        assert reader.next_packet() is None
+        reader.feed(data[start : start + 1_000_000])
+    packet = reader.next_packet()
+    assert packet is not None
+    assert (packet.seq, packet.payload) == (9, payload)
+
+
+def test_memory_is_taken_by_what_came() -> None:
+    """Not by what a header says; and no part of it is moved but a quarter."""
+    length = PACKET_PAYLOAD_MAX - 1
+    asked: list[int] = []
+
+    def allocate(size: int) -> bytearray:
+        asked.append(size)
+        return bytearray(size)
+
+    reader = PacketReader(length, allocate=allocate)
+    came = 0
+    reader.feed(length.to_bytes(3, "little") + b"\0")
+    while came < length:
+        part = min(50_000, length - came)
+        reader.feed(bytes(part))
+        came += part
+        assert reader.buffered == came + 4
+        assert asked[-1] <= 4 * max(came, 65_536)
+    assert len(asked) == 4
+    assert asked[-2] * 4 <= asked[-1] == length
+    reader.discard()
+    assert reader.buffered == 0
+    assert reader.next_packet() is None
