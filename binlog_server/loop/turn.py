@@ -7,8 +7,12 @@ So what a peer sends at once, however much it is, delays others by a turn and by
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Final
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 TURN_S: Final = 0.001
 
@@ -25,3 +29,13 @@ class Turn:
     def is_over(self) -> bool:
         """Others come first now."""
         return time.monotonic() >= self._ends
+
+
+async def in_turns(things: Iterable[T]) -> AsyncIterator[T]:
+    """One after the other; when a turn is over, others come first."""
+    turn = Turn()
+    for thing in things:
+        if turn.is_over:
+            await asyncio.sleep(0)
+            turn = Turn()
+        yield thing

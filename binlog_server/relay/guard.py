@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
@@ -27,6 +27,7 @@ from binlog_storage.errors import StorageError
 
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
+from binlog_server.loop.turn import in_turns
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Domains, Gate, GroupFilter
 from binlog_server.relay.last_groups import LastGroup, last_group
@@ -41,6 +42,10 @@ from binlog_server.relay.upstream_groups import (
 log = logging.getLogger(__name__)
 
 MOMENT_S = 10.0
+PROOFS_MAX = 100
+"""Groups that are asked for at one connection. Each takes a connection and a dump of its own; with thousands of domains
+an upstream would be asked for hours, and the stream would not begin."""
+_TOLD_MAX: Final = 10  # of GTIDs in a message
 # The group is purged there; the account may have no second connection (max_user_connections, of all or its own).
 _NO_ANSWER = frozenset(
     {MasterFatalError.errno, TooManyUserConnections.errno, UserLimitReached.errno}
@@ -104,6 +109,7 @@ class Guard:
         self._proved_name = ""
         self._holds = False  # the connection that was proved
         self._lost_at = 0.0
+        self._asked_from = 0  # which groups were asked for before
 
     def lost(self, *, ended: bool) -> None:
         """The connection has ended, or the next one could not be made.
@@ -124,7 +130,7 @@ class Guard:
 
         Raises `HistoryDiverged`, `CandidateBehind`, and as a dump.
         """
-        ours = self._last_gtids()
+        ours = await self._last_gtids()
         if not ours:
             return
         there = await ask_state(link)
@@ -142,13 +148,14 @@ class Guard:
                 finally:
                     other.close()
                 await self._prove(name, there, ours, connect, among=among)
+            self._asked_from += PROOFS_MAX
         self._proved, self._proved_name, self._holds = there, name, True
 
-    def _last_gtids(self) -> list[Gtid]:
+    async def _last_gtids(self) -> list[Gtid]:
         """Of the domains that come from there, as far as that is known."""
         return [
             gtid
-            for gtid in self._engine.binlog_state().position()
+            async for gtid in in_turns(self._engine.binlog_state().position())
             if self._wanted.wants_domain(gtid.domain_id)
             and self._domains.owner(gtid.domain_id) in (None, self._gate)
         ]
@@ -171,21 +178,34 @@ class Guard:
             config.slave_net_timeout * 10**9 // 3,
             config.max_event_group_size,
         )
-        proofs: list[_Proof] = []
-        for gtid in ours:
+        shared: list[tuple[Gtid, Gtid, bool]] = []  # ours, their last one, whether they have ours
+        async for gtid in in_turns(ours):
             last = there.gtids.last(gtid.domain_id)
             if last is None:
                 continue  # a domain of another upstream, perhaps
             seq_no = there.gtids.get(gtid.domain_id, gtid.server_id)
-            if seq_no is not None and seq_no >= gtid.seq_no:
+            shared.append((gtid, last, seq_no is not None and seq_no >= gtid.seq_no))
+        asked = self._asked([gtid for gtid, _, has_it in shared if has_it])
+        proofs: list[_Proof] = []
+        async for gtid, last, has_it in in_turns(shared):
+            if has_it and gtid not in asked:
+                proofs.append(_Proof(gtid, f"{PROOFS_MAX} groups are asked for at a time"))
+            elif has_it:
                 proofs.append(await self._prove_group(gtid, there, groups))
             elif last.seq_no >= gtid.seq_no or (among and self._lacks(last)):
                 raise await self._forked(gtid, last, there, groups)
             elif among:
                 raise CandidateBehind(f"it has not got {gtid} yet; its last one there is {last}")
         if among and not proofs:
-            raise CandidateBehind(f"it has nothing of {', '.join(map(str, ours))}")
+            raise CandidateBehind(f"it has nothing of {_listed(ours)}")
         _tell(name, proofs)
+
+    def _asked(self, gtids: list[Gtid]) -> frozenset[Gtid]:
+        """Which of these groups are to be shown: if they are many, others with each connection."""
+        if len(gtids) <= PROOFS_MAX:
+            return frozenset(gtids)
+        first = self._asked_from % len(gtids)
+        return frozenset((gtids[first:] + gtids[:first])[:PROOFS_MAX])
 
     async def _prove_group(
         self, gtid: Gtid, there: UpstreamState, groups: UpstreamGroups
@@ -273,14 +293,22 @@ def _sides(
 
 
 def _tell(name: str, proofs: list[_Proof]) -> None:
-    shown = [str(proof.gtid) for proof in proofs if not proof.doubt]
-    if shown:
-        log.info("%s has our last groups: %s", name, ", ".join(shown))
+    doubts: dict[str, list[Gtid]] = {}
     for proof in proofs:
-        if proof.doubt:
-            log.warning(
-                "%s has our %s, but only its GTID says that it is the same group: %s",
-                name,
-                proof.gtid,
-                proof.doubt,
-            )
+        doubts.setdefault(proof.doubt, []).append(proof.gtid)
+    shown = doubts.pop("", None)
+    if shown:
+        log.info("%s has our last groups: %s", name, _listed(shown))
+    for doubt, gtids in doubts.items():
+        log.warning(
+            "%s has our %s, but only its GTID says that it is the same group: %s",
+            name,
+            _listed(gtids),
+            doubt,
+        )
+
+
+def _listed(gtids: list[Gtid]) -> str:
+    """They may be thousands."""
+    more = len(gtids) - _TOLD_MAX
+    return ", ".join(map(str, gtids[:_TOLD_MAX])) + (f" and {more} more" if more > 0 else "")

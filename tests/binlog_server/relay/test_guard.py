@@ -342,6 +342,36 @@ async def test_the_first_connection_is_lost_while_the_proof_comes(
     assert there.visits in (3, 4)
 
 
+async def test_of_many_groups_some_are_asked_for_at_a_time(
+    engine: MemoryEngine,
+    delays: Delays,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And others the next time: one that differs is found."""
+    monkeypatch.setattr("binlog_server.relay.guard.PROOFS_MAX", 2)
+    fill(engine, gtids("7-1-1,8-1-1,9-1-1"))
+    status = UpstreamStatus("")
+    shown = {f"_{domain}_1_1": sends(f"{domain}-1-1") for domain in (7, 8)} | OURS
+    async with (
+        Master("0-1-3,5-2-2,7-1-1,8-1-1,9-1-1", **shown, _9_1_1=other("9-1-1")) as there,
+        following(there, engine, status=status) as task,
+    ):
+        for proofs in (2, 4):
+            await until(lambda proofs=proofs: there.followed == proofs // 2)
+            assert there.proofs == proofs
+            there.rows[UPTIME] = "Uptime", str(proofs * 100)  # it was restarted
+            there.cut()
+        await within(task)
+    assert "9-1-1 is not the same group there" in status.error
+    doubts = [r.getMessage() for r in caplog.records if "only its GTID says" in r.getMessage()]
+    assert [line.split(",")[0] for line in doubts] == [
+        "upstream  has our 7-1-1",
+        "upstream  has our 0-1-3",
+    ]
+    assert all("2 groups are asked for at a time" in line for line in doubts)
+
+
 # --- candidates ---
 
 

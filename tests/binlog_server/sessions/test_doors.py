@@ -39,13 +39,15 @@ from binlog_protocol.events import EventType, append_checksum, build_event
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import COMMAND_PACKET_BYTES_MAX, LOGIN_PACKET_BYTES_MAX
 from binlog_protocol.wire.packets import frame_packet
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY, REPLICATION_SLAVE
 from binlog_server.accounts.users import Account
 from binlog_server.allocation import keep_freed_memory
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
-from tests.binlog_server.lab import PASSWORD, Lab, fill, until
+from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, until
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD
 
@@ -601,13 +603,17 @@ STREAMS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
 
 
 @contextlib.contextmanager
-def upstream_elsewhere(events: list[bytes]) -> Iterator[int]:
+def upstream_elsewhere(
+    events: list[bytes], rows: Mapping[str, tuple[str, ...]] | None = None
+) -> Iterator[int]:
     """Its port. In a thread, with a loop of its own."""
     ready: queue.Queue[int] = queue.Queue()
     stop = threading.Event()
 
     async def serve() -> None:
         async with FakeUpstream([Visit([*OPENING, *events])]) as upstream:
+            upstream.rows.update(rows or {})
+            upstream._visits += [Visit(OPENING, "eof")] * 3  # of further connections
             ready.put(upstream.port)
             await asyncio.to_thread(stop.wait)
 
@@ -632,6 +638,28 @@ def test_no_upstream_holds_the_loop(name: str) -> None:
             async with a_lab(upstream={"": master}, server_id=77) as lab:
                 with rounds_measured() as rounds:
                     await until(lambda: f"0-1-{MANY}" in str(lab.engine.binlog_state()), 60)
+                    return rounds.longest
+
+    assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
+
+
+@pytest.mark.timeout(120)
+def test_no_connect_to_an_upstream_holds_the_loop_where_there_are_many_domains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked whether it has the last group of each, and for some of these groups."""
+    monkeypatch.setattr("binlog_server.relay.guard.PROOFS_MAX", 3)
+    state = ",".join(map(str, DOMAINS))
+
+    async def run() -> float:
+        with upstream_elsewhere([], {"SELECT @@GLOBAL.gtid_binlog_state": (state,)}) as port:
+            password = Password(UPSTREAM_PASSWORD)
+            master = MasterInfo("127.0.0.1", port, "relay", password, ssl=False)
+            engine = IbbEngine(MemoryDisk(), STORE)
+            fill(engine, DOMAINS)
+            async with a_lab(engine=engine, upstream={"": master}, server_id=77) as lab:
+                with rounds_measured() as rounds:
+                    await until(lambda: lab.server.relay.statuses[0].connected, 60)
                     return rounds.longest
 
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
