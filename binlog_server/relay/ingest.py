@@ -197,10 +197,9 @@ class Ingest:
                 "not used any more there, FLUSH BINARY LOGS DELETE_DOMAIN_ID=(...)"
             )
         if len(event) <= _SHORT_LIST_BYTES:
-            found = GtidList.parse(event)
+            history.compare(GtidList.parse(event))
         else:
-            found = await asyncio.to_thread(GtidList.parse, event)
-        history.compare(found)
+            await asyncio.to_thread(lambda: history.compare(GtidList.parse(event)))
 
     async def _meet(self, incident: Incident) -> None:
         position = self._engine.binlog_state().position()

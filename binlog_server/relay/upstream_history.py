@@ -30,13 +30,12 @@ class UpstreamHistory:
         self._reached: set[int] = set()
 
     def compare(self, found: GtidList) -> None:
-        """The next list of the stream. Raises `HistoryBegunAnew`."""
+        """The next list of the stream, in any thread. Raises `HistoryBegunAnew`."""
         ours = self._engine.binlog_state()
         made_for_us = bool(found.header_flags & FLAG_ARTIFICIAL)
-        lasts = found.lasts()
-        for domain_id in ours.domains():
-            theirs, stored = lasts.get(domain_id), ours.last(domain_id)
-            if theirs is not None and stored is not None and self._gate.stores_all_of(domain_id):
+        for domain_id, theirs in found.lasts().items():
+            stored = ours.last(domain_id)
+            if stored is not None and self._gate.stores_all_of(domain_id):
                 self._compare(domain_id, theirs, stored, made_for_us=made_for_us)
 
     def _compare(self, domain_id: int, theirs: Gtid, stored: Gtid, *, made_for_us: bool) -> None:
