@@ -5,7 +5,8 @@ bring it up to date. With --at-gtid or --at-time it stops there. Rows that the l
 before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
 
 Where a statement changes rows without saying in the log what they are then, such as RENAME TABLE or ADD COLUMN ...
-DEFAULT, it ends with an error, and TARGET stays as it was. The exit code is 1, too, if rows of TARGET may be wrong.
+DEFAULT, it ends with an error, and TARGET stays as it was. The exit code is 1, too, if rows of TARGET may be wrong or
+missing; --option nonRow=skip takes it so.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     if done.is_complete:
         return 0
     why = done.doubt or (
-        "the log has no CREATE TABLE of it, so rows from before may be missing; --start-gtid and --copy give them"
+        "the log has no CREATE TABLE of it, nor TRUNCATE, so rows from before may be missing. Begin a new target with a "
+        "copy of the table and the GTID position at which it was made (--copy, --start-gtid); or, if there are no such "
+        "rows, take it as it is with --option nonRow=skip"
     )
     print(f"binlog-spark: {arguments.target} may not be complete: {why}", file=sys.stderr)
-    return EXIT_FAILED if done.doubt and options.non_row != "skip" else 0
+    return 0 if options.non_row == "skip" else EXIT_FAILED

@@ -190,7 +190,12 @@ def test_the_command_says_it(
     code, said = run("cascade")
     assert code == 1
     assert "ON DELETE CASCADE changes rows that are not logged" in said
-    code, said = run("truncate", "--start-gtid", str(begin), table="u")
+    behind_create = ("--start-gtid", str(begin))
+    code, said = run("truncate", *behind_create, table="u")
+    assert code == 1
+    for part in ("the log has no CREATE TABLE of it", "--copy, --start-gtid", "nonRow=skip"):
+        assert part in said
+    code, said = run("truncate", *behind_create, "--option", "nonRow=skip", table="u")
     assert code == 0
     assert "the log has no CREATE TABLE of it" in said
 
