@@ -84,9 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     if done.is_complete:
         return 0
     why = done.doubt or (
-        "the log has no CREATE TABLE of it, nor TRUNCATE, so rows from before may be missing. Begin a new target with a "
-        "copy of the table and the GTID position at which it was made (--copy, --start-gtid); or, if there are no such "
-        "rows, take it as it is with --option nonRow=skip"
+        "the log has no CREATE TABLE of it, nor TRUNCATE, so rows from before may be missing. Begin a new target with "
+        "a copy of the table and the GTID position at which it was made (--copy, --start-gtid); or, if there are no "
+        "such rows, take it as it is with --option nonRow=skip"
     )
     print(f"binlog-spark: {arguments.target} may not be complete: {why}", file=sys.stderr)
     return 0 if options.non_row == "skip" else EXIT_FAILED
