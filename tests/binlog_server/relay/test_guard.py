@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -357,8 +358,12 @@ async def test_of_many_groups_some_are_asked_for_at_a_time(
         Master("0-1-3,5-2-2,7-1-1,8-1-1,9-1-1", **shown, _9_1_1=other("9-1-1")) as there,
         following(there, engine, status=status) as task,
     ):
+
+        def followed(times: int) -> bool:
+            return there.followed == times
+
         for proofs in (2, 4):
-            await until(lambda proofs=proofs: there.followed == proofs // 2)
+            await until(partial(followed, proofs // 2))
             assert there.proofs == proofs
             there.rows[UPTIME] = "Uptime", str(proofs * 100)  # it was restarted
             there.cut()
