@@ -246,7 +246,7 @@ class Server(ServerFacts):
     def new_committer(
         self, client: Client, machine: ServerConnection, sql: SqlSession
     ) -> Committer:
-        """See `session.Host`."""
+        """See `host.Host`."""
         return Committer(
             client,
             machine,

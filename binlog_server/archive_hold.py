@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveHold:
-    """Of one store and one archive. May be used from several threads; every call reads from disks."""
+    """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
 
     def __init__(self, engine: BinlogEngine, directory: Path) -> None:
         self._engine: Final = engine
@@ -40,7 +40,7 @@ class ArchiveHold:
         self.refresh()
 
     def refresh(self) -> None:
-        """Let go of what has been archived meanwhile."""
+        """Release files that were archived meanwhile."""
         with self._lock:
             try:
                 manifest = Archive.open(self._directory).manifest
@@ -83,7 +83,7 @@ class ArchiveHold:
             return BinlogState()
 
     def _check(self, manifest: Manifest) -> None:
-        """Raises `StorageError` for one of another history."""
+        """Compare the archive with the store. Raises `StorageError` if its history is another one."""
         if manifest == self._known:
             return
         stored = self._engine.binlog_state()
@@ -103,7 +103,7 @@ class ArchiveHold:
         self._known = manifest
 
     def _digest(self, gtid: Gtid, position: SlavePosition) -> str | None:
-        """Of a stored group; None if it was purged, empty if it never was there."""
+        """Digest of a stored group; None if it was purged, empty if it never was there."""
         others = [other for other in position if other.domain_id != gtid.domain_id]
         before = [gtid._replace(seq_no=gtid.seq_no - 1)] if gtid.seq_no > 1 else []
         try:

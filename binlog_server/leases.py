@@ -202,7 +202,7 @@ class Leases:
         return True
 
     def all(self) -> list[Lease]:
-        """Those that hold, by name."""
+        """All leases that hold files, by name."""
         with self._lock:
             now = self._clock()
             return [
@@ -212,7 +212,7 @@ class Leases:
             ]
 
     def held_bytes(self, lease: Lease) -> int:
-        """What the files from its first one on take."""
+        """Bytes of the files that the lease holds."""
         files = self._engine.files()
         return sum(size for name, size in files if (file_number(name) or 0) >= lease.from_file)
 
@@ -257,7 +257,7 @@ class Leases:
         self._let_go(name)
 
     def _keep(self, name: str, lease: Lease | None) -> None:
-        """Durable when it returns. Raises `DiskError`."""
+        """Write the lease to the state; durable when it returns. Raises `DiskError`."""
         self._state.set(_PREFIX + name, None if lease is None else _to_state(lease))
         self._unkept.discard(name)
 
@@ -276,7 +276,7 @@ class Leases:
 
 
 def _told(lease: Lease) -> str:
-    """As PURGE tells who holds a file."""
+    """The holder of a file, in the words of PURGE."""
     told = f"the lease '{lease.name}'"
     if lease.until is not None:
         told += time.strftime(" until %Y-%m-%d %H:%M:%S", time.gmtime(lease.until))

@@ -1,4 +1,4 @@
-"""What statements see and do of the running server: the server's side of `admin.view.ServerView`.
+"""What statements see and do of the running server: the server's side of `sql.view.ServerView`.
 
 SET GLOBAL replaces the configuration as a whole: whoever needs an option looks at `config` when it needs it.
 """
@@ -117,14 +117,14 @@ class ServerFacts:
         self._first_values = {name: text_of(v) for name, v in self.global_variables().items()}
 
     def refresh_holds(self) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         self.leases.expire()
         if self._archive_hold is not None:
             self._archive_hold.refresh()
         self.look_at_begin()
 
     def look_at_begin(self) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
             self._gtid_begin = str(self.engine.first_start().state.position())
 
@@ -132,11 +132,11 @@ class ServerFacts:
 
     @property
     def binlog_checksum(self) -> str:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         return self.config.binlog_checksum
 
     def state_texts(self) -> StateTexts:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         end = self.engine.written_end
         texts = self._texts
         if texts is None or texts.end != end:
@@ -144,7 +144,7 @@ class ServerFacts:
         return texts
 
     def global_variables(self, texts: StateTexts | None = None) -> Mapping[str, Shown]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
 
         def position() -> str:
             return (texts or self.state_texts()).position
@@ -209,12 +209,12 @@ class ServerFacts:
         }
 
     def default_of(self, name: str) -> str:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         assert self._first_values is not None
         return self._first_values[name]
 
     def set_global(self, name: str, value: str) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         if name == "expire_logs_days":
             name, value = "binlog_expire_logs_seconds", str(round(float(value) * _DAY_S))
         if name in _STORE_OPTIONS:
@@ -271,7 +271,7 @@ class ServerFacts:
         return self.relay.statuses
 
     def slave_rows(self, texts: StateTexts) -> Mapping[str, Mapping[str, Value]]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         timeout = self.config.slave_net_timeout
         return {
             c.name: slave_row(c, texts.position, timeout)
@@ -297,11 +297,11 @@ class ServerFacts:
 
     @property
     def max_session_mem_used(self) -> int:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         return self.config.max_session_mem_used
 
     def status_variables(self) -> Mapping[str, str]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         connections = self.connections
         traffic = connections.traffic()
         counters = {
@@ -330,16 +330,16 @@ class ServerFacts:
         return {name: str(value) for name, value in counters.items()}
 
     def slave_hosts(self) -> Iterable[Row]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         return self.connections.slave_hosts(self.config.server_id)
 
     def processlist(self, user: str | None) -> Iterable[Row]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         upstreams = [c.process for c in self.relay.connections if c.runs] if user is None else []
         return [*upstreams, *self.connections.processlist(user)]
 
     def replicas(self) -> Iterable[Row]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         return ReplicaRows(self.engine, list(self.connections))
 
     def statistics(self) -> str:
@@ -353,28 +353,28 @@ class ServerFacts:
     # --- deeds ---
 
     def owner(self, connection_id: int) -> str:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         if any(c.thread_id == connection_id for c in self.relay.connections if c.runs):
             raise KillDenied(connection_id)  # STOP SLAVE ends it
         return self.connections.owner(connection_id)
 
     def kill(self, connection_id: int) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         self.connections.kill(connection_id)
 
     def interrupt(self, connection_id: int) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         self.connections.interrupt(connection_id)
 
     def require_in_order(self, seq_no: int, domain_id: str | None, server_id: str | None) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         config = self.config
         domain = config.gtid_domain_id if domain_id is None else int(domain_id)
         server = config.server_id if server_id is None else int(server_id)
         self.publisher.require_in_order(Gtid(domain, server, seq_no))
 
     def history_changed(self) -> None:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         # Positions mean something else now; nobody dumps, or it could not have been done.
         self._texts = None
         self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
@@ -389,12 +389,12 @@ class ServerFacts:
         machine: ServerConnection,
         warnings: Callable[[], int],
     ) -> asyncio.Task[None]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         answering = self._statements().answer(what, client, machine, warnings)
         return asyncio.get_running_loop().create_task(answering)
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """See `admin.view.ServerView`."""
+        """See `sql.view.ServerView`."""
         return self._statements().in_thread(call)
 
     def _statements(self) -> Runner:

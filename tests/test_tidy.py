@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -39,6 +40,7 @@ NAME = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+(?![
 PATH = re.compile(
     rf"(?<![\w./*<{{-])((?:{'|'.join({*PACKAGES, *TOPS, 'docs', 'docker'})})/[\w./-]*[\w/])"
 )
+SEE = re.compile(r"\b[Ss]ee `([A-Za-z_][\w.]*)`")
 SECTION = re.compile(r"\b(?:sections? \d[\d.]*|§ ?\d)", re.IGNORECASE)
 DOTTED_FILES = {"abi3", "so", "md", "toml", "json"}
 
@@ -267,11 +269,36 @@ def dangling(root: Path) -> Iterator[str]:
                 continue
             if not resolves(root, found[0]):
                 yield f"{page}: {found[0]} is not there"
+        for seen in SEE.findall(text) if page.endswith(".py") else ():
+            if not is_named(root, page, seen):
+                yield f"{page}: there is no {seen} to see"
         for quoted in QUOTED.findall(text):
             if re.fullmatch(r"[a-z]\w*\.pyi?", quoted) and quoted not in basenames(root):
                 yield f"{page}: no module is called {quoted}"
         for found in SECTION.finditer(text):
             yield f"{page}: cites {found[0]!r}: no document has sections with numbers"
+
+
+@cache
+def all_names(root: Path) -> frozenset[str]:
+    modules = [name for name in files(root) if name.endswith(".py")]
+    found = {PurePosixPath(name).stem for name in modules}
+    return frozenset(found.union(*(names_in(root, name) for name in modules)))
+
+
+def is_named(root: Path, page: str, name: str) -> bool:
+    """Whether a `See` leads to a full name, to one below the page's package or folder, or to a class or its member."""
+    if name.endswith(".py") or name.split(".")[0] in {*sys.stdlib_module_names, "hatchling"}:
+        return True  # a file of ours, which is looked for by its name; or nothing of ours
+    meant = [name]
+    for package, place in PACKAGES.items():
+        if page.startswith(f"{place}/"):
+            inner = PurePosixPath(page).parent.relative_to(place).parts
+            meant += [f"{package}.{name}", ".".join([package, *inner, name])]
+    if any(one.split(".")[0] in PACKAGES and resolves(root, one) for one in meant):
+        return True
+    module_like = "." in name and name.split(".")[0].islower()
+    return not module_like and set(name.split(".")) <= all_names(root)
 
 
 @cache
@@ -314,7 +341,8 @@ def house(tmp_path: Path) -> Path:
     for name, text in {
         "storage/README.md": "# storage\n\n## `disk/`\n\n| file | job |\n|---|---|\n| `disk.py` | a door |\n",
         "storage/binlog_storage/disk/__init__.py": "",
-        "storage/binlog_storage/disk/disk.py": '"""See docs/a.md."""\n\nclass Disk:\n    def read(self): ...\n',
+        "storage/binlog_storage/disk/disk.py": '"""See docs/a.md; see `disk.Disk`."""\n'
+        "class Disk:\n    def read(self): ...\n",
         "docs/README.md": "[a](a.md)\n",
         "docs/a.md": "# A page, of A\n\n`storage/binlog_storage/disk/`, `binlog_storage.disk.disk.Disk.read`\n"
         "[up](#a-page-of-a)\n",
@@ -328,6 +356,7 @@ def breaches(house: Path) -> list[str]:
     files.cache_clear()
     names_in.cache_clear()
     basenames.cache_clear()
+    all_names.cache_clear()
     return [
         *unnamed_modules(house),
         *broken_links(house),
@@ -353,6 +382,8 @@ def test_a_tidy_house_has_no_breach(house: Path) -> None:
         ("docs/a.md", "`binlog_storage.disk.gone`\n", "binlog_storage.disk.gone is not there"),
         ("docs/a.md", "`binlog_storage.disk.disk.Gone`\n", "disk.Gone is not there"),
         ("docs/a.md", "`gone.py` did it\n", "no module is called gone.py"),
+        ("storage/binlog_storage/disk/disk.py", '"""See `gone.Disk`."""', "no gone.Disk to see"),
+        ("storage/binlog_storage/disk/disk.py", '"""See `Gone`."""', "no Gone to see"),
         ("docs/b.md", "# B\n", "docs/b.md is not in it"),
         ("storage/binlog_storage/disk/disk.py", '"""See docs/gone.md."""', "docs/gone.md is not there"),
         ("storage/binlog_storage/disk/disk.py", "# as section 11.2 says", "cites 'section 11.2'"),

@@ -112,7 +112,7 @@ class Publisher:
             self._history += 1
 
     def stop(self) -> None:
-        """Nothing more is committed."""
+        """Refuse all further commits."""
         self._stopping = True
         self.accepts = False
 
@@ -135,7 +135,7 @@ class Publisher:
         domain.own = True
 
     def domain(self, domain_id: int) -> Domain:
-        """As the store has it, and kept up to date from then on."""
+        """The numbers of a domain: read from the store once, kept up to date from then on."""
         domain = self._domains.get(domain_id)
         if domain is None:
             domain = self._domains[domain_id] = Domain(domain_id)
@@ -152,7 +152,7 @@ class Publisher:
         return domain.foreign
 
     def require_in_order(self, gtid: Gtid) -> None:
-        """Of what a session asks for. Raises `GtidOutOfOrder` (1950) where numbers may only grow, and do not."""
+        """Check the number that a session asks for. Raises `GtidOutOfOrder` (1950) in strict mode if it goes back."""
         if self.strict and gtid.seq_no:
             state = self._engine.binlog_state(gtid.domain_id)
             last = state.last(gtid.domain_id)
@@ -174,11 +174,11 @@ class Publisher:
     # --- commits ---
 
     def now(self) -> int:
-        """Seconds since 1970."""
+        """The time, in seconds since 1970."""
         return int(self._clock())
 
     def begin(self) -> Transaction:
-        """For the events of a group, but its GTID event and the commit."""
+        """Begin a transaction, which takes all events of the group but the GTID event and the commit."""
         # What is left for the commit must be no more than there is room for where `has_room` says so.
         most = max(BINLOG_CACHE_SIZE, self._engine.cache_bytes // 2)
         cache, stmt_cache = (min(size, most) for size in self._cache_sizes)
@@ -255,7 +255,7 @@ class Publisher:
         domain.seq_no = seq_no
 
     def announce(self) -> None:
-        """Before the first group: a server has started."""
+        """Put the start marker in front of the first group."""
         if not self._announced:
             started = FormatDescription(
                 self._server_version,

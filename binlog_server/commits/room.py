@@ -36,7 +36,7 @@ class Room:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Who waits inside of the block does so for the disk, though not by `wait`."""
+        """Count waits inside of the block as waits for the disk, though they do not use `wait`."""
         who = object()
         self._began[who] = time.monotonic()
         try:
@@ -45,7 +45,7 @@ class Room:
             del self._began[who]
 
     async def wait(self, *, to_spill: bool = False) -> None:
-        """Until there is room, or the store has failed, which the next call of it will tell."""
+        """Wait until there is room, or the store has failed; its next call then raises."""
         if self.engine.has_room_to_spill if to_spill else self.engine.has_room:
             return
         self.waits += 1
@@ -54,7 +54,7 @@ class Room:
         await shielded(self._watches[to_spill])
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits."""
         for watch in self._watches.values():
             watch.cancel()
 

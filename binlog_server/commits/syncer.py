@@ -36,7 +36,7 @@ RETRY_S = 1.0  # after a defect
 
 
 class Syncer:
-    """For one event loop. After a failure every call gets it: the store accepts nothing more.
+    """Syncs for all commits of one event loop. After a failure every callback gets the error: writing has ended.
 
     Args:
         flush_log_at_trx_commit: 0, 1, 2 or 3.
@@ -84,7 +84,7 @@ class Syncer:
 
     @property
     def failure(self) -> StorageError | None:
-        """After which nothing is accepted."""
+        """The error that ended writing; None while all is well."""
         return self._failure
 
     def on_commit(self, committed: Committed) -> None:
@@ -103,7 +103,7 @@ class Syncer:
             self.on_durable(committed)
 
     def appended(self) -> None:
-        """Nobody waits for what was appended: it becomes durable as the setting says."""
+        """Note an append that nobody waits for: it becomes durable as `flush_log_at_trx_commit` says."""
         if self.flush_log_at_trx_commit in (_APPENDED, _WRITTEN):
             self._sync_in_time()
         else:
@@ -118,7 +118,7 @@ class Syncer:
         self._schedule()
 
     def request(self) -> None:
-        """Everything appended so far is to become durable soon."""
+        """Ask for a sync of everything appended so far, without waiting."""
         self._again = True
         self._schedule()
 
@@ -203,7 +203,7 @@ class Syncer:
         self._tell(written)
 
     def fail(self, error: StorageError) -> None:
-        """The store accepts nothing more, whoever has noticed."""
+        """Note that writing has ended; callbacks get the error."""
         if self._failure is None:
             self._failure = error
             if self._failed is not None:

@@ -29,7 +29,7 @@ _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:,\[\]]+))(?::([0
 
 
 class Address(NamedTuple):
-    """Of a server."""
+    """Host and port of a server."""
 
     host: str
     port: int = PORT
@@ -59,7 +59,7 @@ def parse_candidates(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 class Ring:
-    """Of one connection, from its start to its stop.
+    """The candidates of one connection, from its start to its stop.
 
     Args:
         addresses: MASTER_HOST and its candidates; not empty.
@@ -98,7 +98,7 @@ class Ring:
 
     @property
     def refused_by(self) -> tuple[Address, Exception] | None:
-        """Who has refused last, and does so still, while others may be followed yet."""
+        """The last refusal that still holds, while other candidates may be followed yet."""
         if not self._refusals:
             return None
         index, refusal = next(reversed(self._refusals.items()))
@@ -110,7 +110,7 @@ class Ring:
         return self._index == self._home
 
     def follows(self) -> None:
-        """The stream from the current one has begun."""
+        """Note that the stream of the current candidate has begun."""
         self._home = self._index
 
     def lost(self, *, worked: bool) -> float:

@@ -57,11 +57,11 @@ class UpstreamConnection:
 
     @property
     def runs(self) -> bool:
-        """Whether it is followed, or tried to."""
+        """Whether the upstream is followed, or being connected to."""
         return self._task is not None and not self._task.done()
 
     def forget(self) -> None:
-        """What the last following has left: errors, UNTIL."""
+        """Forget errors and UNTIL of the last START SLAVE."""
         self.until = None
         ring = self._ring = Ring(self.info.addresses, self.followed, self.info.connect_retry)
         status = self.status = UpstreamStatus(str(ring.current), connection=self.name)
@@ -98,7 +98,7 @@ class UpstreamConnection:
         return (self.thread_id, _USER, "", None, _COMMAND, seconds, state, None, "0.000")
 
     async def stop(self) -> None:
-        """Returns when nothing more of it is stored."""
+        """Stop following. Returns when nothing more of it is stored."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,6 +112,6 @@ class UpstreamConnection:
 
     @classmethod
     def from_state(cls, kept: dict[str, Any], keys: KeyFile) -> UpstreamConnection:
-        """As it was kept."""
+        """The connection that `to_state` has described."""
         info, problem = MasterInfo.from_state(kept["info"], keys)
         return cls(kept["name"], info, wanted=kept["wanted"], problem=problem)

@@ -53,11 +53,11 @@ _EXPECTED = (
 
 
 class _CancelledInside(Exception):
-    """Somebody has cancelled what the following waited for, and not the following."""
+    """The task that the following waited for was cancelled, but not the following itself."""
 
 
 class Follower:
-    """One following. For one event loop.
+    """Follows one upstream from START SLAVE to STOP SLAVE. For one event loop.
 
     Args:
         ring: the servers that may be followed, the ones of `info`.
@@ -97,7 +97,7 @@ class Follower:
 
     @property
     def _info(self) -> MasterInfo:
-        """With the address of the server that is followed, or tried."""
+        """The settings, with the address of the server that is followed or tried."""
         return self._configured.at(self._ring.current)
 
     def _stream(self) -> UpstreamStream:
@@ -119,7 +119,7 @@ class Follower:
             await self._tell(self.status.name)
 
     async def run(self) -> None:
-        """Follow until cancelled, or until following makes no sense any more."""
+        """Follow until cancelled, or until an error that no retry mends."""
         self.status.state = IoState.CONNECTING
         try:
             while not await self._run():
@@ -129,7 +129,7 @@ class Follower:
             self._gate.release()
 
     async def _run(self) -> bool:
-        """One connection, and the pause behind it. Returns whether it was the last one."""
+        """Make one connection, and pause behind it. Returns whether following is over."""
         try:
             if self._has_reached_until():
                 log.info("%s: UNTIL is reached: '%s'", self.status.title, self._until)
@@ -171,7 +171,7 @@ class Follower:
         return self._ring.lost(worked=worked)
 
     async def _end_of(self, stream: UpstreamStream) -> Exception:
-        """What has ended it."""
+        """The error that ended the connection."""
         try:
             return await stream.run()
         except asyncio.CancelledError:
@@ -183,7 +183,7 @@ class Follower:
             return error
 
     def _ends(self, error: Exception) -> bool:
-        """Whether no later attempt would help, nor a candidate."""
+        """Whether neither a retry nor another candidate would help."""
         if isinstance(error, GroupRefused):
             return True
         if isinstance(error, StorageError):
@@ -248,7 +248,7 @@ class Follower:
         status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
 
     def _add_refusal(self) -> None:
-        """While one is waited for that is down, what another one refuses us for is what people must know."""
+        """While a candidate that is down is waited for, show also why another one refused us: that can be mended."""
         refused = self._ring.refused_by
         if refused is None or refused[0] == self._ring.current:
             return
@@ -265,7 +265,7 @@ def _told(error: Exception) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether that server cannot be followed as things are."""
+    """Whether the server refused us in a way that a retry does not change."""
     return isinstance(error, UpstreamRefused) or (
         isinstance(error, RemoteError) and error.errno == MasterFatalError.errno
     )

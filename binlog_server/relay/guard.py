@@ -68,7 +68,7 @@ class HistoryDiverged(UpstreamRefused):
 
 
 class CandidateBehind(ConnectionError):
-    """It has not got our last groups yet."""
+    """The candidate lacks our last groups, and may get them yet."""
 
     errno = MasterFatalError.errno
 
@@ -79,7 +79,7 @@ class _Proof(NamedTuple):
 
 
 class Guard:
-    """Of one connection, from its start to its stop.
+    """The divergence guard of one connection, from its start to its stop.
 
     Args:
         wanted: which groups are.
@@ -152,7 +152,7 @@ class Guard:
         self._proved, self._proved_name, self._holds = there, name, True
 
     async def _last_gtids(self) -> list[Gtid]:
-        """Of the domains that come from there, as far as that is known."""
+        """Our last GTID of each domain that comes from this upstream, as far as known."""
         return [
             gtid
             async for gtid in in_turns(self._engine.binlog_state().position())
@@ -210,7 +210,7 @@ class Guard:
     async def _prove_group(
         self, gtid: Gtid, there: UpstreamState, groups: UpstreamGroups
     ) -> _Proof:
-        """Raises `HistoryDiverged`."""
+        """Compare our last group with the upstream's. Raises `HistoryDiverged`."""
         if not self._check_groups:
             return _Proof(gtid, "MASTER_CHECK_LAST_GROUP=0")
         ours = await self._own(gtid)
@@ -238,7 +238,7 @@ class Guard:
         return _Proof(gtid, found.outline)
 
     def _lacks(self, theirs: Gtid) -> bool:
-        """Whether that group should be in the store, if the store had what the upstream has."""
+        """Whether the store would have this group if its history were the upstream's."""
         known = self._known(theirs)
         ignored = theirs.server_id in self._wanted.ignore_server_ids
         return known is not None and known.seq_no < theirs.seq_no and not ignored
@@ -252,7 +252,7 @@ class Guard:
     async def _forked(
         self, gtid: Gtid, last: Gtid, there: UpstreamState, groups: UpstreamGroups
     ) -> HistoryDiverged:
-        """The error, with what the upstream has in place of our last group, as far as it can be found."""
+        """The error, with the group that the upstream has in place of ours, as far as it can be found."""
         ours = await self._own(gtid)
         theirs: FoundGroup | None = None
         for before in (ours and ours.before, self._known(last)):

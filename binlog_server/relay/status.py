@@ -12,7 +12,7 @@ IDLE_S = 1.0  # nothing was stored for so long: what there is was stored
 
 
 class IoState(Enum):
-    """What it is doing, as Slave_IO_State tells it. The value: Slave_IO_Running, and the text."""
+    """The states of Slave_IO_State: Slave_IO_Running, and the text."""
 
     STOPPED = ("No", "")
     CONNECTING = ("Connecting", "Connecting to master")
@@ -29,7 +29,7 @@ class IoState(Enum):
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The text of Slave_IO_State."""
         return self.value[1]
 
 

@@ -34,7 +34,7 @@ _OLD_PREFIX: Final = (
 
 
 class UpstreamStream:
-    """Made for one connection.
+    """One network connection to an upstream.
 
     Args:
         info: with the address of the server that is meant.
@@ -77,11 +77,11 @@ class UpstreamStream:
 
     @property
     def stored(self) -> bool:
-        """Whether something of it was new."""
+        """Whether a new group was stored."""
         return self._ingest is not None and self._ingest.stored
 
     async def run(self) -> NoReturn:
-        """Take what comes, for as long as it comes. Raises what ends it, or keeps it from beginning."""
+        """Log in, start the dump and store its groups. Raises the error that ends the connection."""
         status, info, config = self._status, self._info, self._into.config()
         status.state = IoState.CONNECTING
         self._password = await info.password.read_apart(config.slave_net_timeout)
@@ -158,7 +158,7 @@ class UpstreamStream:
         )
 
     async def _connect_more(self) -> ClientLink:
-        """Another connection, logged in."""
+        """Make another connection to the same server, logged in."""
         link = await self._connect()
         try:
             await link.log_in()
@@ -182,7 +182,7 @@ class UpstreamStream:
         return UpstreamAcks(self._into.engine, self._into.syncer, held=held, send=send)
 
     async def _end_dump(self, link: ClientLink) -> None:
-        """As a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
+        """End the dump as a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
         greeting = link.machine.greeting
         info = self._info
         if greeting is None or link.machine.is_closed:

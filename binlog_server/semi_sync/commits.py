@@ -11,7 +11,7 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 
 
 class Commits:
-    """Of one server."""
+    """Decides for one server when a commit may be answered."""
 
     def __init__(self, engine: BinlogEngine, syncer: Syncer, semi_sync: SemiSyncMaster) -> None:
         self._engine = engine

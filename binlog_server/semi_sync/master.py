@@ -48,7 +48,7 @@ class _Waiter(NamedTuple):
 
 
 class SemiSyncMaster:
-    """Of one server, for one event loop.
+    """Semi-sync towards the replicas of one server, for one event loop.
 
     Args:
         options: as they are when it is called.
@@ -75,12 +75,12 @@ class SemiSyncMaster:
     # --- replicas ---
 
     def add(self, replica: ReplicaAcks) -> None:
-        """It follows from now on."""
+        """Add a replica with semi-sync."""
         self._replicas.add(replica)
         self.moved()
 
     def remove(self, replica: ReplicaAcks) -> None:
-        """It does not follow any more; twice is no error."""
+        """Remove a replica; twice is no error."""
         self._replicas.discard(replica)
         if not self._options().rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
             self._switch_off("a replica has gone, and rpl_semi_sync_master_wait_no_slave is OFF")
@@ -97,7 +97,7 @@ class SemiSyncMaster:
 
     @property
     def is_on(self) -> bool:
-        """Commits wait."""
+        """Whether commits wait now."""
         return self._options().rpl_semi_sync_master_enabled and self._on
 
     @property
@@ -105,12 +105,12 @@ class SemiSyncMaster:
         return len(self._replicas) < self._options().rpl_semi_sync_master_wait_for_slave_count
 
     def held_by(self, count: int) -> Position:
-        """So many replicas have everything before this place."""
+        """The place up to which at least `count` replicas hold everything; NOWHERE if fewer follow."""
         ends = sorted((replica.acknowledged for replica in self._replicas), reverse=True)
         return ends[count - 1] if 0 < count <= len(ends) else NOWHERE
 
     def moved(self) -> None:
-        """A replica has acknowledged more, or has come."""
+        """Look again: a replica has acknowledged more, or was added."""
         for look in list(self.when_moved):
             look()
         end = self.held_by(self._options().rpl_semi_sync_master_wait_for_slave_count)
@@ -169,17 +169,17 @@ class SemiSyncMaster:
             self._release(waiter._replace(done=lambda: None) if has_gone else waiter)
 
     def changed(self) -> None:
-        """Options have: nobody waits when it was switched off."""
+        """The options have changed: when semi-sync was switched off, nobody waits any more."""
         self._on = True
         if not self._options().rpl_semi_sync_master_enabled:
             self._release_all()
 
     def forget(self) -> None:
-        """The store was reset: places mean something else."""
+        """Forget all places: RESET MASTER has removed them."""
         self._last = NOWHERE
 
     def close(self) -> None:
-        """The server stops. Nobody is told anything any more."""
+        """End semi-sync for shutdown: no callback is called any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

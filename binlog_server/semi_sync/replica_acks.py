@@ -21,7 +21,7 @@ class _Asked(NamedTuple):
 
 
 class ReplicaAcks:
-    """Of one dump with semi-sync. An acknowledgement speaks for everything that was sent before it, too.
+    """The acknowledgements of one dump. Each one speaks for everything that was sent before it, too.
 
     Args:
         start: what lies before it, the replica has had already.
@@ -42,11 +42,11 @@ class ReplicaAcks:
     # --- what is sent ---
 
     def sent_event(self, event: bytes) -> None:
-        """One that is in no store."""
+        """Note an event that is in no store."""
         self._place.feed(event, self._checksum)
 
     def sent_frames(self, step: PositionStep, *, ack_wanted: bool) -> None:
-        """Packets of groups, which do that to the position of the replica."""
+        """Note packets of groups, and the replica's position behind them."""
         self._place.move(step)
         self._unasked = not ack_wanted
         self._wanted = self._place.ack if ack_wanted else None

@@ -17,14 +17,14 @@ _DUE_MAX: Final = 1024
 
 
 class _Due(NamedTuple):
-    """To be sent once everything before `end` of the store is held."""
+    """An acknowledgement to be sent once everything before `end` is durable, and held by replicas if that is wanted."""
 
     ack: Ack
     end: Position
 
 
 class UpstreamAcks:
-    """Of one connection. `flush` whenever more may be held.
+    """The acknowledgements owed to one upstream. Call `flush` when more may have become durable.
 
     Args:
         held: what lies before it is held by as many replicas as the options say; None if none need to.
@@ -61,7 +61,7 @@ class UpstreamAcks:
         self._syncer.on_durable(self._durable)
 
     def flush(self) -> None:
-        """Send what may be sent; one for all, because they add up."""
+        """Send the last acknowledgement that is due: it speaks for those before it."""
         held = self._held()
         end = self._engine.durable_end
         if held is not None:

@@ -1,7 +1,7 @@
 """The SQL side of one connection: what it has set and may do, and what its last statement has told.
 
 A statement in, a result out; no I/O of its own. What waits for a disk is given back as `Work`, `RowStream` or `Wait`,
-for whoever owns the loop to run. Which statement does what is said in `admin.answers`.
+for whoever owns the loop to run. Which statement does what is said in `sql.answers`.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class ServerView(Protocol):
         """The store was reset: what was remembered of it is wrong. On the loop, behind `look_at_begin`."""
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Call what only computes in a thread: see `admin.runner`."""
+        """Call what only computes in a thread: see `sql.runner`."""
 
     def answer_later(
         self,
@@ -196,4 +196,4 @@ class ServerView(Protocol):
         machine: ServerConnection,
         warnings: Callable[[], int],
     ) -> asyncio.Task[None]:
-        """Give the client the answer when it is there; see `admin.runner`."""
+        """Give the client the answer when it is there; see `sql.runner`."""
