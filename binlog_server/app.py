@@ -83,7 +83,6 @@ class Server(ServerFacts):
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
         )
-        self._flush_log_at_trx_commit = config.innodb_flush_log_at_trx_commit
         self.room = Room(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
@@ -123,7 +122,7 @@ class Server(ServerFacts):
         self._tail = Tail(self.engine, loop)
         self.syncer = Syncer(
             self.engine,
-            flush_log_at_trx_commit=self._flush_log_at_trx_commit,
+            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
             failed=self._store_failed,
             alone=lambda: len(self.connections) <= 1 and self.relay.running is None,

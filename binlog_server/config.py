@@ -18,10 +18,10 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
@@ -34,19 +34,21 @@ from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
     PAGE_CACHE_BYTES_DEFAULT,
+    PAGES_MIN,
     STATE_INTERVAL_DEFAULT,
     StoreOptions,
 )
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server import engine_limits
 from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Account, privileges
 from binlog_server.logs import FORMATS, TEXT
-from binlog_server.option_limits import LIMITS
+from binlog_server.option_kinds import U32_MAX, U64_MAX, Decimals, Kind, Number, Switch, Text, Words
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import KEY_NAME
 from binlog_server.relay.upstream_tables import upstreams
@@ -61,7 +63,14 @@ ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 _FILE_BYTES_MAX = 4 << 20  # of a configuration file
 _DAY_S = 86400
+_YEAR_S = 365 * _DAY_S
 
+PORTS: Final = Number(0, 65_535)
+CONNECTIONS: Final = Number(10, 100_000)
+_Seconds = Annotated[int, Number(1, _YEAR_S)]
+_Keepalive = Annotated[int, Number(0, 32_767)]  # the system's limit
+_Memory = Annotated[int, Number(1 << 20, 1 << 40)]
+_CacheSize = Annotated[int, Number(4096, U64_MAX)]
 
 _PATHS = frozenset(
     (
@@ -81,95 +90,92 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All options. Times in seconds, sizes in bytes."""
+    """All options. Times in seconds, sizes in bytes. Beside the type stands what its values may be, see `KINDS`."""
 
     binlog_directory: Path
     listen_host: str = "127.0.0.1"
-    listen_port: int = PORT
+    listen_port: Annotated[int, PORTS] = PORT
     # By name; "" is the default one.
     upstream: Mapping[str, MasterInfo] = field(default_factory=dict, repr=False)
     skip_slave_start: bool = False
     slave_compressed_protocol: bool = False
     gtid_ignore_duplicates: bool = False
     master_info_key_file: str = ""  # in the directory of the store, without it
-    server_id: int = 1
-    gtid_domain_id: int = 0
+    server_id: Annotated[int, Number(1, U32_MAX)] = 1
+    gtid_domain_id: Annotated[int, Number(0, U32_MAX)] = 0
     gtid_strict_mode: bool = False
     read_only: bool | None = None  # None: with an upstream
-    server_version: str = SERVER_VERSION
-    max_binlog_size: int = FILE_BYTES_MAX
-    innodb_binlog_state_interval: int = STATE_INTERVAL_DEFAULT
-    binlog_page_cache_size: int = PAGE_CACHE_BYTES_DEFAULT
-    dump_frame_cache_size: int = 64 << 20
-    binlog_cache_size: int = BINLOG_CACHE_SIZE
-    binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE
-    innodb_flush_log_at_trx_commit: int = 1
-    innodb_flush_log_at_timeout: int = 1
-    innodb_log_file_size: int = LOG_FILE_SIZE_DEFAULT
-    innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
-    innodb_force_recovery: int = 0
-    binlog_error_action: str = "READ_ONLY"
-    binlog_checksum: str = "CRC32"
-    max_binlog_total_size: int = 0
+    server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
+    max_binlog_size: Annotated[int, Number(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX)] = FILE_BYTES_MAX
+    innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
+    binlog_page_cache_size: _Memory = PAGE_CACHE_BYTES_DEFAULT
+    dump_frame_cache_size: _Memory = 64 << 20
+    binlog_cache_size: _CacheSize = BINLOG_CACHE_SIZE
+    binlog_stmt_cache_size: _CacheSize = BINLOG_CACHE_SIZE
+    innodb_flush_log_at_trx_commit: Annotated[int, Number(0, 3)] = 1
+    innodb_flush_log_at_timeout: Annotated[int, Number(0, 2700)] = 1
+    innodb_log_file_size: Annotated[int, Number(4 << 20, 512 << 30)] = LOG_FILE_SIZE_DEFAULT
+    innodb_log_buffer_size: Annotated[int, Number(2 << 20, (1 << 31) - 4096)] = (
+        LOG_BUFFER_SIZE_DEFAULT
+    )
+    innodb_force_recovery: Annotated[int, Number(0, 6)] = 0
+    binlog_error_action: Annotated[str, Words(ERROR_ACTIONS)] = "READ_ONLY"
+    binlog_checksum: Annotated[str, Words(tuple(ChecksumAlgorithm.__members__))] = "CRC32"
+    max_binlog_total_size: Annotated[int, Number(0, U64_MAX)] = 0
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
-    binlog_expire_logs_seconds: int = 0
-    expire_logs_days: float = 0.0  # the same as binlog_expire_logs_seconds, in days
-    slave_connections_needed_for_purge: int = 1
-    max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX
-    max_session_mem_used: int = 1 << 20
-    max_total_session_mem_used: int = 256 << 20  # ours
-    max_connections: int = 2000
-    max_user_connections: int = 0
-    max_connect_errors: int = 100
-    connect_timeout: int = 10
-    net_read_timeout: int = 30
-    net_write_timeout: int = 60
-    tcp_keepalive_time: int = 30
-    tcp_keepalive_interval: int = 5
-    tcp_keepalive_probes: int = 6
-    replica_lag_grace_seconds: int = 60
-    slave_net_timeout: int = 60
+    binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
+    expire_logs_days: Annotated[float, Decimals(0, 99)] = (
+        0.0  # the same as binlog_expire_logs_seconds, in days
+    )
+    slave_connections_needed_for_purge: Annotated[int, Number(0, U32_MAX)] = 1
+    max_allowed_packet: Annotated[int, Number(1024, 1 << 30)] = COMMAND_PACKET_BYTES_MAX
+    max_session_mem_used: Annotated[int, Number(8192, U64_MAX)] = 1 << 20
+    max_total_session_mem_used: _Memory = 256 << 20  # ours
+    max_connections: Annotated[int, CONNECTIONS] = 2000
+    max_user_connections: Annotated[int, Number(0, 2**31 - 1)] = 0
+    max_connect_errors: Annotated[int, Number(1, U32_MAX)] = 100
+    connect_timeout: Annotated[int, Number(2, _YEAR_S)] = 10
+    net_read_timeout: _Seconds = 30
+    net_write_timeout: _Seconds = 60
+    tcp_keepalive_time: _Keepalive = 30
+    tcp_keepalive_interval: _Keepalive = 5
+    tcp_keepalive_probes: Annotated[int, Number(0, 127)] = 6
+    replica_lag_grace_seconds: _Seconds = 60
+    slave_net_timeout: _Seconds = 60
+    wait_timeout: _Seconds = 28_800
     rpl_semi_sync_master_enabled: bool = False
-    rpl_semi_sync_master_timeout: int = 10_000  # milliseconds
+    rpl_semi_sync_master_timeout: Annotated[int, Number(0, U32_MAX)] = 10_000  # milliseconds
     rpl_semi_sync_master_wait_no_slave: bool = True
-    rpl_semi_sync_master_wait_for_slave_count: int = 1  # MySQL's
+    rpl_semi_sync_master_wait_for_slave_count: Annotated[int, Number(1, 65_535)] = 1  # MySQL's
     rpl_semi_sync_slave_enabled: bool = False
-    rpl_semi_sync_slave_wait_for_slave_count: int = 0  # ours
-    max_event_group_size: int = EVENT_GROUP_BYTES_MAX
-    report_host: str = ""
+    rpl_semi_sync_slave_wait_for_slave_count: Annotated[int, Number(0, 65_535)] = 0  # ours
+    max_event_group_size: _Memory = EVENT_GROUP_BYTES_MAX
+    report_host: Annotated[str, Text(REPORT_HOST_BYTES_MAX)] = ""
     ssl: bool = True
     ssl_cert: str = ""
     ssl_key: str = ""
     ssl_ca: str = ""
     tls_version: str = ",".join(TLS_VERSIONS)
     require_secure_transport: bool = False
-    log_level: str = "INFO"
-    log_format: str = TEXT
+    log_level: Annotated[str, Words(LOG_LEVELS)] = "INFO"
+    log_format: Annotated[str, Words(FORMATS)] = TEXT
     metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
     ignored_options: tuple[str, ...] = ()  # given, but without effect here
 
     def __post_init__(self) -> None:
-        for name, (low, high) in LIMITS.items():
-            value = getattr(self, name, None)  # None: a variable, and no option
-            if value is not None and not low <= value <= high:
-                raise ConfigError(f"{name}: {value} is not between {low} and {high}")
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            try:
+                if value is not None:
+                    kind.check(value)
+            except ValueError as error:
+                raise ConfigError(f"{name}: {error}") from None
         for name in (f.name for f in fields(self)):
             text = getattr(self, name)
             if isinstance(text, str | Path) and "\0" in str(text):
                 raise ConfigError(f"{name}: {str(text)!r} holds a zero byte")
         _check_host("listen_host", self.listen_host)
-        for name, limit in (
-            ("server_version", SERVER_VERSION_SIZE),
-            ("report_host", REPORT_HOST_BYTES_MAX),
-        ):
-            text = getattr(self, name)
-            if len(text.encode(errors="replace")) > limit or not (text.isprintable()):
-                raise ConfigError(f"{name}: {text!r} is not printable text of up to {limit} bytes")
-        if self.log_level not in LOG_LEVELS:
-            raise ConfigError(f"log_level: {self.log_level!r} is none of {', '.join(LOG_LEVELS)}")
-        if self.log_format not in FORMATS:
-            raise ConfigError(f"log_format: {self.log_format!r} is none of {', '.join(FORMATS)}")
         if self.metrics_listen:
             _check_host("metrics_listen", parse_listen(self.metrics_listen, "metrics_listen")[0])
         for version in self.tls_versions:
@@ -182,14 +188,6 @@ class Config:
             )
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
-        if self.binlog_checksum not in ChecksumAlgorithm.__members__:
-            raise ConfigError(
-                f"binlog_checksum: {self.binlog_checksum!r} is none of {', '.join(ChecksumAlgorithm.__members__)}"
-            )
-        if self.binlog_error_action not in ERROR_ACTIONS:
-            raise ConfigError(
-                f"binlog_error_action: {self.binlog_error_action!r} is none of {', '.join(ERROR_ACTIONS)}"
-            )
         version = self.server_version.removeprefix("5.5.5-")
         if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
             raise ConfigError(
@@ -217,7 +215,7 @@ class Config:
             self.max_binlog_size,
             self.innodb_binlog_state_interval,
             self.binlog_page_cache_size,
-            self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S),
+            self.expire_s,
             self.max_binlog_total_size,
             self.slave_connections_needed_for_purge,
             self.innodb_log_file_size,
@@ -226,9 +224,27 @@ class Config:
         )
 
     @property
+    def expire_s(self) -> int:
+        """Age at which files are purged, in whichever of the two units it was given; 0 for never."""
+        return self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S)
+
+    @property
     def session_memory_limit(self) -> int:
         """Bytes that all sessions hold together: enough for some that hold as much as one may."""
         return max(self.max_total_session_mem_used, 4 * self.max_allowed_packet)
+
+
+def _kinds() -> Iterator[tuple[str, Kind]]:
+    of_type: Mapping[Any, Kind] = {bool: Switch(), bool | None: Switch(), str: Text()}
+    for name, hint in get_type_hints(Config, include_extras=True).items():
+        kind = get_args(hint)[1] if hasattr(hint, "__metadata__") else of_type.get(hint)
+        if kind is not None:
+            yield name, kind
+
+
+KINDS: Final[Mapping[str, Kind]] = dict(_kinds())
+"""Of each option that is one value: what it may be, in the file and elsewhere."""
+DEFAULTS: Final[Mapping[str, Any]] = {f.name: f.default for f in fields(Config)}
 
 
 def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
@@ -236,9 +252,8 @@ def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
         raise ConfigError(f"{option}: {text!r} is not HOST:PORT")
-    low, high = LIMITS["listen_port"]
-    if len(port) > 10 or not low <= int(port) <= high:
-        raise ConfigError(f"{option}: port {port[:10]} is not between {low} and {high}")
+    if len(port) > 10 or not PORTS.low <= int(port) <= PORTS.high:
+        raise ConfigError(f"{option}: port {port[:10]} is not between {PORTS.low} and {PORTS.high}")
     return host.strip("[]"), int(port)
 
 
@@ -303,9 +318,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
-    defaults = {f.name: f.default for f in fields(Config)}
     for name, value in values.items():
-        default = defaults[name]
+        default = DEFAULTS[name]
         if isinstance(default, float) and type(value) is int:
             continue  # a whole number of days
         if isinstance(default, (int, float, str)) and type(value) is not type(default):

@@ -8,7 +8,6 @@ from typing import Protocol
 from binlog_protocol.connection.server import ServerConnection
 
 from binlog_server.accounts.users import Users
-from binlog_server.config import Config
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.stream_writer import Sink
@@ -35,8 +34,6 @@ class Host(ServerView, Protocol):
     """What a session needs beside what its statements see."""
 
     @property
-    def config(self) -> Config: ...
-    @property
     def connections(self) -> Connections: ...
     @property
     def users(self) -> Users: ...
@@ -50,10 +47,6 @@ class Host(ServerView, Protocol):
     def session_memory(self) -> SessionMemory: ...
     @property
     def compressor(self) -> Compressor: ...
-
-    @property
-    def wait_timeout(self) -> int:
-        """Seconds that a client may say nothing unless its session says otherwise."""
 
     def statistics(self) -> str:
         """The answer to COM_STATISTICS."""

@@ -446,7 +446,7 @@ class Conversation:
         if self._is_within_a_packet:
             value = variables.get("net_read_timeout")
             return float(value or self._server.config.net_read_timeout)
-        return float(variables.get("wait_timeout") or self._server.wait_timeout)
+        return float(variables.get("wait_timeout") or self._server.config.wait_timeout)
 
     def _was_heard(self) -> bool:
         heard, self._heard = self._heard, False

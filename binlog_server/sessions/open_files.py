@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 
-from binlog_server.option_limits import LIMITS
+from binlog_server.config import CONNECTIONS
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def allow_open_files(max_connections: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed >= wanted:
         return max_connections
-    possible = max(LIMITS["max_connections"][0], (allowed - _OTHER_FILES) // 2)
+    possible = max(CONNECTIONS.low, (allowed - _OTHER_FILES) // 2)
     log.warning(
         "Could not increase number of max_open_files to more than %(allowed)d (request: %(wanted)d): raise the limit "
         "(ulimit -Hn, LimitNOFILE), or lower max_connections",

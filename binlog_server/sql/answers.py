@@ -228,9 +228,8 @@ def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
             **places.snapshot(session.server, session.coordinates),
         }
     else:
-        shown = session.global_variables()
-        if statement.scope is not VariableScope.GLOBAL:
-            shown |= session.variables
+        globally = statement.scope is VariableScope.GLOBAL
+        shown = session.system_variables(globally=globally)
     test = statement.filter
     # A filter that takes milliseconds with all variables, or any that looks into a long text, is for a thread.
     if is_long(test) or (session.shows_long_state and not is_about(test, VARIABLE_COLUMNS[:1])):
@@ -242,7 +241,7 @@ def _classic_style(session: SqlSession) -> FrameStyle | None:
     """How positions of events are told; None: not at all."""
     if not session.coordinates.classic:
         return None
-    return classic_places.style_of(session.server.binlog_checksum)
+    return classic_places.style_of(session.server.config.binlog_checksum)
 
 
 def _gtid_position(session: SqlSession, style: FrameStyle, function: Function, label: str) -> Work:

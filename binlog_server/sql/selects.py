@@ -15,6 +15,7 @@ from binlog_protocol.wire.results import (
     Column,
 )
 
+from binlog_server.option_kinds import Decimals
 from binlog_server.sql.functions import TIMES, waits_for
 from binlog_server.sql.statements import (
     Expression,
@@ -26,7 +27,7 @@ from binlog_server.sql.statements import (
     UserVariable,
     Value,
 )
-from binlog_server.sql.variables import DOUBLES
+from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Result, ResultSet, Row
 
 ROW_CHARS_MAX = 1 << 20  # a short statement may name a long variable often
@@ -63,7 +64,7 @@ def select(finder: Finder, statement: Select) -> Result:
 def _column(item: SelectItem, value: Value) -> Column:
     label = printable(item.label)
     match item.expression:
-        case SystemVariable(_, name) if name in DOUBLES:
+        case SystemVariable(_, name) if isinstance(VARIABLES[name].kind, Decimals):
             return Column(label, _TYPE_DOUBLE, CHARSET_BINARY, 22, FLAG_BINARY, _DECIMALS_SHOWN)
         case _ if isinstance(value, Decimal):
             return Column.decimal(label, value)

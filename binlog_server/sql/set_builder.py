@@ -22,7 +22,7 @@ from binlog_server.sql.statements import (
     SystemVariable,
 )
 from binlog_server.sql.tokens import name_of
-from binlog_server.sql.variables import ALIASES
+from binlog_server.sql.variables import VARIABLES
 
 
 class SetBuilder(Transformer[Token, Any]):
@@ -39,7 +39,8 @@ class SetBuilder(Transformer[Token, Any]):
 
     def assign_at_system(self, children: list[Any]) -> Assignment:
         scope, name, value = children
-        if scope is None and name_of(name) in ALIASES:  # those of transactions
+        variable = VARIABLES.get(name_of(name))
+        if scope is None and variable is not None and variable.twin:  # those of transactions
             scope = Scope.NEXT
         return Assignment(SystemVariable(scope or Scope.DEFAULT, name_of(name)), value)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from binlog_protocol.connection.commands import Command
 from binlog_protocol.errors import (
@@ -27,7 +26,6 @@ from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql import events, maintenance
 from binlog_server.sql.answers import answer, shows_state
 from binlog_server.sql.functions import call
-from binlog_server.sql.global_variables import SKIP_COUNTER
 from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES, subject
 from binlog_server.sql.parser import parse
 from binlog_server.sql.state_texts import StateTexts
@@ -46,14 +44,7 @@ from binlog_server.sql.statements import (
     Value,
 )
 from binlog_server.sql.statements import Scope as VariableScope
-from binlog_server.sql.variables import (
-    BOOLEANS,
-    DOUBLES,
-    SESSION_FIXED,
-    SESSION_ONLY,
-    SESSION_SETTABLE,
-    TEXTS,
-)
+from binlog_server.sql.variables import VARIABLES, Reach
 from binlog_server.sql.view import (
     Diagnostic,
     Level,
@@ -65,7 +56,6 @@ from binlog_server.sql.view import (
     text_of,
 )
 
-_U64_DIGITS = 20
 DIAGNOSTICS_MAX = 64  # as max_error_count
 
 
@@ -142,6 +132,10 @@ class SqlSession:
         self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
         del self.diagnostics[DIAGNOSTICS_MAX:]
 
+    def warn(self, code: int, text: str) -> None:
+        """SHOW WARNINGS tells it."""
+        self.diagnostics.append(Diagnostic(Level.WARNING, code, text))
+
     def run(self, parsed: Callable[[], Statement]) -> Result:
         """As `execute`, of a statement that was begun, and that may have been parsed elsewhere."""
         try:
@@ -171,6 +165,11 @@ class SqlSession:
     def state_texts(self) -> StateTexts:
         """Of the state that the statement shows."""
         return self._texts or self.server.state_texts()
+
+    @property
+    def made_texts(self) -> StateTexts | None:
+        """The same, where `long_texts` has looked for them."""
+        return self._texts
 
     @property
     def shows_long_state(self) -> bool:
@@ -211,7 +210,8 @@ class SqlSession:
             case UserVariable(name):
                 return self._user_value(name)
             case SystemVariable(scope, name):
-                return _as_number(self._system_value(scope, name), name)
+                text = self._system_value(scope, name)
+                return VARIABLES[name].kind.selected(text)
             case Function(name, arguments):
                 return call(self, name, [self.value_of(argument) for argument in arguments])
             case ColumnName(name):
@@ -234,35 +234,28 @@ class SqlSession:
         """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
         return self._system_value(VariableScope.GLOBAL, name)
 
-    def global_variables(self) -> dict[str, Shown]:
-        """As the session sees them: where positions are classic, so is what replicas ask of the binlog."""
-        skip_counter = str(self.server.relay.skip_counter(self.master_connection))
-        shown = self.server.global_variables(self._texts)
-        variables: dict[str, Shown] = {**shown, SKIP_COUNTER: skip_counter}
-        if not self.coordinates.classic:
-            return variables
-        variables["binlog_checksum"] = self.server.binlog_checksum
-        del variables["binlog_storage_engine"]
-        return variables
+    def system_variables(self, *, globally: bool) -> dict[str, Shown]:
+        """What SHOW VARIABLES shows: of the server alone, or as the session has them."""
+        shown: dict[str, Shown] = {}
+        for name, variable in VARIABLES.items():
+            if not globally or variable.reach is not Reach.SESSION_ONLY:
+                value = variable.read(self)
+                if value is not None:
+                    shown[name] = value
+        return shown if globally else {**shown, **self.variables}
 
     def _system_value(self, scope: VariableScope, name: str) -> str:
-        if scope is not VariableScope.GLOBAL:
-            if name in self.variables:
-                return self.variables[name]
-            if name in _DIAGNOSTIC_COUNTS:
-                only = _DIAGNOSTIC_COUNTS[name]
-                return str(sum(d.level == Level.ERROR or not only for d in self.diagnostics))
-        try:
-            value = text_of(self.global_variables()[name])
-        except KeyError:
-            raise UnknownSystemVariable(name) from None
-        if scope is VariableScope.GLOBAL and name in SESSION_ONLY:
+        variable = VARIABLES.get(name)
+        value = None if variable is None else variable.read(self)
+        if variable is None or value is None:
+            raise UnknownSystemVariable(name)
+        if scope is VariableScope.GLOBAL and variable.reach is Reach.SESSION_ONLY:
             raise ReadOnlyVariable(name, "SESSION")
-        if scope is VariableScope.SESSION and not (
-            name in SESSION_SETTABLE or name in SESSION_FIXED
-        ):
+        if scope is VariableScope.SESSION and variable.reach is Reach.GLOBAL:
             raise ReadOnlyVariable(name, "GLOBAL")
-        return value
+        if scope is not VariableScope.GLOBAL and name in self.variables:
+            return self.variables[name]
+        return text_of(value)
 
 
 def _mapped(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
@@ -273,7 +266,7 @@ def _mapped(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
 
 
 _UNSET = HeldValue(None)
-_DIAGNOSTIC_COUNTS = {"warning_count": False, "error_count": True}
+_DIAGNOSTIC_COUNTS = ("warning_count", "error_count")
 
 
 def _asks_for_diagnostics(statement: Statement) -> bool:
@@ -286,16 +279,3 @@ def _asks_for_diagnostics(statement: Statement) -> bool:
             for item in statement.items
         )
     )
-
-
-def _as_number(value: str, name: str) -> Value:
-    """As SELECT @@name gives it: numbers and booleans are integers."""
-    if name in BOOLEANS:
-        return int(value == "ON")
-    if name in DOUBLES:
-        return Decimal(value)
-    if name in TEXTS:
-        return value
-    if name == "character_set_results" and not value:
-        return None  # as SET character_set_results = NULL has left it
-    return int(value) if value.isdecimal() and len(value) <= _U64_DIGITS else value

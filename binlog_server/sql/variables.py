@@ -1,243 +1,622 @@
-"""System variables, by MariaDB's names: what `SELECT @@x`, `SHOW VARIABLES` and `SET` see.
+"""Every system variable, in one table: name, kind, default, reach, who may SET it, how it is read and applied.
 
-A binlog server has no tables, so most are constants that clients read to decide how to behave. The rest come from the
-configuration and the store.
+Of an option kind and default are said by `config.Config`, beside its type, and its row has no more than the rest.
+SELECT @@x, SHOW VARIABLES, SET and SET STATEMENT read the table; docs/sql.md, docs/rights.md and the table of options
+are held equal to it by tests, and a real MariaDB is asked whether kinds, limits, defaults and reaches are its own.
+
+A variable that nothing here depends on is one line of four values: it is kept and shown, because clients SET it, and
+read it again. What a session has SET is in `SqlSession.variables`; what SET GLOBAL changed is in the configuration, or,
+of what is no option, in `kept_variables` of the server. Nothing of it is kept over a restart: the file is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from decimal import ROUND_DOWN
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from binlog_protocol.errors import EngineBinlogUnavailable, UnknownServerError, WrongVariableValue
+from binlog_protocol.errors.sql_errors import NoDefault, NotInTransaction
+from binlog_storage.binlog.options import FILE_BYTES_MAX
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
-from binlog_server.option_limits import LIMITS
-
-_U32_MAX = 2**32 - 1
-_U64_MAX = 2**64 - 1
-
-# Read by connectors before they start; the values are those of a MariaDB server that is read-only and logs.
-CONSTANTS: Mapping[str, str] = {
-    "auto_increment_increment": "1",
-    "auto_increment_offset": "1",
-    "autocommit": "ON",
-    "check_constraint_checks": "ON",
-    "binlog_annotate_row_events": "ON",
-    "binlog_checksum": "NONE",  # engine binlogs have none, and replicas are told so
-    "binlog_row_image": "FULL",
-    "binlog_row_metadata": "FULL",
-    "binlog_storage_engine": "innodb",
-    "character_set_client": "utf8mb4",
-    "character_set_connection": "utf8mb4",
-    "character_set_database": "utf8mb4",
-    "character_set_filesystem": "binary",
-    "character_set_results": "utf8mb4",
-    "character_set_server": "utf8mb4",
-    "character_set_system": "utf8mb3",
-    "collation_connection": "utf8mb4_general_ci",
-    "collation_database": "utf8mb4_general_ci",
-    "collation_server": "utf8mb4_general_ci",
-    "default_master_connection": "",
-    "encrypt_binlog": "OFF",
-    "explicit_defaults_for_timestamp": "ON",
-    "foreign_key_checks": "ON",
-    "gtid_seq_no": "0",
-    "init_connect": "",
-    "insert_id": "0",
-    "interactive_timeout": "28800",
-    "last_insert_id": "0",
-    "license": "Apache-2.0",
-    "log_bin": "ON",
-    "log_slave_updates": "ON",
-    "lower_case_table_names": "0",
-    "max_statement_time": "0.000000",
-    "net_buffer_length": "16384",
-    "optimizer_switch": "",  # dump programs set it
-    "performance_schema": "OFF",
-    "pseudo_thread_id": "0",
-    "query_cache_size": "0",
-    "query_cache_type": "OFF",
-    "rand_seed1": "0",
-    "rand_seed2": "0",
-    "rpl_semi_sync_master_wait_point": "AFTER_COMMIT",
-    "skip_replication": "OFF",
-    "sql_auto_is_null": "OFF",
-    "sql_mode": "",
-    "sql_notes": "ON",
-    "sql_quote_show_create": "ON",
-    "sql_slave_skip_counter": "0",
-    "sync_binlog": "0",
-    "system_time_zone": "UTC",
-    "time_zone": "SYSTEM",
-    "timestamp": "0.000000",
-    "transaction_isolation": "REPEATABLE-READ",
-    "transaction_read_only": "OFF",
-    "tx_isolation": "REPEATABLE-READ",
-    "tx_read_only": "OFF",
-    "unique_checks": "ON",
-    "wait_timeout": "28800",
-}
-
-# What a client may SET for its session. The value is kept and shown again. Of a dump these have an effect:
-# net_write_timeout, skip_replication; of statements that are committed: see `sql_commit.settings`.
-SESSION_SETTABLE = frozenset(
-    {
-        "auto_increment_increment",
-        "auto_increment_offset",
-        "autocommit",
-        "character_set_client",
-        "character_set_connection",
-        "character_set_results",
-        "check_constraint_checks",
-        "collation_connection",
-        "default_master_connection",
-        "explicit_defaults_for_timestamp",
-        "foreign_key_checks",
-        "gtid_domain_id",
-        "gtid_seq_no",
-        "insert_id",
-        "interactive_timeout",
-        "last_insert_id",
-        "max_statement_time",
-        "net_read_timeout",
-        "net_write_timeout",
-        "optimizer_switch",
-        "pseudo_thread_id",
-        "rand_seed1",
-        "rand_seed2",
-        "server_id",
-        "skip_replication",
-        "sql_auto_is_null",
-        "sql_mode",
-        "sql_notes",
-        "sql_quote_show_create",
-        "time_zone",
-        "timestamp",
-        "transaction_isolation",
-        "transaction_read_only",
-        "tx_isolation",
-        "tx_read_only",
-        "unique_checks",
-        "wait_timeout",
-    }
+from binlog_server.config import DEFAULTS, KINDS
+from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC, SEMI_SYNC_WAIT_POINT
+from binlog_server.option_kinds import (
+    U32_MAX,
+    U64_MAX,
+    Decimals,
+    Kind,
+    Number,
+    Switch,
+    Text,
+    Words,
 )
+from binlog_server.sql import maintenance, values
+from binlog_server.sql.needed_privileges import ANYBODY
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.statements import Scope
+from binlog_server.sql.view import Level, Result, Shown, Work
 
-# Those of them that have no global value.
-SESSION_ONLY = frozenset(
-    {
-        "gtid_seq_no",
-        "insert_id",
-        "last_insert_id",
-        "pseudo_thread_id",
-        "rand_seed1",
-        "rand_seed2",
-        "skip_replication",
-        "timestamp",
-    }
-)
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
-# These have a value for the session, too, which a client cannot change; all others are of the server alone.
-SESSION_FIXED = frozenset(
-    {
-        "binlog_annotate_row_events",
+log = logging.getLogger(__name__)
+
+_DAY_S = 86400
+_YEAR_S = 365 * _DAY_S
+Privileges = tuple[str, ...]
+Check = Callable[["SqlSession", str], None]
+
+
+class Reach(Enum):
+    """Where a variable has a value; named as in information_schema.SYSTEM_VARIABLES."""
+
+    GLOBAL = "GLOBAL"
+    SESSION = "SESSION"  # one for each session, beside the global one
+    SESSION_ONLY = "SESSION ONLY"
+
+
+class Variable:
+    """One row.
+
+    Args:
+        kind: what its values may be, and how they look; None: it is an option, and the configuration says it.
+        default: as SHOW VARIABLES prints it; None: that of the option.
+        set_global: any of these privileges will do for SET GLOBAL; None: the running server cannot change it.
+        set_session: the same for SET SESSION, where a session has a value of its own.
+        read: the global value, where it is neither the option's nor what was kept; None: there is no such variable.
+        check: says whether a value may be SET now, once it is known to be one. Raises `ServerError`.
+        then: is told of a value that was SET GLOBAL, as it stands in the configuration.
+        apply: is all of SET GLOBAL instead, and returns the rest of the work, if there is some. Raises `ServerError`.
+        kind_now: the kind that SET GLOBAL goes by, where it depends on the running server.
+        default_now: what SET GLOBAL x = DEFAULT means, where that depends on it.
+        in_statement: whether SET STATEMENT takes it.
+        in_transaction: whether it may be SET between BEGIN and COMMIT.
+        twin: another name of the same variable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind | None = None,
+        default: str | None = None,
+        reach: Reach = Reach.GLOBAL,
+        *,
+        set_global: Privileges | None = None,
+        set_session: Privileges | None = ANYBODY,
+        read: Callable[[SqlSession], Shown | None] | None = None,
+        check: Check = lambda session, value: None,
+        then: Callable[[SqlSession, Any], object] = lambda session, value: None,
+        apply: Callable[[SqlSession, str], Result] | None = None,
+        kind_now: Callable[[SqlSession], Kind] | None = None,
+        default_now: Callable[[SqlSession], str] | None = None,
+        in_statement: bool = True,
+        in_transaction: bool = True,
+        twin: str = "",
+    ) -> None:
+        self.name: Final = name
+        self.kind: Final = KINDS[name] if kind is None else kind
+        self.default: Final = self.kind.text(DEFAULTS[name]) if default is None else default
+        self.reach: Final = reach
+        self.set_global: Final = set_global
+        self.set_session: Final = None if reach is Reach.GLOBAL else set_session
+        self.check: Final = check
+        self.in_statement: Final = in_statement
+        self.in_transaction: Final = in_transaction
+        self.twin: Final = twin
+        self._is_option = kind is None
+        self._read, self._then, self._apply = read, then, apply
+        self._kind_now, self._default_now = kind_now, default_now
+
+    def is_set_globally(self, scope: Scope) -> bool:
+        """Whether SET with that scope means the running server: also without one where there is no other."""
+        return self.set_global is not None and (scope is Scope.GLOBAL or self.set_session is None)
+
+    def read(self, session: SqlSession) -> Shown | None:
+        """The global value; None if this session has no such variable."""
+        if self._read is not None:
+            return self._read(session)
+        if self._is_option:
+            return self.kind.text(getattr(session.server.config, self.name))
+        return session.server.kept_variables.get(self.name, self.default)
+
+    def global_kind(self, session: SqlSession) -> Kind:
+        """What SET GLOBAL goes by."""
+        return self.kind if self._kind_now is None else self._kind_now(session)
+
+    def global_default(self, session: SqlSession) -> str:
+        """What SET GLOBAL x = DEFAULT means."""
+        return self.default if self._default_now is None else self._default_now(session)
+
+    def apply(self, session: SqlSession, value: str) -> Result:
+        """SET GLOBAL, of a value as SHOW VARIABLES prints it. Returns the rest of the work. Raises `ServerError`."""
+        if self._apply is not None:
+            return self._apply(session, value)
+        if self._is_option:
+            _set_options(session, {self.name: self.kind.option(value)}, self._then)
+        else:
+            session.server.kept_variables[self.name] = value
+            self._then(session, value)
+        log.info("%(variable)s is now %(value)s", {"variable": self.name, "value": value})
+        return None
+
+
+def _set_options(
+    session: SqlSession, changes: Mapping[str, Any], then: Callable[[SqlSession, Any], object]
+) -> None:
+    """SET GLOBAL replaces the configuration as a whole: who needs an option looks there when it needs it.
+
+    All or nothing; `then` is called with the first of the values.
+    """
+    server = session.server
+    before = server.config
+    name, value = next(iter(changes.items()))
+    try:
+        server.config = dataclasses.replace(before, **changes)
+        then(session, value)
+    except ValueError as error:
+        server.config = before
+        log.warning("%s", error)
+        raise WrongVariableValue(name, str(value)) from error
+
+
+def _of_the_state(
+    name: str, make: Callable[[SqlSession, StateTexts], str], **more: Any
+) -> Variable:
+    """What grows with the number of domains: it is made where it is shown, perhaps in a thread."""
+
+    def read(session: SqlSession) -> Shown:
+        texts, server = session.made_texts, session.server
+        return lambda: make(session, texts or server.state_texts())
+
+    def default_now(session: SqlSession) -> str:
+        raise NoDefault(name)
+
+    kind = Text(parse=values.gtid_list)
+    return Variable(name, kind, "", read=read, default_now=default_now, **more)
+
+
+# --- how some are read ---
+
+
+def _slave_position(session: SqlSession, texts: StateTexts) -> str:
+    """That of the binlog, where it comes from others, or was set and nothing came since; empty where all of it was
+    made here."""
+    found = _comes_from_others(session, texts) or texts.position == session.server.gtid_begin
+    return texts.position if found else ""
+
+
+def _binlog_format(session: SqlSession) -> Shown:
+    """What is committed here are statements. Of others' groups it is not known: programs that ask need rows, and
+    are told of rows where there is nothing else."""
+    texts, server = session.made_texts, session.server
+    if server.publisher.read_only:
+        return "ROW"
+    return lambda: (
+        "MIXED" if _comes_from_others(session, texts or server.state_texts()) else "STATEMENT"
+    )
+
+
+def _comes_from_others(session: SqlSession, texts: StateTexts) -> bool:
+    server = session.server
+    return texts.has_others_than(server.config.server_id) or bool(server.relay.connections)
+
+
+def _checksum(session: SqlSession) -> str:
+    """Engine binlogs have none, and replicas are told so; in the classic style positions depend on it."""
+    return session.server.config.binlog_checksum if session.coordinates.classic else "NONE"
+
+
+# --- what is asked before SET ---
+
+
+def _no_upstream(session: SqlSession, value: str) -> None:
+    """It says what the history is, or which groups belong to it: not while groups come in."""
+    session.require_no_upstream()
+
+
+def _state_may_be_set(session: SqlSession, value: str) -> None:
+    if session.in_transaction:
+        raise NotInTransaction
+    session.require_no_upstream()
+
+
+def _checksum_stays(session: SqlSession, value: str) -> None:
+    """As by MariaDB with an engine binlog: scripts may say it, and are warned."""
+    now = _checksum(session)
+    if value != now:
+        why = (
+            "positions depend on it, so it can be changed in the configuration file only"
+            if session.coordinates.classic
+            else "an engine binlog has no checksums of events"
+        )
+        session.warn(UnknownServerError.errno, f"binlog_checksum stays {now}: {why}")
+
+
+def _only_after_commit(session: SqlSession, value: str) -> None:
+    """As by MariaDB with an engine binlog: what is in the binlog is committed."""
+    if value == AFTER_SYNC:
+        raise EngineBinlogUnavailable(f"{SEMI_SYNC_WAIT_POINT}={value}")
+
+
+def _in_order(session: SqlSession, value: str) -> None:
+    variables = session.variables
+    session.server.require_in_order(
+        int(value), variables.get("gtid_domain_id"), variables.get("server_id")
+    )
+
+
+def _skippable(session: SqlSession, value: str) -> None:
+    session.server.relay.require_skippable(session.master_connection, int(value))
+
+
+# --- what SET GLOBAL does ---
+
+
+def _set_binlog_state(session: SqlSession, value: str) -> Result:
+    server = session.server
+    return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
+
+
+def _set_slave_position(session: SqlSession, value: str) -> Result:
+    server = session.server
+    return Work(lambda: maintenance.set_slave_position(server, value), server.history_changed)
+
+
+def _skip(session: SqlSession, value: str) -> None:
+    session.server.relay.skip(session.master_connection, int(value))
+
+
+def _expire(session: SqlSession, seconds: int) -> None:
+    """In either unit: the other one is no longer said."""
+    name = "binlog_expire_logs_seconds"
+    _set_options(session, {name: seconds, "expire_logs_days": 0.0}, _tell_store(name))
+    log.info("%(variable)s is now %(value)s", {"variable": name, "value": seconds})
+
+
+def _tell_store(name: str) -> Callable[[SqlSession, int], None]:
+    return lambda session, value: session.server.engine.set_option(name, value)
+
+
+def _tell_semi_sync(session: SqlSession, value: object) -> None:
+    session.server.semi_sync.changed()
+
+
+def _set_ignore_duplicates(session: SqlSession, value: bool) -> None:
+    session.server.relay.domains.ignore_duplicates = value
+
+
+def _set_read_only(session: SqlSession, value: bool) -> None:
+    session.server.publisher.read_only = value
+
+
+def _set_strict(session: SqlSession, value: bool) -> None:
+    session.server.publisher.strict = value
+
+
+def _set_flush_log(session: SqlSession, value: int) -> None:
+    session.server.syncer.flush_log_at_trx_commit = value
+
+
+def _warn_of_sync_binlog(session: SqlSession, value: str) -> None:
+    log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
+
+
+def _stays(session: SqlSession, value: str) -> None:
+    """There is no other value, or none that has an effect: `check` has said so."""
+
+
+def _on(value: object) -> str:
+    return "ON" if value else "OFF"
+
+
+# --- the table ---
+
+_SUPER = ("SUPER",)
+_BINLOG = ("SUPER", "BINLOG ADMIN")
+_CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
+_MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
+_REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
+_COMMIT = (BINLOG_REPLAY,)  # they decide what a group is called
+
+_U64 = Number(0, U64_MAX)
+_SECONDS = Number(1, _YEAR_S)
+_INCREMENT = Number(1, 65_535)
+_ISOLATION = Words(("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"))
+_FORMAT = Words(("MIXED", "STATEMENT", "ROW"))
+_SWITCH, _TEXT = Switch(), Text()
+_BOTH, _ONLY = Reach.SESSION, Reach.SESSION_ONLY
+
+SKIP_COUNTER: Final = "sql_slave_skip_counter"
+
+_COMMITS: Final = (
+    Variable("binlog_cache_size"),
+    Variable("binlog_stmt_cache_size"),
+    Variable(
         "binlog_format",
+        Words(("MIXED", "STATEMENT", "ROW")),
+        "MIXED",
+        _BOTH,
+        read=_binlog_format,
+        set_session=None,
+    ),
+    Variable("binlog_annotate_row_events", _SWITCH, "ON", _BOTH, set_session=None),
+    Variable(
         "binlog_row_image",
-        "character_set_database",
-        "character_set_filesystem",
-        "character_set_server",
-        "collation_database",
-        "collation_server",
-        "max_allowed_packet",
-        "net_buffer_length",
-        "query_cache_type",
-    }
-)
-
-# MariaDB takes no value for one statement alone.
-NOT_IN_SET_STATEMENT = frozenset(
-    {
-        "autocommit",
-        "character_set_client",
-        "character_set_connection",
-        "collation_connection",
-        "interactive_timeout",
-        "skip_replication",
-        "wait_timeout",
-    }
-)
-
-# Those of them that decide what a group is called: only with the right to commit.
-RESTRICTED: Mapping[str, tuple[str, ...]] = dict.fromkeys(
-    ("gtid_domain_id", "gtid_seq_no", "pseudo_thread_id", "server_id"), (BINLOG_REPLAY,)
-)
-# Not between BEGIN and COMMIT.
-NOT_IN_TRANSACTION = frozenset({"gtid_domain_id", "gtid_seq_no"})
-
-# Settable numbers, and what MariaDB cuts them to, with a warning.
-RANGES: Mapping[str, tuple[int, int]] = {
-    "auto_increment_increment": (1, 65535),
-    "auto_increment_offset": (1, 65535),
-    "gtid_domain_id": LIMITS["gtid_domain_id"],
-    "gtid_seq_no": (0, _U64_MAX),
-    "innodb_flush_log_at_trx_commit": LIMITS["innodb_flush_log_at_trx_commit"],
-    "insert_id": (0, _U64_MAX),
-    "last_insert_id": (0, _U64_MAX),
-    "max_statement_time": (0, 31536000),
-    "pseudo_thread_id": (0, _U32_MAX),
-    "rand_seed1": (0, _U64_MAX),
-    "rand_seed2": (0, _U64_MAX),
-    "server_id": LIMITS["server_id"],
-    "timestamp": (0, _U32_MAX),
-    "interactive_timeout": LIMITS["interactive_timeout"],
-    "net_read_timeout": LIMITS["net_read_timeout"],
-    "net_write_timeout": LIMITS["net_write_timeout"],
-    "wait_timeout": LIMITS["wait_timeout"],
-}
-
-# Numbers with decimals.
-DOUBLES = frozenset({"expire_logs_days", "max_statement_time", "timestamp"})
-
-# Never a number, whatever they hold.
-TEXTS = frozenset({"default_master_connection", "hostname", "optimizer_switch", "report_host"})
-
-# Shown as 1 and 0 by SELECT and as ON and OFF by SHOW.
-BOOLEANS = frozenset(
-    {
-        "autocommit",
-        "binlog_annotate_row_events",
-        "check_constraint_checks",
-        "encrypt_binlog",
-        "explicit_defaults_for_timestamp",
-        "foreign_key_checks",
-        "gtid_ignore_duplicates",
-        "gtid_strict_mode",
-        "log_bin",
-        "log_slave_updates",
-        "performance_schema",
+        Words(("MINIMAL", "NOBLOB", "FULL", "FULL_NODUP")),
+        "FULL",
+        _BOTH,
+        set_session=None,
+    ),
+    Variable("binlog_row_metadata", Words(("NO_LOG", "MINIMAL", "FULL")), "FULL"),
+    Variable("gtid_domain_id", reach=_BOTH, set_session=_COMMIT, in_transaction=False),
+    Variable(
+        "gtid_seq_no", _U64, "0", _ONLY, set_session=_COMMIT, check=_in_order, in_transaction=False
+    ),
+    Variable("gtid_strict_mode", set_global=_REPLICATION, then=_set_strict),
+    Variable("server_id", reach=_BOTH, set_session=_COMMIT),
+    Variable("pseudo_thread_id", Number(0, U32_MAX), "0", _ONLY, set_session=_COMMIT),
+    Variable(
         "read_only",
-        "require_secure_transport",
-        "rpl_semi_sync_master_enabled",
-        "rpl_semi_sync_master_wait_no_slave",
-        "rpl_semi_sync_slave_enabled",
-        "skip_replication",
-        "slave_compressed_protocol",
-        "sql_auto_is_null",
-        "sql_notes",
-        "sql_quote_show_create",
-        "transaction_read_only",
-        "tx_read_only",
-        "unique_checks",
-    }
+        set_global=("READ_ONLY ADMIN",),
+        read=lambda session: _on(session.server.publisher.read_only),
+        then=_set_read_only,
+        default_now=lambda session: _on(session.server.relay.connections),
+    ),
+    Variable("innodb_flush_log_at_trx_commit", set_global=_BINLOG, then=_set_flush_log),
+    Variable("innodb_flush_log_at_timeout"),
+    # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
+    Variable("sync_binlog", Number(0, U32_MAX), "0", set_global=_BINLOG, then=_warn_of_sync_binlog),
 )
 
-_ISOLATION_LEVELS = ("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE")
-# One of a few words, or its number.
-ENUMS: Mapping[str, tuple[str, ...]] = {
-    "transaction_isolation": _ISOLATION_LEVELS,
-    "tx_isolation": _ISOLATION_LEVELS,
+_FILES: Final = (
+    Variable("binlog_archive_directory"),
+    Variable(
+        "binlog_directory",
+        _TEXT,
+        "",
+        read=lambda session: str(session.server.config.binlog_directory),
+    ),
+    Variable(
+        "datadir", _TEXT, "", read=lambda session: str(session.server.config.binlog_directory)
+    ),
+    Variable(
+        "binlog_storage_engine",
+        _TEXT,
+        "innodb",
+        read=lambda session: None if session.coordinates.classic else "innodb",
+    ),
+    Variable(
+        "binlog_checksum",
+        set_global=_SUPER,
+        read=_checksum,
+        check=_checksum_stays,
+        apply=_stays,
+        default_now=_checksum,
+    ),
+    Variable(
+        "binlog_expire_logs_seconds",
+        set_global=_BINLOG,
+        read=lambda session: str(session.server.config.expire_s),
+        apply=lambda session, value: _expire(session, int(value)),
+    ),
+    Variable(
+        "expire_logs_days",
+        set_global=_BINLOG,
+        read=lambda session: f"{session.server.config.expire_s / _DAY_S:.6f}",
+        apply=lambda session, value: _expire(session, round(float(value) * _DAY_S)),
+    ),
+    Variable(
+        "max_binlog_size",
+        set_global=_BINLOG,
+        then=_tell_store("max_binlog_size"),
+        kind_now=lambda session: Number(session.server.engine.max_binlog_size_min, FILE_BYTES_MAX),
+    ),
+    Variable(
+        "max_binlog_total_size", set_global=_BINLOG, then=_tell_store("max_binlog_total_size")
+    ),
+    Variable(
+        "slave_connections_needed_for_purge",
+        set_global=_BINLOG,
+        then=_tell_store("slave_connections_needed_for_purge"),
+    ),
+    Variable("innodb_binlog_state_interval"),
+    Variable("innodb_log_buffer_size"),
+    Variable("innodb_log_file_size"),
+    Variable("encrypt_binlog", _SWITCH, "OFF"),
+    Variable("log_bin", _SWITCH, "ON"),
+    Variable("log_slave_updates", _SWITCH, "ON"),
+)
+
+_REPLICAS_AND_UPSTREAMS: Final = (
+    _of_the_state("gtid_binlog_pos", lambda session, texts: texts.position),
+    _of_the_state("gtid_current_pos", lambda session, texts: texts.position),
+    _of_the_state(
+        "gtid_binlog_state",
+        lambda session, texts: texts.state,
+        set_global=_MASTER,
+        check=_state_may_be_set,
+        apply=_set_binlog_state,
+    ),
+    _of_the_state(
+        "gtid_slave_pos",
+        _slave_position,
+        set_global=_REPLICATION,
+        check=_no_upstream,
+        apply=_set_slave_position,
+    ),
+    Variable(
+        "gtid_ignore_duplicates",
+        set_global=_REPLICATION,
+        check=_no_upstream,
+        then=_set_ignore_duplicates,
+    ),
+    Variable("default_master_connection", _TEXT, "", _ONLY),
+    Variable("report_host"),
+    Variable("replica_lag_grace_seconds"),
+    Variable("rpl_semi_sync_master_enabled", set_global=_MASTER, then=_tell_semi_sync),
+    Variable("rpl_semi_sync_master_timeout", set_global=_MASTER, then=_tell_semi_sync),
+    Variable("rpl_semi_sync_master_wait_for_slave_count", set_global=_MASTER, then=_tell_semi_sync),
+    Variable("rpl_semi_sync_master_wait_no_slave", set_global=_MASTER, then=_tell_semi_sync),
+    Variable(
+        SEMI_SYNC_WAIT_POINT,
+        Words((AFTER_SYNC, AFTER_COMMIT)),
+        AFTER_COMMIT,
+        set_global=_MASTER,
+        check=_only_after_commit,
+        apply=_stays,
+    ),
+    Variable("rpl_semi_sync_slave_enabled", set_global=_REPLICATION, then=_tell_semi_sync),
+    Variable(
+        "rpl_semi_sync_slave_wait_for_slave_count", set_global=_REPLICATION, then=_tell_semi_sync
+    ),
+    Variable("skip_replication", _SWITCH, "OFF", _ONLY, in_statement=False),
+    Variable("slave_compressed_protocol", set_global=_REPLICATION),
+    Variable("slave_net_timeout"),
+    Variable(
+        SKIP_COUNTER,
+        Number(0, U32_MAX),
+        "0",
+        set_global=_SUPER,
+        read=lambda session: str(session.server.relay.skip_counter(session.master_connection)),
+        check=_skippable,
+        apply=_skip,
+    ),
+)
+
+_CLIENTS: Final = (
+    Variable("connect_timeout", set_global=_CONNECTIONS),
+    Variable(
+        "have_ssl",
+        _TEXT,
+        "YES",
+        read=lambda session: "YES" if session.server.config.ssl else "DISABLED",
+    ),
+    Variable("hostname", _TEXT, "", read=lambda session: session.server.config.report_host),
+    Variable("init_connect", _TEXT, ""),
+    Variable("interactive_timeout", _SECONDS, "28800", _BOTH, in_statement=False),
+    Variable("max_allowed_packet", reach=_BOTH, set_session=None),
+    Variable("max_connect_errors"),
+    Variable("max_connections", set_global=_CONNECTIONS),
+    Variable("max_session_mem_used", reach=_BOTH, set_session=None),
+    Variable("max_total_session_mem_used"),
+    Variable("max_user_connections", reach=_BOTH, set_global=_SUPER, set_session=None),
+    Variable("net_buffer_length", Number(1024, 1 << 20), "16384", _BOTH, set_session=None),
+    Variable("net_read_timeout", reach=_BOTH, set_global=_SUPER),
+    Variable("net_write_timeout", reach=_BOTH, set_global=_SUPER),
+    Variable("port", Number(0, 65_535), "", read=lambda session: str(session.server.port)),
+    Variable("require_secure_transport"),
+    Variable("tcp_keepalive_interval"),
+    Variable("tcp_keepalive_probes"),
+    Variable("tcp_keepalive_time"),
+    Variable("tls_version"),
+    Variable("wait_timeout", reach=_BOTH, set_global=_SUPER, in_statement=False),
+)
+
+# Those that a group carries to replicas: see `sql_commit.settings`.
+_STATEMENTS: Final = (
+    Variable("auto_increment_increment", _INCREMENT, "1", _BOTH),
+    Variable("auto_increment_offset", _INCREMENT, "1", _BOTH),
+    Variable("autocommit", _SWITCH, "ON", _BOTH, in_statement=False),
+    Variable(
+        "character_set_client",
+        Text(parse=values.client_charset, numbered=True),
+        "utf8mb4",
+        _BOTH,
+        in_statement=False,
+    ),
+    Variable(
+        "character_set_connection",
+        Text(parse=values.charset, numbered=True),
+        "utf8mb4",
+        _BOTH,
+        in_statement=False,
+    ),
+    Variable(
+        "character_set_results",
+        Text(parse=values.charset, numbered=True, null=""),
+        "utf8mb4",
+        _BOTH,
+    ),
+    Variable("check_constraint_checks", _SWITCH, "ON", _BOTH),
+    Variable(
+        "collation_connection",
+        Text(parse=values.collation, numbered=True),
+        "utf8mb4_general_ci",
+        _BOTH,
+        in_statement=False,
+    ),
+    Variable("explicit_defaults_for_timestamp", _SWITCH, "ON", _BOTH),
+    Variable("foreign_key_checks", _SWITCH, "ON", _BOTH),
+    Variable("insert_id", _U64, "0", _ONLY),
+    Variable("last_insert_id", _U64, "0", _ONLY),
+    Variable("rand_seed1", _U64, "0", _ONLY),
+    Variable("rand_seed2", _U64, "0", _ONLY),
+    Variable("sql_auto_is_null", _SWITCH, "OFF", _BOTH),
+    Variable("sql_mode", Text(parse=values.sql_mode, numbered=True), "", _BOTH),
+    Variable("time_zone", Text(parse=values.time_zone), "SYSTEM", _BOTH),
+    # A time is never later than was said; other numbers are the nearest.
+    Variable("timestamp", Decimals(0, U32_MAX, ROUND_DOWN), "0.000000", _ONLY),
+    Variable("transaction_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="tx_isolation"),
+    Variable("tx_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="transaction_isolation"),
+    Variable("transaction_read_only", _SWITCH, "OFF", _BOTH, twin="tx_read_only"),
+    Variable("tx_read_only", _SWITCH, "OFF", _BOTH, twin="transaction_read_only"),
+    Variable("unique_checks", _SWITCH, "ON", _BOTH),
+)
+
+# Connectors read them before they start; the values are those of a MariaDB server that is read-only and logs.
+_ASKED_FOR: Final = (
+    Variable("character_set_database", _TEXT, "utf8mb4", _BOTH, set_session=None),
+    Variable("character_set_filesystem", _TEXT, "binary", _BOTH, set_session=None),
+    Variable("character_set_server", _TEXT, "utf8mb4", _BOTH, set_session=None),
+    Variable("character_set_system", _TEXT, "utf8mb3"),
+    Variable("collation_database", _TEXT, "utf8mb4_general_ci", _BOTH, set_session=None),
+    Variable("collation_server", _TEXT, "utf8mb4_general_ci", _BOTH, set_session=None),
+    Variable(
+        "error_count",
+        _U64,
+        "",
+        _ONLY,
+        read=lambda session: str(sum(d.level == Level.ERROR for d in session.diagnostics)),
+        set_session=None,
+    ),
+    Variable("license", _TEXT, "Apache-2.0"),
+    Variable("lower_case_table_names", Number(0, 2), "0"),
+    Variable("max_statement_time", Decimals(0, _YEAR_S), "0.000000", _BOTH),
+    # Dump programs set it.
+    Variable("optimizer_switch", Text(parse=values.optimizer_switch, numbered=True), "", _BOTH),
+    Variable("performance_schema", _SWITCH, "OFF"),
+    Variable("query_cache_size", _U64, "0"),
+    Variable("query_cache_type", Words(("OFF", "ON", "DEMAND")), "OFF", _BOTH, set_session=None),
+    Variable("server_uid", _TEXT, "", read=lambda session: session.server.server_uuid),
+    Variable("sql_notes", _SWITCH, "ON", _BOTH),
+    Variable("sql_quote_show_create", _SWITCH, "ON", _BOTH),
+    Variable("system_time_zone", _TEXT, "UTC"),
+    Variable("version", _TEXT, "", read=lambda session: session.server.config.server_version),
+    Variable("version_comment", _TEXT, "binlog-server"),
+    Variable(
+        "warning_count",
+        _U64,
+        "",
+        _ONLY,
+        read=lambda session: str(len(session.diagnostics)),
+        set_session=None,
+    ),
+)
+
+_ALL: Final = (
+    *_COMMITS,
+    *_FILES,
+    *_REPLICAS_AND_UPSTREAMS,
+    *_CLIENTS,
+    *_STATEMENTS,
+    *_ASKED_FOR,
+)
+VARIABLES: Final[Mapping[str, Variable]] = {
+    row.name: row for row in sorted(_ALL, key=lambda row: row.name)
 }
-# Two names of one variable: the old and the new.
-ALIASES: Mapping[str, str] = {
-    "transaction_isolation": "tx_isolation",
-    "transaction_read_only": "tx_read_only",
-    "tx_isolation": "transaction_isolation",
-    "tx_read_only": "transaction_read_only",
-}
+assert len(VARIABLES) == len(_ALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import ServerError
@@ -16,6 +16,12 @@ from binlog_storage.engine import BinlogEngine
 from binlog_server.leases import Leases
 from binlog_server.relay.manager import Relay
 from binlog_server.sql.state_texts import StateTexts
+
+if TYPE_CHECKING:
+    from binlog_server.commits.publisher import Publisher
+    from binlog_server.commits.syncer import Syncer
+    from binlog_server.config import Config
+    from binlog_server.semi_sync.master import SemiSyncMaster
 
 Row = Sequence[Value]
 Shown = str | Callable[[], str]  # a value, or what makes one that is not always needed
@@ -116,7 +122,25 @@ class Client(Protocol):
 
 
 class ServerView(Protocol):
-    """What statements may see and do of the server. On the loop, but for `engine` and `leases`."""
+    """What statements may see and do of the server. On the loop, but for `engine` and `leases`.
+
+    `kept_variables` are those that SET GLOBAL has changed and nothing depends on.
+    """
+
+    config: Config
+    kept_variables: dict[str, str]
+    publisher: Publisher
+    semi_sync: SemiSyncMaster
+    syncer: Syncer
+    port: int
+
+    @property
+    def server_uuid(self) -> str:
+        """Of the store, from when it was made."""
+
+    @property
+    def gtid_begin(self) -> str:
+        """The position in front of the oldest file."""
 
     @property
     def engine(self) -> BinlogEngine:
@@ -139,20 +163,6 @@ class ServerView(Protocol):
     def slave_rows(self, texts: StateTexts) -> Mapping[str, Mapping[str, Value]]:
         """By connection, then by column: what SHOW SLAVE STATUS tells."""
 
-    @property
-    def binlog_checksum(self) -> str:
-        """What replicas of the classic style are told."""
-
-    @property
-    def max_session_mem_used(self) -> int:
-        """Bytes that the variables of one session may have."""
-
-    def global_variables(self, texts: StateTexts | None = None) -> Mapping[str, Shown]:
-        """By name in lower case. `texts`: of the state that is shown; None is the present one."""
-
-    def default_of(self, name: str) -> str:
-        """What a global variable was when the server started."""
-
     def status_variables(self) -> Mapping[str, str]:
         """By name as SHOW STATUS prints it."""
 
@@ -173,9 +183,6 @@ class ServerView(Protocol):
 
     def interrupt(self, connection_id: int) -> None:
         """End what runs on a connection; `UnknownThread` if there is none."""
-
-    def set_global(self, name: str, value: str) -> None:
-        """One of `GLOBALS`, the value as SHOW VARIABLES prints it."""
 
     def require_in_order(self, seq_no: int, domain_id: str | None, server_id: str | None) -> None:
         """What SET gtid_seq_no asks for, with the values of the session. Raises `GtidOutOfOrder` (1950)."""

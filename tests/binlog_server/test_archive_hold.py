@@ -20,6 +20,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.app import Server
 from binlog_server.archive_hold import ArchiveHold
+from binlog_server.sql.sql_session import SqlSession
 
 from .lab import Lab, transaction, until
 
@@ -168,7 +169,9 @@ async def test_the_option_of_a_server(tmp_path: Path) -> None:
         archive(tmp_path, 1)
         lab.server.refresh_holds()
         assert first_left(lab.engine) == file_name(1)
-        assert lab.server.global_variables()["binlog_archive_directory"] == str(tmp_path)
+        assert SqlSession(lab.server, 1, "").global_value("binlog_archive_directory") == str(
+            tmp_path
+        )
 
 
 def test_what_nobody_has_thought_of_holds_all(

@@ -173,6 +173,7 @@ WRONG_IN_FILE = [
     ("connect_timeout=1", "connect_timeout: 1 is not between 2 and 31536000"),
     ("net_read_timeout=0", "net_read_timeout: 0 is not between"),
     ("net_write_timeout=0", "net_write_timeout: 0 is not between"),
+    ("wait_timeout=0", "wait_timeout: 0 is not between 1 and 31536000"),
     ("tcp_keepalive_time=-1", "tcp_keepalive_time: -1 is not between"),
     ("tcp_keepalive_interval=32768", "tcp_keepalive_interval: 32768 is not between"),
     ("tcp_keepalive_probes=128", "tcp_keepalive_probes: 128 is not between"),
@@ -213,7 +214,7 @@ WRONG_IN_FILE = [
     ("gtid_strict_mode='ON'", "gtid_strict_mode: 'ON' is not bool"),
     (
         "max_session_mem_used=8191",
-        "max_session_mem_used: 8191 is not between 8192 and 1099511627776",
+        "max_session_mem_used: 8191 is not between 8192 and 18446744073709551615",
     ),
     (
         "max_total_session_mem_used=1048575",

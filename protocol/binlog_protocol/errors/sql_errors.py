@@ -307,6 +307,16 @@ class BinlogHasTransactions(ServerError):
     sqlstate = "HY000"
 
 
+class NoDefault(ServerError):
+    """ER_NO_DEFAULT: SET x = DEFAULT of what can only be said."""
+
+    errno = 1230
+    sqlstate = "42000"
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(f"Variable '{variable}' doesn't have a default value")
+
+
 class SessionVariable(ServerError):
     """ER_LOCAL_VARIABLE: SET GLOBAL of what only sessions have."""
 

@@ -28,11 +28,10 @@ from binlog_protocol.connection.commands import (
 
 from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.sql.account_statements import Kind as AccountKind
-from binlog_server.sql.global_variables import GLOBALS
 from binlog_server.sql.needed_privileges import ANYBODY, OF_ONES_OWN, PRIVILEGES, Subject, subject
 from binlog_server.sql.parser import parse
 from binlog_server.sql.statements import SetVariables, Show, Statement
-from binlog_server.sql.variables import RESTRICTED, SESSION_SETTABLE
+from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql_commit.statement_kind import Kind as CommitKind
 from binlog_server.sql_commit.statement_kind import classify
 
@@ -88,8 +87,8 @@ class VariableExample(Example):
     @property
     def needed(self) -> tuple[str, ...]:
         if self.is_global:
-            return GLOBALS[self.variable].privileges
-        return RESTRICTED.get(self.variable, ANYBODY)
+            return VARIABLES[self.variable].set_global or ANYBODY
+        return VARIABLES[self.variable].set_session or ANYBODY
 
 
 SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
@@ -181,12 +180,14 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         VariableExample(
             f"SET GLOBAL {name} = DEFAULT", f"GLOBAL {name}", variable=name, is_global=True
         )
-        for name in GLOBALS
+        for name, variable in VARIABLES.items()
+        if variable.set_global is not None
     ),
     "SET of the session": (
         *(
             VariableExample(f"SET SESSION {name} = @@{name}", f"SESSION {name}", variable=name)
-            for name in sorted(SESSION_SETTABLE)
+            for name, variable in VARIABLES.items()
+            if variable.set_session is not None
         ),
         Example("SET STATEMENT max_statement_time = 1 FOR SELECT 1"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -20,10 +21,10 @@ from binlog_server.accounts.users import Account
 from binlog_server.app import Server
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.sessions.connections import Connection
-from binlog_server.sql.global_variables import GLOBALS
 from binlog_server.sql.maintenance import seconds_of
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Moment
+from binlog_server.sql.variables import VARIABLES
 from tests.binlog_server.lab import Client, Lab, fill, transaction, until
 from tests.binlog_server.sql.test_answers import errno, rows, run, value
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit
@@ -404,8 +405,12 @@ def test_explain_gtid(sql: SqlSession, lab: Lab) -> None:
 
 
 def test_every_global_can_be_set_to_what_it_is(sql: SqlSession) -> None:
-    for name in GLOBALS:
-        if name in ("gtid_binlog_state", "gtid_slave_pos", "innodb_flush_log_at_trx_commit"):
+    for name, variable in VARIABLES.items():
+        if variable.set_global is None or name in (
+            "gtid_binlog_state",
+            "gtid_slave_pos",
+            "innodb_flush_log_at_trx_commit",
+        ):
             continue  # two not in a binlog with groups, the other not before the server has started
         before = rows(sql, f"SHOW GLOBAL VARIABLES LIKE '{name}'")
         shown = str(before[0][1])
@@ -450,6 +455,29 @@ def test_effect_on_others(sql: SqlSession, lab: Lab) -> None:
     assert lab.server.publisher.strict
     run(sql, "SET GLOBAL gtid_strict_mode=DEFAULT")
     assert not lab.server.publisher.strict
+
+
+def test_default_is_what_there_is_without_a_file(lab: Lab, sql: SqlSession) -> None:
+    """As in MariaDB: not what the server was started with."""
+    lab.server.config = dataclasses.replace(lab.server.config, max_connections=77)
+    run(sql, "SET GLOBAL max_connections = DEFAULT, GLOBAL sync_binlog = 5")
+    assert lab.server.config.max_connections == 2000
+    assert value(sql, "SELECT @@sync_binlog") == 5
+    run(sql, "SET GLOBAL sync_binlog = DEFAULT")
+    assert value(sql, "SELECT @@GLOBAL.sync_binlog") == 0
+    for name in ("gtid_binlog_state", "gtid_slave_pos"):
+        assert errno(sql, f"SET GLOBAL {name} = DEFAULT") == 1230
+
+
+def test_what_only_sessions_have(sql: SqlSession) -> None:
+    """Numbers as a real 11.8 answers."""
+    for name in ("insert_id", "warning_count", "default_master_connection"):
+        assert rows(sql, f"SHOW GLOBAL VARIABLES LIKE '{name}'") == []
+        assert len(rows(sql, f"SHOW VARIABLES LIKE '{name}'")) == 1
+        assert errno(sql, f"SELECT @@GLOBAL.{name}") == 1238
+    assert errno(sql, "SET GLOBAL insert_id = 1") == 1228
+    for text in ("SET warning_count = 1", "SET GLOBAL warning_count = 1"):
+        assert errno(sql, text) == 1238
 
 
 def test_semi_sync_is_switched_on_and_off(sql: SqlSession, lab: Lab) -> None:

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_server.app import Server
+from binlog_server.option_kinds import Switch
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.sql.maintenance import server_error
 from binlog_server.sql.row_filter import like_matches
 from binlog_server.sql.selects import ROW_CHARS_MAX
 from binlog_server.sql.sql_session import SqlSession
-from binlog_server.sql.variables import BOOLEANS, CONSTANTS, SESSION_SETTABLE
+from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Deed, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 from tests.binlog_server.lab import REPLICA_AND_WATCHER, Lab
@@ -182,12 +183,12 @@ def test_select_of_several(sql: SqlSession) -> None:
     assert rows(sql, "SELECT 1 LIMIT 0") == []
 
 
-@pytest.mark.parametrize("name", sorted({*CONSTANTS, *SESSION_SETTABLE, *BOOLEANS}))
+@pytest.mark.parametrize("name", VARIABLES)
 def test_each_variable_can_be_selected_and_shown(sql: SqlSession, name: str) -> None:
     selected = value(sql, f"SELECT @@{name}")
     ((shown_name, shown),) = rows(sql, f"SHOW VARIABLES LIKE '{name.upper()}'")
     assert shown_name == name
-    if name in BOOLEANS:
+    if isinstance(VARIABLES[name].kind, Switch):
         assert (selected, shown) in ((1, "ON"), (0, "OFF"))
     else:
         assert str(selected) == shown
@@ -482,7 +483,7 @@ def test_show_variables_filters(sql: SqlSession) -> None:
     assert all(str(name).startswith("gtid_") for name in found)
     everything = [str(name) for name, _ in rows(sql, "SHOW VARIABLES")]
     assert everything == sorted(everything)
-    assert set(CONSTANTS) <= set(everything)
+    assert set(everything) == set(VARIABLES)
 
 
 CONDITIONS = {

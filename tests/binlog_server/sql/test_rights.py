@@ -17,9 +17,8 @@ from binlog_server.accounts.privileges import (
     USAGE,
 )
 from binlog_server.accounts.users import Account, Users
-from binlog_server.sql.global_variables import GLOBALS
 from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES
-from binlog_server.sql.variables import SESSION_SETTABLE
+from binlog_server.sql.variables import VARIABLES
 from tests.binlog_server.lab import Client, Lab
 from tests.binlog_server.rights.examples import (
     EXAMPLES,
@@ -43,8 +42,12 @@ def test_everything_is_declared_and_tried() -> None:
     assert set(PRIVILEGES) == everything() | WITHOUT_EXAMPLE
     assert {example.subject for example in EXAMPLES} == everything()
     assert {example.subject for example in EXAMPLES if example.own} <= OF_ONES_OWN
-    assert variables_of("SET GLOBAL") == set(GLOBALS)
-    assert variables_of("SET of the session") == set(SESSION_SETTABLE)
+    assert variables_of("SET GLOBAL") == {
+        v.name for v in VARIABLES.values() if v.set_global is not None
+    }
+    assert variables_of("SET of the session") == {
+        v.name for v in VARIABLES.values() if v.set_session is not None
+    }
     assert len({example.shown for example in EXAMPLES}) == len(EXAMPLES)
 
 

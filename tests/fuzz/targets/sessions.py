@@ -32,14 +32,14 @@ from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.verify.verify import Finding, Severity, Verifier
 
 from binlog_server.accounts.users import Account
-from binlog_server.option_limits import LIMITS
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
 from binlog_server.sql import account_statements as accounts
 from binlog_server.sql import parser
 from binlog_server.sql import replication_statements as replication
 from binlog_server.sql.runner import THREADS
-from binlog_server.sql.variables import CONSTANTS
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import text_of
 from tests.binlog_server.lab import PASSWORD, USER, Lab
 from tests.binlog_server.transport import Held
@@ -170,13 +170,14 @@ class Sessions:
         server = self._lab.server
         engine = self._lab.engine
         written, _ = engine.status()
+        shown = SqlSession(server, 0, "").system_variables(globally=True)
         return (
             str(engine.binlog_state()),
             [
                 f.name for f in engine.files() if f.name <= written
             ],  # others are made ahead, any time
             server.config,
-            {name: text_of(value) for name, value in server.global_variables().items()},
+            {name: text_of(value) for name, value in shown.items()},
             [account.name for account in server.users.all()],
             [connection.name for connection in server.relay.connections],
         )
@@ -429,7 +430,7 @@ class Sql(Sessions):
         self._seeds = statements()
         words = {w for s in self._seeds for w in re.findall(rb"[A-Za-z_@]+|\d+|[^\sA-Za-z_\d]", s)}
         self._words = sorted(words)
-        variables = sorted({*CONSTANTS, *LIMITS})
+        variables = sorted(VARIABLES)
         grammars = (parser._lark(), accounts.build_grammar(), replication.build_grammar())
         self._grammars = [Sentences(grammar, variables) for grammar in grammars]
 
