@@ -24,12 +24,12 @@ class PlacedPart(NamedTuple):
 
     @property
     def after(self) -> BinlogState:
-        """The binlog state behind it."""
+        """The binlog state behind this part."""
         return self.part.added_to(self.before)
 
 
 class Archive:
-    """As its manifest was when this was made. Nothing is kept open."""
+    """An archive, as its manifest was when this was made. Keeps no file open."""
 
     def __init__(self, disk: ReadableDisk, manifest: Manifest, where: str) -> None:
         self._disk: Final = disk
@@ -51,7 +51,7 @@ class Archive:
 
     @property
     def begin(self) -> BinlogState:
-        """In front of the first part."""
+        """The binlog state in front of the first part."""
         return BinlogState.parse(self.manifest.begin)
 
     def parts(
@@ -91,7 +91,7 @@ def read_manifest(disk: ReadableDisk, where: str) -> Manifest | None:
 
 
 def is_archive(directory: Path) -> bool:
-    """Whether there is a manifest, sound or not."""
+    """Whether the directory has a manifest, sound or not."""
     return (directory / MANIFEST_NAME).is_file()
 
 

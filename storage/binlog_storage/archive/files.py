@@ -104,7 +104,7 @@ class ArchiveFiles:
 
 
 def _large(large: LargeGroup, path: Path) -> SourceGroup:
-    """Its GTID event, and the rest behind it."""
+    """A large group: its GTID event, and the rest in pieces."""
     pieces = _checked(large.pieces(), path)
     first = next(pieces)
     size = EventHeader.parse(first[:HEADER_SIZE]).length

@@ -49,12 +49,12 @@ VERSION: Final = 1
 
 
 def part_name(number: int) -> str:
-    """Of the part with that number, counted from 1."""
+    """File name of a part; parts are counted from 1."""
     return f"part-{number:08d}.parquet"
 
 
 def chunk_name(number: int) -> str:
-    """Of the chunk file with that number, counted from 1."""
+    """File name of a chunk; chunks are counted from 1."""
     return f"_archive-{number:06d}.json"
 
 
@@ -119,17 +119,17 @@ class Manifest:
 
     @property
     def count(self) -> int:
-        """How many parts the archive has."""
+        """Number of parts."""
         return sum(chunk.parts for chunk in self.chunks) + len(self.parts)
 
     @property
     def groups(self) -> int:
-        """How many it has."""
+        """Number of groups."""
         return sum(one.groups for one in self._all)
 
     @property
     def payload_bytes(self) -> int:
-        """Of the groups, in normal form."""
+        """Bytes of all groups, in normal form."""
         return sum(one.payload_bytes for one in self._all)
 
     @property
@@ -139,14 +139,14 @@ class Manifest:
 
     @property
     def state(self) -> BinlogState:
-        """Behind the last part."""
+        """The binlog state behind the last part."""
         state = BinlogState.parse(self.chunks[-1].state if self.chunks else self.begin)
         for part in self.parts:
             state.overlay(parse_gtid_list(part.gtids))
         return state
 
     def build(self) -> bytes:
-        """The file."""
+        """The bytes of the manifest file."""
         body = {
             "begin": self.begin,
             "source": dict(self.source),

@@ -57,7 +57,7 @@ class PartRows:
     large: LargeGroup | None = None
 
     def payloads(self) -> list[bytes]:
-        """Of each row."""
+        """The payload of each row."""
         ends = self.ends.tolist()
         begins = [0, *ends[:-1]]
         whole = bytes(self.data)
@@ -95,7 +95,7 @@ class PartReader:
             raise self._damaged("its bytes are not those that were written (sha256)")
 
     def rows(self) -> Iterator[PartRows]:
-        """All, a few MiB at a time. Raises `ArchiveDamaged`."""
+        """All rows, a few MiB at a time. Raises `ArchiveDamaged`."""
         with self._open() as file:
             number = 0
             while number < file.num_row_groups:

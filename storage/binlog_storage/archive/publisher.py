@@ -45,7 +45,7 @@ class StagedPart(NamedTuple):
 
 
 class ArchivePublisher:
-    """Holds the archive until `close`.
+    """Adds parts to an archive, and holds it until `close`.
 
     Args:
         where: the directory, for messages.
@@ -77,7 +77,7 @@ class ArchivePublisher:
         self._write(Manifest(str(state), dict(source)))
 
     def publish(self, staged: Sequence[StagedPart]) -> list[Part]:
-        """Add them, in this order; they are durable when it returns. Returns them with their names."""
+        """Add parts in this order; durable when it returns. Returns the parts with their names."""
         manifest = self.manifest
         assert manifest is not None
         found = []
@@ -105,7 +105,7 @@ class ArchivePublisher:
         self.manifest = manifest
 
     def _put(self, name: str, data: bytes) -> None:
-        """A file with this content, or as it was."""
+        """Replace a file atomically."""
         new = f"{name}{_NEW}"
         if new in self._disk.names():
             self._disk.unlink(new)
@@ -125,14 +125,14 @@ class ArchivePublisher:
                 self._disk.unlink(name)
 
     def _clean(self) -> None:
-        """Remove what a kill has left."""
+        """Remove files that a killed process has left."""
         kept = set() if self.manifest is None else _names_of(self.manifest)
         for name in self._disk.names():
             if _OURS.fullmatch(name) and name not in kept:
                 self._disk.unlink(name)
 
     def close(self) -> None:
-        """Others may add to it."""
+        """Release the archive for other processes."""
         self._disk.close()
 
 
@@ -149,7 +149,7 @@ def _require_ours(names: Sequence[str], where: str) -> None:
 
 
 def _names_of(manifest: Manifest) -> set[str]:
-    """Of all files that count."""
+    """Names of all files that the manifest mentions."""
     parts = {part_name(number) for number in range(1, manifest.count + 1)}
     return parts | {chunk.name for chunk in manifest.chunks} | {MANIFEST_NAME}
 

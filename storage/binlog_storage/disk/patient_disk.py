@@ -55,7 +55,7 @@ class _Content:
         return self.file
 
     def begin(self) -> None:
-        """Changes wait from now on."""
+        """Let all changes from now on wait."""
         if self.shown is None:
             self.shown = self.size = 0 if self.file is None else self.file.size()
 
@@ -198,7 +198,7 @@ class PatientDisk:
 
     @property
     def full(self) -> DiskFull | None:
-        """Why changes wait; None if none do."""
+        """The error for which changes wait; None if none do."""
         return self._full
 
     def touches(self, name: str) -> bool:
@@ -207,7 +207,7 @@ class PatientDisk:
         return content is not None and content.shown is not None
 
     def opened(self) -> None:
-        """From now on a change is done at once, or refused: who asks for it believes that it was done."""
+        """The store is open: from now on a change is done at once, or refused."""
         self._opening = False
 
     def try_again(self) -> bool:
@@ -263,7 +263,7 @@ class PatientDisk:
             self._wait(deed, show, size, content)
 
     def sync(self, deed: Deed, content: _Content | None = None) -> None:
-        """A sync waits for all that is before it."""
+        """A sync, which waits for all earlier changes of the file."""
 
         def strictly() -> None:
             try:
@@ -293,7 +293,7 @@ class PatientDisk:
         show()
 
     def let_go(self, content: _Content) -> None:
-        """One of those who need it open does not any more."""
+        """Close the real file when its last user has gone."""
         with self.lock_of_changes:
             content.users -= 1
             if content.users:

@@ -69,7 +69,7 @@ class OpenFiles:
         self._files: OrderedDict[int, ReadableFile] = OrderedDict()
 
     def get(self, file_no: int) -> ReadableFile:
-        """To be used before the next call. Raises `DiskError`, `FileMissing`."""
+        """An open file, valid until the next call. Raises `DiskError`, `FileMissing`."""
         file = self._files.get(file_no)
         if file is None:
             if len(self._files) >= OPEN_FILES_MAX:
@@ -80,7 +80,7 @@ class OpenFiles:
         return file
 
     def close(self) -> None:
-        """All of them."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -31,7 +31,7 @@ _LOOK_UP_S = 0.5
 
 @dataclass
 class Taken:
-    """What was done. Sizes in bytes, in normal form."""
+    """What an intake has stored. Sizes in bytes, in normal form."""
 
     groups: int = 0
     size: int = 0
@@ -81,7 +81,7 @@ class Intake:
         return self._taken
 
     def _begin(self) -> int:
-        """The file to begin with."""
+        """The file that the intake begins with."""
         state = self._engine.binlog_state()
         base = self._source.base(0)
         if not len(state):
@@ -162,7 +162,7 @@ class Intake:
             self._progress(self._taken)
 
     def _index_behind(self, run: GroupRun, target: SlavePosition) -> int:
-        """How many groups of the run come before the store's end; all of them if that is not in it."""
+        """Number of groups of the run in front of the store's end; all of them if the end is not in the run."""
         gtid = target.get(run.domain_id)
         if gtid is None or gtid.server_id != run.server_id or gtid.seq_no not in run.seq_nos:
             return len(run)
@@ -248,7 +248,7 @@ class Intake:
         self._markers = list(self._tail.markers) if self._tail is not None else []
 
     def _arrives(self, gtid: Gtid, pieces: Iterable[bytes], where: str) -> bool:
-        """Whether this group is the last one that is stored."""
+        """Whether the store's last group has arrived, and says the same as here."""
         tail = self._tail
         assert tail is not None
         if tail.gtid == gtid and not tail.is_last(pieces):
@@ -258,7 +258,7 @@ class Intake:
         return True
 
     def _require_beyond(self, target: SlavePosition) -> None:
-        """The place was not met: all there is must be in the store."""
+        """Check a source that ends before the store's last group: the store must have all of its groups."""
         if self._differs:
             raise DoesNotContinue(
                 f"{self._differs} is another one than the store's last group of that name: the histories differ. "

@@ -42,7 +42,7 @@ class SourceGroup:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The source as error messages name it."""
         return f"{self.file}:{self.offset}"
 
 
@@ -54,28 +54,28 @@ class Source(Protocol):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Of the first and the last file."""
+        """Names of the first and the last file."""
 
     def base(self, number: int) -> BinlogState:
-        """What had been logged before that file, counted from 0."""
+        """The binlog state at the beginning of a file; files are counted from 0."""
 
     def file_before(self, position: SlavePosition) -> int | None:
         """The last file that begins at the position or before it; None if none does."""
 
     def items(self, number: int) -> Iterator[Item]:
-        """What there is from that file on, its `FileStart` first. Raises `StorageError`."""
+        """Groups and markers from that file on, each file begun by its `FileStart`. Raises `StorageError`."""
 
     @property
     def server_version(self) -> str:
-        """That wrote the last file, as far as it was read; empty if nobody tells."""
+        """Version of the server that wrote the last file read; empty if unknown."""
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of all files."""
 
     @property
     def bytes_read(self) -> int:
-        """Of them, with all files before the one that is being read."""
+        """Bytes read so far, earlier files included."""
 
     @property
     def notes(self) -> list[str]:

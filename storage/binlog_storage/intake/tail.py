@@ -12,7 +12,7 @@ from binlog_storage.engine import BinlogEngine
 
 
 class StoreTail:
-    """Of a store into which nobody writes. Reads two or three MiB at most, and the last group."""
+    """The last group of a store that nobody writes. Reads at most 3 MiB, and that group."""
 
     def __init__(self, engine: BinlogEngine) -> None:
         """Raises `StorageError`."""
@@ -45,7 +45,7 @@ class StoreTail:
 
 
 def digest(pieces: Iterable[bytes]) -> bytes:
-    """Of a group, in whatever pieces."""
+    """Digest of a group that is given in any pieces."""
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)

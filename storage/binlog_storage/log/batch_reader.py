@@ -131,7 +131,7 @@ def read_laid_batch(
     file_end: Position,
     large_bytes: int = LARGE_GROUP_BYTES,
 ) -> LaidBatch:
-    """As `read_placed_batch`."""
+    """Read a batch as `read_placed_batch` does, without an object for each group."""
     groups: list[bytes] = []
     runs: list[tuple[int, int]] = []
     end = behind_group = start
@@ -224,7 +224,7 @@ def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, in
 
 
 def skip_plain_commits(pages: PageSource, place: Position, limit: Position) -> Position:
-    """As `_plain_commits`, for who wants none of them."""
+    """Skip plain commits as `_plain_commits` would read them."""
     return _plain_commits(pages, place, limit, [])
 
 
@@ -269,7 +269,7 @@ def _plain_commits(
 
 
 def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
-    """None for a page that cannot be read, too: `RecordReader` meets it next, and says what is wrong."""
+    """A page with a good checksum, else None: `RecordReader` meets the page next, and says what is wrong."""
     try:
         return pages.page(file_no, page_no)
     except StorageError:
@@ -277,12 +277,12 @@ def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
 
 
 def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:
-    """A run of a group that ends there."""
+    """A run of one group that ends at this place."""
     return number, end - PLAIN_OVERHEAD - len(payload)
 
 
 def _normalized(file_no: int, offset: int) -> Position:
-    """As `RecordReader.position`: the next page where this one has no room for a chunk."""
+    """The same place, or the beginning of the next page if this page has no room for another chunk."""
     if offset % PAGE_SIZE > LAST_CHUNK_START:
         offset = (offset // PAGE_SIZE + 1) * PAGE_SIZE
     return Position(file_no, offset)

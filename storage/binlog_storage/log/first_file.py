@@ -20,7 +20,7 @@ FIRST_FILE_KEY: Final = "binlog/first_file"
 
 
 class FirstFile:
-    """Of one store that is open."""
+    """The number of the first file that must be there, as a durable fact of an open store."""
 
     def __init__(self, facts: StateStore | None) -> None:
         self._facts = facts
@@ -41,7 +41,7 @@ class FirstFile:
             self._note(numbers[0])
 
     def moves_to(self, file_no: int) -> None:
-        """Files in front of it are about to be deleted, or may be missing. On a full disk it is noted later."""
+        """Note that earlier files are being deleted, or may be missing. On a full disk the note is written later."""
         try:
             self._note(file_no)
         except DiskError as error:
@@ -68,7 +68,7 @@ def lost_files(known: object, numbers: list[int]) -> str:
 
 
 def lost_files_of(disk: ReadableDisk, numbers: list[int]) -> str:
-    """The same from outside. Empty if nothing can be known. Raises nothing."""
+    """`lost_files` of a store of another process. Empty if nothing is known. Raises nothing."""
     try:
         return lost_files(read_facts(disk).get(FIRST_FILE_KEY), numbers)
     except StorageError:

@@ -33,7 +33,7 @@ def group_payload(pages: PageSource, record: Record) -> bytes:
 
 
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
-    """The same; None if it has more than `bytes_max` bytes, of which no more than that and a piece are read."""
+    """The whole group, or None if it has more than `bytes_max` bytes; then at most one more piece is read."""
     if record.data[:1] == b"\0":  # the common case: nothing out of band
         first_file = record.start.file_no
         payload = record.data[1:]
@@ -59,7 +59,7 @@ def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | 
 
 
 def large_group(pages: PageSource, record: Record, file_end: Position | None = None) -> LargeGroup:
-    """What `payload_up_to` was None for. `file_end`: the physical end of its file, for those who tell places."""
+    """A group for which `payload_up_to` was None. `file_end`: the physical end of its file."""
     end = record.end if file_end is None else min(record.end, file_end)
     return LargeGroup(group_head(pages, record), end, partial(group_pieces, pages, record))
 

@@ -59,11 +59,11 @@ class OfflineGroup:
         return f"{self.file}:{self.place.offset}"
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes in order, once. Raises `CorruptBinlog`."""
+        """The bytes of the group, in order. May be called once. Raises `CorruptBinlog`."""
         return iter(self._pieces)
 
     def events(self) -> Iterator[bytes]:
-        """Its events in normal form, once, one in memory at a time. Raises `CorruptBinlog`."""
+        """The events in normal form, one in memory at a time. May be called once. Raises `CorruptBinlog`."""
         try:
             yield from split_pieces(self._pieces)
         except ProtocolError as error:
@@ -157,7 +157,7 @@ class OfflineBinlog:
             self._require_end(end)
 
     def _require_end(self, end: Position) -> None:
-        """The data end there: nothing may follow, and what was published must be in front of it."""
+        """Check the end of the data: no data may follow, and the published end must not lie behind it."""
         if self._published is not None and end < self._published:
             name = file_name(self._published.file_no)
             raise CorruptBinlog(
@@ -185,7 +185,7 @@ class OfflineBinlog:
             del numbers[:count]
 
     def _run(self, first: int, last: int) -> Generator[OfflineGroup, None, Position | None]:
-        """Returns where it ended; None if the files hold nothing."""
+        """Read consecutive files. Returns the end of the data; None if the files are empty."""
         if first not in self.pages.numbers:
             raise NotAStore(f"there is no {file_name(first)}")
         if not self.pages.has_data(first):

@@ -52,7 +52,7 @@ def locate(
 
 
 def _reader_before(pages: PageSource, place: Position, limit: Position) -> RecordReader:
-    """At the beginning of the last page in which a record begins before `place`, or of the file.
+    """A reader at the last page in which a record begins before `place`, or at the beginning of the file.
 
     A state record does not count: it may stand inside another record, which `place` may be inside of.
     """

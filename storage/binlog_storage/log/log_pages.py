@@ -44,7 +44,7 @@ class LogPages:
 
     @property
     def end(self) -> Position | None:
-        """As it was given."""
+        """The end up to which pages may be read."""
         return self._end
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class LogPages:
         self.close()
 
     def move_end(self, end: Position) -> None:
-        """More may be read."""
+        """Move the end forward: the server has published more."""
         before, self._end = self._end, end
         if before is not None:
             place = before.file_no, before.offset // PAGE_SIZE
@@ -126,17 +126,17 @@ class LogPages:
         return pages[0]
 
     def _was_told(self, file_no: int, page_no: int) -> bool:
-        """Whether a page of the last file must hold something."""
+        """Whether a page lies before the published end, so that it must hold data."""
         end = self._end
         return end is not None and end.file_no == file_no and page_no * PAGE_SIZE < end.offset
 
     def _is_written(self, file_no: int, page_no: int) -> bool:
-        """Whether a page may be changing."""
+        """Whether the server may be writing this page now."""
         end = self._end
         return end is not None and (file_no, page_no) >= (end.file_no, end.offset // PAGE_SIZE)
 
     def _count(self, file_no: int, page_no: int) -> int:
-        """How many pages to read from this one on."""
+        """Number of pages to read at once from this page on."""
         count = min(2 * self._runs.pop((file_no, page_no), 0) or 1, _READ_AHEAD_PAGES)
         self._runs[file_no, page_no + count] = count
         if len(self._runs) > _RUNS_MAX:
@@ -156,7 +156,7 @@ class LogPages:
             self._cache.popitem(last=False)
 
     def _file(self, file_no: int) -> ReadableFile | None:
-        """None behind the last file."""
+        """The open file; None behind the last file."""
         try:
             return self._files.get(file_no)
         except FileMissing:

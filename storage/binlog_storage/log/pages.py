@@ -56,7 +56,7 @@ class OfflinePages:
         return file_no in self._empty
 
     def size(self, file_no: int) -> int:
-        """Bytes when the folder was opened."""
+        """Size in bytes when the directory was opened."""
         return self._sizes[file_no]
 
     def header(self, file_no: int) -> FileHeader | None:
@@ -107,7 +107,7 @@ class OfflinePages:
         return pages[0]
 
     def raw_page(self, file_no: int, page_no: int) -> bytes:
-        """As it is on disk, unchecked; shorter at the end of the file."""
+        """The bytes of a page on disk, unchecked; fewer at the end of the file."""
         return self._files.get(file_no).pread(PAGE_SIZE, page_no * PAGE_SIZE)
 
     def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:

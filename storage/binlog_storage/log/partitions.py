@@ -56,7 +56,7 @@ class Partition(NamedTuple):
 
 @dataclass(slots=True)
 class Stretch:
-    """From a state record to the next.
+    """The pages from one state record to the next: the smallest unit that is read by itself.
 
     state, behind: what was logged before it and up to its end; the second is None of the last there is.
     times: of its first group, if it was looked up and one begins there.
@@ -76,7 +76,7 @@ def plan(
     gtids: GtidRange | None = None,
     times: TimeRange | None = None,
 ) -> list[Partition]:
-    """Cut files, in the order of the store, into partitions of about so many bytes.
+    """Cut files, in the order of the store, into partitions of about `partition_bytes` bytes.
 
     What the state records say holds nothing of the ranges is left out; the rest has all of it, and more: whoever
     reads asks `has` of each group. Reads one page for each state record, and with `times` a group's beginning.
@@ -133,7 +133,7 @@ def partition_records(
 def partition_batches(
     pages: PageSource, partition: Partition, limit: Position | None = None
 ) -> Iterator[GroupBatch]:
-    """The same as groups, about a MiB at a time; large ones by themselves. Start markers are among them."""
+    """The groups of a partition, about a MiB at a time; large groups alone. Includes start markers."""
     end = partition.end if limit is None else min(limit, partition.end)
     place = first_record(pages, partition.begin, end)
     while place < end:
@@ -164,7 +164,7 @@ def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterato
 
 
 def state_of(pages: PageSource, file_no: int) -> BinlogState:
-    """What was logged before a file. Raises `CorruptBinlog`."""
+    """The binlog state at the beginning of a file. Raises `CorruptBinlog`."""
     page_one = read_state(pages, file_no, 1)
     if page_one is None and file_no > 0:
         raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
@@ -227,7 +227,7 @@ def _within(
 
 
 def first_times(pages: PageSource, stretch: Stretch) -> list[int]:
-    """The timestamp of the first group, as a list; none if none begins there."""
+    """The timestamp of the first group of a stretch, as a list; empty if no group begins there."""
     if not stretch.times:
         record = next(partition_records(pages, stretch.partition), None)
         if record is not None:
@@ -237,7 +237,7 @@ def first_times(pages: PageSource, stretch: Stretch) -> list[int]:
 
 
 def _joined(stretches: list[Stretch], pages_max: int) -> list[Partition]:
-    """Neighbours together, as far as the size allows; what is larger is cut between any two pages."""
+    """Join neighbours up to the wanted size; cut larger stretches between any two pages."""
     found: list[Partition] = []
     for stretch in stretches:
         file_no, begin, end = stretch.partition

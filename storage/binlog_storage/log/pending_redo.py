@@ -13,9 +13,9 @@ from binlog_storage.redo.reader import RedoReader
 
 
 def published_end(disk: ReadableDisk) -> Position | None:
-    """Up to there groups are durable, and in the files; None if that cannot be known, as behind a power cut.
+    """The durable end that was published: groups up to there are in the files. None if unknown, as after a power cut.
 
-    What was published before the last start, or RESET MASTER, says nothing: positions may have begun anew.
+    A publication of an earlier start, or from before RESET MASTER, is ignored: positions may have begun anew.
     """
     try:
         told = read_published(disk)
@@ -45,7 +45,7 @@ class PendingRedo:
 
     @classmethod
     def of(cls, disk: ReadableDisk) -> PendingRedo:
-        """Nothing if there is no redo log. Raises `DiskError`."""
+        """The pending redo of a directory; none without a redo log. Raises `DiskError`."""
         if REDO_NAME not in disk.names():
             return cls()
         file = disk.open(REDO_NAME)

@@ -49,7 +49,7 @@ class Published(NamedTuple):
     state: str
 
     def build(self) -> bytes:
-        """One slot, not filled up."""
+        """The bytes of a slot, without padding."""
         text = self.state.encode()
         head = _HEAD.pack(_MAGIC, self.number, self.uuid, self.epoch, *self.end, len(text))
         body = head + text
@@ -61,7 +61,7 @@ class Published(NamedTuple):
 
     @classmethod
     def parse(cls, slot: bytes) -> Published | None:
-        """None unless it is whole and sound."""
+        """A slot from its bytes; None if it is torn or damaged."""
         if len(slot) < _HEAD.size + _CRC.size:
             return None
         magic, number, uuid, epoch, file_no, offset, size = _HEAD.unpack_from(slot)
@@ -74,7 +74,7 @@ class Published(NamedTuple):
 
 
 def read_published(disk: ReadableDisk) -> Published | None:
-    """What is published in that directory; None if nothing is, or nothing that is whole. Raises `DiskError`."""
+    """The newest whole slot of a directory; None if there is none. Raises `DiskError`."""
     for _ in range(_TRIES):
         if PUBLICATION_NAME not in disk.names():
             return None
@@ -91,7 +91,7 @@ def read_published(disk: ReadableDisk) -> Published | None:
 
 
 class Publication:
-    """The writer's side. For one thread at a time."""
+    """Writes the published end. For one thread at a time."""
 
     def __init__(self, disk: Disk, uuid: bytes) -> None:
         self._disk = disk
@@ -114,7 +114,7 @@ class Publication:
         self.end, self.epoch = end, epoch
 
     def _make(self, slot: bytes) -> None:
-        """The file anew, with room for twice as much; whoever reads the old one loses nothing by it."""
+        """Make the file anew with slots of twice the size; readers of the old file lose nothing."""
         self.close()
         self._slot_bytes = max(_SLOT_MIN, 2 * len(slot))
         if _NEW_NAME in self._disk.names():

@@ -53,7 +53,7 @@ class RecordPass:
         return self._end
 
     def _walk(self, reader: RecordReader, numbers: list[int]) -> Position | None:
-        """Up to the next damage or end; returns where to go on."""
+        """Check records up to the next damage or the end; returns where to continue."""
         try:
             while (record := reader.next()) is not None:
                 if record.type not in NESTABLE:
@@ -134,7 +134,7 @@ class RecordPass:
             )
 
     def _header(self, file_no: int) -> int | None:
-        """Pages by the header of a file."""
+        """Number of pages that the header of a file names."""
         try:
             header = self._pages.header(file_no)
         except CorruptBinlog:
