@@ -14,6 +14,7 @@ Left out are CREATE and DROP INDEX, COMMENT and the like, as nothing follows of 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
@@ -84,12 +85,14 @@ def row_effect(
     columns: Collection[str] | None = None,
     *,
     by_name: bool = True,
+    numbered: Collection[TableName] = (),
 ) -> RowEffect | None:
     """None if nothing follows for the rows of that table. Never raises.
 
     Args:
         columns: those that rows of the table are given with, whenever they were logged; None if each row keeps its own.
         by_name: the log has names of columns, so columns may come and go.
+        numbered: tables that `is_numbered` is true of: others may be made like them.
     """
     meaning = said.meaning
     if meaning.is_certain and meaning.kind not in _READERS:
@@ -108,11 +111,25 @@ def row_effect(
             )
         if said.has_failed and meaning.kind not in ("create", "drop"):
             raise NotUnderstood("it has failed, and may be done in part")
-        return _Reader(said, name, columns, by_name=by_name).effect()
+        return _Reader(said, name, columns, by_name=by_name, numbered=numbered).effect()
     except NotUnderstood as error:
         words = {token.text.upper() for token in said.tokens() if token.kind is TokenKind.WORD}
         computed = () if _COMPUTING.isdisjoint(words) else (ALL,)
         return RowEffect("x", said.sql, str(error), UNKNOWN, computed, is_own=_is_own(said, name))
+
+
+def is_numbered(
+    said: LoggedStatement, name: TableName, numbered: Collection[TableName] = ()
+) -> bool:
+    """Whether it makes that table with a VIRTUAL column that is computed of an AUTO_INCREMENT, or may. Never raises.
+
+    Args:
+        numbered: as of `row_effect`.
+    """
+    reader = _Reader(said, name, None, by_name=True, numbered=numbered)
+    with contextlib.suppress(NotUnderstood):
+        reader.effect()
+    return reader.is_numbered
 
 
 def _is_own(said: LoggedStatement, name: TableName) -> bool:
@@ -195,8 +212,13 @@ class _Reader(TokenReader):
         columns: Collection[str] | None,
         *,
         by_name: bool,
+        numbered: Collection[TableName],
     ) -> None:
         super().__init__(said.tokens(), said.database)
+        self.is_numbered = False
+        """See the function of that name."""
+        self._numbered: Final = numbered
+        self._is_like_numbered = False
         self._said: Final = said
         self._name: Final = name
         self._columns: Final = None if columns is None else {one.casefold() for one in columns}
@@ -241,22 +263,24 @@ class _Reader(TokenReader):
         try:
             self.accept("IF", "NOT", "EXISTS")
             self.name()
-            self.expect("(")
-            if self.word() == "LIKE":
+            is_list = self.sign("(")
+            if self.accept("LIKE"):
+                self._is_like_numbered = self.name() in self._numbered
                 raise NotUnderstood("columns of another table")
+            if not is_list:
+                raise NotUnderstood("columns of a query")
             self._elements()
             if said.meaning.writes_rows:
                 raise NotUnderstood("columns of a query")
         except NotUnderstood:
-            doubt = self._standing_doubt() or self._may_compute_of_numbers()
-            return RowEffect("t", said.sql, doubt, UNKNOWN)
+            of_numbers = self._computed_of_numbers() or self._may_compute_of_numbers()
+            self.is_numbered = bool(of_numbers)
+            return RowEffect("t", said.sql, self._cascades() or of_numbers, UNKNOWN)
         found = self._found
-        doubt = self._standing_doubt()
+        of_numbers = self._computed_of_numbers()
+        self.is_numbered = bool(of_numbers)
+        doubt = self._cascades() or of_numbers
         return RowEffect("t", said.sql, doubt, TOLD, tuple(found.computed), tuple(found.defaulted))
-
-    def _standing_doubt(self) -> str:
-        """What a table that is made like this has for good."""
-        return self._cascades() or self._computed_of_numbers()
 
     def _computed_of_numbers(self) -> str:
         """Servers compute VIRTUAL columns for the log before they give the row its number (10.11, 11.8)."""
@@ -273,7 +297,8 @@ class _Reader(TokenReader):
     def _may_compute_of_numbers(self) -> str:
         """The same of what is not understood."""
         words = {token.text.upper() for token in self.tokens if token.kind is TokenKind.WORD}
-        if words & {"AS", "GENERATED"} and words & {"AUTO_INCREMENT", "SERIAL"}:
+        is_told = words & {"AS", "GENERATED"} and words & {"AUTO_INCREMENT", "SERIAL"}
+        if is_told or self._is_like_numbered:
             return f"a column may be {_OF_NUMBER}"
         return ""
 

@@ -22,7 +22,7 @@ Rows come in the order of the log. The other layouts are in `changes_layouts.py`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow as pa
@@ -62,6 +62,8 @@ class ChangesView:
     batch_rows: int
     by_name: bool
     """Whether the log, not only a seed, has names of its columns."""
+    numbered: set[TableName] = field(default_factory=set, compare=False)
+    """See `told_statements`: of all slices that were read by this view."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -117,6 +119,7 @@ class ChangesView:
                 some,
                 TableName(table.database, table.table),
                 column_names(table),
+                self.numbered,
                 by_name=self.by_name,
                 skips=self.non_row == "skip",
             )

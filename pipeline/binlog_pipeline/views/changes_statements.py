@@ -10,7 +10,8 @@ import numpy as np
 from binlog_protocol.gtid import Gtid
 
 from binlog_pipeline.errors import NonRowChange
-from binlog_pipeline.schemas.row_effects import RowEffect, row_effect
+from binlog_pipeline.schemas.logged_statements import LoggedStatement
+from binlog_pipeline.schemas.row_effects import RowEffect, is_numbered, row_effect
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.telling import shown
@@ -111,19 +112,28 @@ def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple
 
 
 def told_statements(
-    some: Gathered, name: TableName, columns: Collection[str], *, by_name: bool, skips: bool
+    some: Gathered,
+    name: TableName,
+    columns: Collection[str],
+    numbered: set[TableName],
+    *,
+    by_name: bool,
+    skips: bool,
 ) -> Iterator[Rows]:
     """A row for each statement that says something of the rows of a table: see `schemas/row_effects.py`.
 
     One that writes rows and is logged as text leaves a doubt, whatever it names; of several on end the first is told.
 
     Args:
+        numbered: tables with a column that is computed of an AUTO_INCREMENT, as far as the log says; kept from call to
+            call. Others are made like them.
         skips: what is not known is gone on without: its row is `a`, with the doubt.
     """
     is_doubted = False
     for placed in some.statements:
         said = placed.statement
-        effect = row_effect(said, name, columns, by_name=by_name)
+        effect = row_effect(said, name, columns, by_name=by_name, numbered=numbered)
+        _note_numbered(said, numbered)
         if said.meaning.writes_rows and not (effect is None and is_doubted):
             effect = effect or RowEffect("a", shown(said.sql))
             effect = replace(effect, doubt=effect.doubt or _AS_TEXT)
@@ -134,6 +144,18 @@ def told_statements(
             effect = replace(effect, op="a")
         places = _places(some, placed)
         yield Rows(effect.op, places, None, None, None, None, None, effect=effect)
+
+
+def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
+    meaning = said.meaning
+    if meaning.kind not in ("create", "drop", "rename"):
+        return
+    gone = meaning.affected if meaning.kind == "rename" else meaning.emptied
+    numbered -= {
+        one for one in numbered if not {one, TableName(one.database, ALL)}.isdisjoint(gone)
+    }
+    if meaning.kind == "create" and not said.has_failed:
+        numbered |= {name for name in meaning.affected if is_numbered(said, name, numbered)}
 
 
 def row_statements(

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.row_effects import SAME, TOLD, UNKNOWN, RowEffect, row_effect
+from binlog_pipeline.schemas.row_effects import (
+    SAME,
+    TOLD,
+    UNKNOWN,
+    RowEffect,
+    is_numbered,
+    row_effect,
+)
 from binlog_pipeline.schemas.statements import TableName, parse_statement
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,3 +240,30 @@ def test_a_word_that_is_put_in_never_makes_a_statement_harmless(rng: random.Rand
     words = rng.choice(unknown).split(" ")
     words.insert(rng.randrange(3, len(words) + 1), rng.choice(("FUTURE", "5", "'x'", "(1)", "=")))
     assert op(" ".join(words)) in "xa", " ".join(words)
+
+
+@pytest.mark.parametrize(
+    ("sql", "numbered"),
+    [
+        ("CREATE TABLE orders (id SERIAL, v INT AS (id + 1))", True),
+        ("CREATE TABLE orders (id SERIAL, v INT AS (id + 1) STORED)", False),
+        ("CREATE TABLE orders (id INT PRIMARY KEY, v INT AS (id + 1))", False),
+        ("CREATE TABLE orders LIKE o", True),
+        ("CREATE TABLE orders (LIKE o)", True),
+        ("CREATE OR REPLACE TABLE orders LIKE shop.`o`", True),
+        ("CREATE TABLE orders LIKE p", False),
+        ("CREATE TABLE orders LIKE other.o", False),
+        ("CREATE INDEX i ON orders (a)", False),
+        ("CREATE TABLE orders LIKE", False),
+        ("DROP TABLE orders", False),
+    ],
+)
+def test_a_table_that_is_made_like_one_that_is_computed_of_numbers(
+    sql: str, numbered: bool
+) -> None:
+    known = {TableName("shop", "o")}
+    said = LoggedStatement("shop", sql, parse_statement(sql, "shop"))
+    assert is_numbered(said, T, known) is numbered
+    found = row_effect(said, T, COLUMNS, numbered=known)
+    if sql.startswith("CREATE") and "TABLE" in sql and found is not None and found.op == "t":
+        assert ("computed of an AUTO_INCREMENT" in found.doubt) is numbered

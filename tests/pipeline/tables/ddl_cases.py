@@ -718,6 +718,25 @@ number_came_later: doubt
     ALTER TABLE t MODIFY id INT AUTO_INCREMENT
     INSERT INTO t (a) VALUES (1),(2)
 
+like_virtual_of_number: doubt
+    CREATE TABLE o (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (id + 1) VIRTUAL)
+    CREATE INDEX i ON o (a)
+    CREATE TABLE t LIKE o
+    INSERT INTO t (a) VALUES (1),(2)
+
+like_like_virtual_of_number: doubt
+    CREATE TABLE o (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (id + 1) VIRTUAL)
+    CREATE TABLE p (LIKE o)
+    DROP TABLE o
+    CREATE TABLE t LIKE p
+    INSERT INTO t (a) VALUES (1),(2)
+
+like_what_is_not_of_number_any_more: same
+    CREATE TABLE o (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (id + 1) VIRTUAL)
+    CREATE OR REPLACE TABLE o (id INT AUTO_INCREMENT PRIMARY KEY, a INT)
+    CREATE TABLE t LIKE o
+    INSERT INTO t (a) VALUES (1),(2)
+
 # Images that are not whole
 
 minimal: same
