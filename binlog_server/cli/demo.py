@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from binlog_protocol.connection.client import EventReceived
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
+from binlog_protocol.groups.event_group import EventGroup
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.group_stream import GroupStream, StreamEnded
 from binlog_protocol.gtid import Gtid, SlavePosition
 
 from binlog_server.app import Server
@@ -160,14 +161,18 @@ class _Client:
                 heartbeat_period_ns=10**9,
             )
             await link.start_dump(handshake)
-            assembler = EventGroupAssembler(handshake.checksum_algorithm)
+            stream = GroupStream(link.machine, handshake.checksum_algorithm)
             while True:
-                event = await link.next_event()
-                if not isinstance(event, EventReceived):
-                    return
-                group = assembler.feed(event.event)
-                if isinstance(group, EventGroup):
-                    self.groups += 1
-                    self.last = group.gtid
+                match stream.next():
+                    case None:
+                        await link.receive()
+                    case GroupRun() as run:
+                        self.groups += len(run)
+                        self.last = run.last
+                    case EventGroup(gtid):
+                        self.groups += 1
+                        self.last = gtid
+                    case StreamEnded():
+                        return
         finally:
             link.close()

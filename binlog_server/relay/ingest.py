@@ -5,31 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any, NoReturn
 
-from binlog_protocol.connection.client import (
-    ClientConnection,
-    ErrorReceived,
-    EventReceived,
-    StreamEnded,
-)
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import TYPE_OFFSET
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    StartMarker,
-    split_events,
-)
+from binlog_protocol.groups.event_group import EventGroup, Incident, StartMarker, split_events
 from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded, StreamEvent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import GTID_LIST_EVENT_BYTES_MAX
-from binlog_protocol.wire.semi_sync import STILL, PositionStep, ReplicaPlace
+from binlog_protocol.wire.semi_sync import ReplicaPlace
 from binlog_storage.engine import BinlogEngine, GroupWriter
 
 from binlog_server.commits.room import Room
@@ -93,100 +81,95 @@ class Ingest:
         self._history = history
         self._incidents = incidents or Incidents()
         status.read, status.stored = self._read, self._stored = ReplicaPlace(), ReplicaPlace()
-        self._assembler = EventGroupAssembler(
-            checksum_algorithm,
-            group_bytes_max=group_bytes_max,
-            limit_option="max_event_group_size",
-        )
-        self._large: LargeGroup | None = (
-            None  # that is coming, if its pieces are in the store already
-        )
-        self.received = False
-        """An event has come."""
+        self._checksum_algorithm = checksum_algorithm
+        self._group_bytes_max = group_bytes_max
+        self._stream: GroupStream | None = None
+        # The group that is coming, if its pieces are in the store already.
+        self._large: LargeGroup | None = None
+        self._appended = 0  # bytes, of what was received together
         self.stored = False
         """Something of it was new."""
 
+    @property
+    def received(self) -> bool:
+        """An event has come."""
+        return self._stream is not None and self._stream.received
+
     async def run(self, link: ClientLink) -> NoReturn:
         """Take what comes, for as long as it comes. Raises what ends it; what came whole is stored by then."""
+        stream = self._stream = GroupStream(
+            link.machine,
+            self._checksum_algorithm,
+            group_bytes_max=self._group_bytes_max,
+            large_bytes=PIECE_BYTES,
+            piece_bytes=PIECE_BYTES,
+            place=self._read,
+        )
         try:
-            await self._run(link)
+            await self._run(link, stream)
         finally:
-            if self._large is not None:
-                await self._large.rollback()
+            await self._drop_large()
 
-    async def _run(self, link: ClientLink) -> NoReturn:
+    async def _run(self, link: ClientLink, stream: GroupStream) -> NoReturn:
         unsynced = 0
         while True:
             self._status.storing = False
             await link.receive()
             self._status.storing, self._status.storing_since = True, time.monotonic()
-            appended = 0
+            self._appended = 0
             try:
-                async for size in self._take(link.machine):
-                    appended += size
+                await self._take(stream)
             finally:
-                self._status.heard(appended, self._gate.last_timestamp)
+                self._status.heard(self._appended, self._gate.last_timestamp)
                 # Also for what came together with the end: no later group may ever come.
-                if appended:
+                if self._appended:
                     self.stored = True
                     self._syncer.appended()
-                if self._acks is not None and self._assembler.unfinished is None:
+                if self._acks is not None and stream.unfinished is None:
                     self._acks.stored(self._stored)
-            unsynced += appended
+            unsynced += self._appended
             if unsynced > UNSYNCED_BYTES_MAX:
                 await self._syncer.synced()
                 unsynced = 0
 
-    async def _take(self, machine: ClientConnection) -> AsyncIterator[int]:
-        """Store what was received; yields the bytes of each step. Other connections get their turns between steps."""
-        assembler = self._assembler
+    async def _take(self, stream: GroupStream) -> None:
+        """Store what was received. Other connections get their turns between steps."""
         turn = Turn()
         while True:
             if turn.is_over:
                 await asyncio.sleep(0)
                 turn = Turn()
-            if assembler.unfinished is None:
+            if stream.unfinished is None:
                 self._stored.follow(self._read)
-                run = (
-                    machine.take_run(assembler.checksum_algorithm)
-                    if self._gate.takes_runs
-                    else None
-                )
-                if run is not None:
-                    self.received = True
-                    self._count(run.step, ack_wanted=run.ack_wanted)
-                    yield await self._store_run(run)
-                    continue
-            elif assembler.takes_parts:
-                part = machine.take_part(assembler.checksum_algorithm)
-                if part is not None:
-                    assembler.add_part(part.events, part.event_count)
-                    self._count(part.step, ack_wanted=part.ack_wanted)
-                    await self._spill()
-                    continue
-            match machine.next_event():
+            item = stream.next(runs=self._gate.takes_runs)
+            if stream.ack_wanted and self._acks is not None:
+                stream.ack_wanted = False
+                self._acks.asked()
+            match item:
                 case None:
                     return
-                case EventReceived(data, ack_wanted):
-                    self.received = True
-                    algorithm = assembler.checksum_algorithm
-                    whole = assembler.feed(data)
-                    self._read.feed(data, algorithm)
-                    if data[TYPE_OFFSET] == EventType.GTID:
-                        self._status.coming_timestamp = int.from_bytes(data[:TYPE_OFFSET], "little")
-                    self._count(STILL, ack_wanted=ack_wanted)
-                    if data[TYPE_OFFSET] == EventType.GTID_LIST and self._history is not None:
-                        await self._compare(self._history, strip_checksum(data, algorithm))
-                    if whole is None:
-                        await self._spill()
-                    elif isinstance(whole, Incident):
-                        await self._meet(whole)
-                    else:
-                        yield await self._store(whole)
-                case ErrorReceived(error):
-                    raise error
+                case GroupRun():
+                    self._appended += await self._store_run(item)
+                case EventGroup():
+                    self._appended += await self._store(item)
+                case GroupPart():
+                    await self._spill(item)
+                case StreamEvent():
+                    await self._look_at(item)
+                case StartMarker():
+                    await self._drop_large()
+                    await self._have_room()
+                    self._appended += self._store_marker(item.payload)
+                case Incident():
+                    await self._meet(item)
                 case StreamEnded():
                     raise DumpEnded("the upstream has ended the stream")
+
+    async def _look_at(self, event: StreamEvent) -> None:
+        if event.type == EventType.GTID:
+            self._status.coming_timestamp = int.from_bytes(event.sent[:TYPE_OFFSET], "little")
+        elif event.type == EventType.GTID_LIST and self._history is not None:
+            await self._compare(self._history, event.event)
 
     @staticmethod
     async def _compare(history: UpstreamHistory, event: bytes) -> None:
@@ -204,11 +187,6 @@ class Ingest:
     async def _meet(self, incident: Incident) -> None:
         position = self._engine.binlog_state().position()
         await self._incidents.meet(self._name, incident, self._read, position)
-
-    def _count(self, step: PositionStep, *, ack_wanted: bool) -> None:
-        self._read.move(step)
-        if ack_wanted and self._acks is not None:
-            self._acks.asked()
 
     async def _store_run(self, run: GroupRun) -> int:
         """Bytes appended."""
@@ -237,24 +215,23 @@ class Ingest:
             raise
         return len(run.payloads)
 
-    async def _spill(self) -> None:
-        """In the middle of a group: what there is of it goes to the store, if that is much."""
-        if self._assembler.buffered < PIECE_BYTES:
-            return
-        events = self._assembler.spill_parts()
-        gtid = self._assembler.unfinished
-        assert gtid is not None
-        if not self._gate.wants(gtid):
+    async def _spill(self, part: GroupPart) -> None:
+        """In the middle of a group: what there is of it goes to the store."""
+        if not self._gate.wants(part.gtid):
             return
         if self._large is None:
             self._large = LargeGroup(self._room)
-        await self._patiently(self._large.spill(events))
+        await self._patiently(self._large.spill(part.events))
 
-    async def _store(self, whole: EventGroup | StartMarker) -> int:
+    async def _drop_large(self) -> None:
+        """What was spilled of a group that does not become whole, or is not wanted: it never was."""
+        large, self._large = self._large, None
+        if large is not None:
+            await large.rollback()
+
+    async def _store(self, whole: EventGroup) -> int:
         """Bytes appended."""
         await self._have_room()
-        if isinstance(whole, StartMarker):
-            return self._store_marker(whole.payload)
         wanted = self._gate.wants(whole.gtid)
         if self._large is None and len(whole.payload) > PIECE_BYTES and wanted:
             self._large = LargeGroup(self._room)
@@ -264,12 +241,10 @@ class Ingest:
             await self._have_room()
         elif len(whole.payload) > self._engine.cache_bytes and wanted:
             return await self._store_in_pieces(whole)
-        admitted = self._gate.admits(whole)  # if it raises, `run` rolls back
-        self._large = None
-        if not admitted:
-            if large is not None:
-                await large.rollback()
+        if not self._gate.admits(whole):  # if it raises, `run` rolls back
+            await self._drop_large()
             return 0
+        self._large = None
         self._gate.last_marker = None
         self._incidents.went_on()
         if large is not None:

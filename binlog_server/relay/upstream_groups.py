@@ -7,15 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from binlog_protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.errors import BadGtidList, ProtocolError
-from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
+from binlog_protocol.groups.event_group import EventGroup, StartMarker, split_events
 from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.large_group import PIECE_BYTES
 
 Connect = Callable[[], Awaitable[ClientLink]]  # logged in
 
@@ -111,44 +110,36 @@ class UpstreamGroups:
                 until=SlavePosition([until]),
             )
             await link.start_dump(handshake)
-            assembler = EventGroupAssembler(
+            stream = GroupStream(
+                link.machine,
                 handshake.checksum_algorithm,
                 group_bytes_max=self._group_bytes_max,
-                limit_option="max_event_group_size",
             )
-            return await _read(link, assembler, wanted)
+            return await _read(link, stream, wanted)
         finally:
             link.close()
 
 
-async def _read(
-    link: ClientLink, assembler: EventGroupAssembler, wanted: Gtid | None
-) -> FoundGroup | None:
+async def _read(link: ClientLink, stream: GroupStream, wanted: Gtid | None) -> FoundGroup | None:
     """The first group, or the first with that GTID."""
     content = GroupContent()
     while True:
-        match await link.next_event():
-            case EventReceived(data):
-                whole = assembler.feed(data)
-                gtid = whole.gtid if isinstance(whole, EventGroup) else assembler.unfinished
-                if gtid is None:
-                    continue
-                if isinstance(whole, EventGroup):
-                    events = whole.payload
-                elif assembler.buffered > PIECE_BYTES:
-                    events = assembler.spill()
-                else:
-                    continue
-                if wanted is not None and gtid != wanted:
-                    continue
-                for event in split_events(events):
-                    content.add(event)
-                if isinstance(whole, EventGroup):
-                    content.finish()
-                    return FoundGroup(gtid, content)
-            case ErrorReceived(error):
-                raise error
+        match stream.next(runs=False):
+            case None:
+                await link.receive()
+            case GroupPart(gtid, events) if wanted in (None, gtid):
+                for part in events:
+                    _add(content, part)
+            case EventGroup(gtid, payload) if wanted in (None, gtid):
+                _add(content, payload)
+                content.finish()
+                return FoundGroup(gtid, content)
+            case StartMarker():
+                content = GroupContent()
             case StreamEnded():
                 return None
-            case other:
-                raise ProtocolError(f"{type(other).__name__} in a dump")
+
+
+def _add(content: GroupContent, events: bytes | bytearray) -> None:
+    for event in split_events(bytes(events)):
+        content.add(event)

@@ -5,7 +5,8 @@ is None. First comes `GreetingReceived`; send `login()`, and `LoggedIn` follows 
 authentication plugin in between yields `AuthSwitchReceived`: send its `answer`). For TLS send
 `tls_request()` first, do the handshake, and send the login inside. Then send one request at a time:
 each is answered by `OkReceived`, `ErrorReceived` or `ResultReceived`. After `binlog_dump()` the
-events of the stream follow, until `StreamEnded` or `ErrorReceived`.
+events of the stream follow, until `StreamEnded` or `ErrorReceived`: the machine is the source of a
+`GroupStream` then. `conversation` does all that comes before.
 
 Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 """
@@ -254,6 +255,17 @@ class ClientConnection:
         self._reader.take_to(taken.at)
         self._seq = taken.seq
         return taken
+
+    def take_event(self) -> EventReceived | StreamEnded | None:
+        """As `next_event`, of a stream. Raises `RemoteError` for what the upstream has broken it off with."""
+        found = self.next_event()
+        if found is None or isinstance(found, EventReceived):
+            return found
+        if isinstance(found, StreamEnded):
+            return found
+        if isinstance(found, ErrorReceived):
+            raise found.error
+        raise ProtocolError(f"{type(found).__name__} in a dump")
 
     def _receive(self, payload: bytes) -> ClientEvent | None:
         """One packet by the state; None inside a result set."""

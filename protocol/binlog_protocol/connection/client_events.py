@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from binlog_protocol.connection.handshake import Greeting
 from binlog_protocol.errors import RemoteError
+from binlog_protocol.groups.group_stream import EventReceived as EventReceived
+from binlog_protocol.groups.group_stream import StreamEnded as StreamEnded
 from binlog_protocol.wire.results import Column, Ok
 
 
@@ -49,21 +50,6 @@ class ResultReceived:
 
     columns: list[Column]
     rows: list[list[str | None]]
-
-
-class EventReceived(NamedTuple):
-    """One replication event as sent (with its checksum, if any), without the status byte.
-
-    `ack_wanted`: with semi-sync, the upstream wants to know that it is stored.
-    """
-
-    event: bytes
-    ack_wanted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
-    """EOF in the stream: the upstream shuts down, or the dump was not to wait."""
 
 
 ClientEvent = (

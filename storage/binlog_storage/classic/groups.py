@@ -16,14 +16,15 @@ from binlog_protocol.events.checksum import normal_form
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, TYPE_OFFSET
 from binlog_protocol.events.vocabulary import EventRefused
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    OutsideGroup,
-    StartMarker,
-)
+from binlog_protocol.groups.event_group import EventGroup, Incident, OutsideGroup, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.group_stream import (
+    EventReceived,
+    GroupPart,
+    GroupStream,
+    Item,
+    StreamEvent,
+)
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
@@ -58,6 +59,32 @@ def no_gtids(path: Path) -> UnreadableBinlog:
     )
 
 
+class _FileEvents:
+    """A source of a `GroupStream`, which takes no parts here: events lie whole in the buffer."""
+
+    def __init__(self, reader: EventReader, *, has_gtids: bool) -> None:
+        self._reader = reader
+        self.has_gtids = has_gtids
+
+    def take_run(self, checksum_algorithm: int) -> GroupRun | None:
+        run = self._reader.take_run(checksum_algorithm)
+        if run is not None:
+            self.has_gtids = True
+        return run
+
+    def take_part(self, checksum_algorithm: int) -> None:
+        return None
+
+    def take_event(self) -> EventReceived | None:
+        """None: the file ends, or what is left of it is torn."""
+        event = self._reader.next()
+        if event is None:
+            return None
+        refuse_kind(self._reader.path, event)
+        self.has_gtids = self.has_gtids or event[TYPE_OFFSET] in _TELL_GTIDS
+        return EventReceived(event)
+
+
 class FileGroups:
     """Reads a file once, from its beginning. `close` it."""
 
@@ -67,8 +94,14 @@ class FileGroups:
         """From an event on; behind the beginning with the checksums of the file. Raises as `EventReader`."""
         self.path: Final = path
         self._reader = EventReader(path, offset)
-        self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
-        self._has_gtids = offset != len(CLASSIC_MAGIC)
+        self._events = _FileEvents(self._reader, has_gtids=offset != len(CLASSIC_MAGIC))
+        self._stream = GroupStream(
+            self._events,
+            checksum_algorithm,
+            group_bytes_max=_NO_LIMIT,
+            large_bytes=PIECE_BYTES,
+            piece_bytes=PIECE_BYTES,
+        )
         self.unfinished: Gtid | None = None
         """The group inside which the file ends."""
         self.end = offset
@@ -98,7 +131,7 @@ class FileGroups:
     @property
     def checksum_algorithm(self) -> int:
         """Of the events that were read."""
-        return self._assembler.checksum_algorithm
+        return self._stream.checksum_algorithm
 
     def items(
         self, *, runs: bool = True, incidents: bool = False
@@ -107,61 +140,57 @@ class FileGroups:
 
         `incidents`: they are items, too, with the event as their payload and no GTID.
         """
-        reader, assembler = self._reader, self._assembler
         while True:
-            if runs and (run := reader.take_run(assembler.checksum_algorithm)) is not None:
-                self._has_gtids = True
-                yield run
-                self.end = reader.offset
-                continue
-            start = reader.offset
-            if (event := reader.next()) is None:
-                return
-            whole = self._feed(event, start)
-            if isinstance(whole, StartMarker):
-                yield SourceGroup(None, whole.payload, self.path, start)
-            elif isinstance(whole, Incident):
-                self._note(whole, start)
-                if incidents:
-                    yield SourceGroup(None, whole.payload, self.path, start)
-            elif assembler.unfinished is not None:
-                group = self._group(event, start)
-                if group is None:
+            start = self._reader.offset
+            match self._next(runs=runs):
+                case None:
                     return
-                yield group
-                if not self._passed(group):
-                    return
-            self.end = reader.offset
+                case GroupRun() as run:
+                    yield run
+                case StartMarker() as marker:
+                    yield SourceGroup(None, marker.payload, self.path, start)
+                case Incident() as incident:
+                    self._note(incident, start)
+                    if incidents:
+                        yield SourceGroup(None, incident.payload, self.path, start)
+                case StreamEvent() as event if self._stream.unfinished is not None:
+                    group = self._group(event, start)
+                    if group is None:
+                        return
+                    yield group
+                    if not self._passed(group):
+                        return
+            self.end = self._reader.offset
 
-    def _group(self, gtid_event: bytes, start: int) -> SourceGroup | None:
+    def _group(self, begin: StreamEvent, start: int) -> SourceGroup | None:
         """The group that has begun; None if it does not end."""
-        gtid = self._assembler.unfinished
+        gtid = self._stream.unfinished
         assert gtid is not None
-        while self._assembler.buffered < PIECE_BYTES:
-            at = self._reader.offset
-            event = self._reader.next()
-            if event is None:
-                self.unfinished = gtid
-                return None
-            whole = self._feed(event, at)
-            if isinstance(whole, EventGroup):
-                return SourceGroup(gtid, whole.payload, self.path, start)
-        head = normal_form(gtid_event, self._assembler.checksum_algorithm)
-        return SourceGroup(gtid, head, self.path, start, self._rest(gtid, len(head)))
-
-    def _rest(self, gtid: Gtid, head_size: int) -> Iterator[bytes]:
         while True:
-            if self._assembler.buffered >= PIECE_BYTES:
-                yield self._assembler.spill()
-            at = self._reader.offset
-            event = self._reader.next()
-            if event is None:
-                self.unfinished = gtid
-                raise UnfinishedGroup(f"{self.path} ends inside group {gtid}")
-            whole = self._feed(event, at)
-            if isinstance(whole, EventGroup):
-                yield whole.payload[head_size:]
-                return
+            match self._next(runs=False):
+                case None:
+                    self.unfinished = gtid
+                    return None
+                case EventGroup(payload=payload):
+                    return SourceGroup(gtid, payload, self.path, start)
+                case GroupPart() as part:
+                    head = normal_form(begin.sent, begin.checksum_algorithm)
+                    return SourceGroup(
+                        gtid, head, self.path, start, self._rest(part, head_size=len(head))
+                    )
+
+    def _rest(self, first: GroupPart, *, head_size: int) -> Iterator[bytes]:
+        yield b"".join(first.events)
+        while True:
+            match self._next(runs=False):
+                case None:
+                    self.unfinished = first.gtid
+                    raise UnfinishedGroup(f"{self.path} ends inside group {first.gtid}")
+                case GroupPart(events=events):
+                    yield b"".join(events)
+                case EventGroup(payload=payload):
+                    yield payload[head_size:]
+                    return
 
     def _passed(self, group: SourceGroup) -> bool:
         """What was not taken of a large group is read, so that the next one is found. Whether there is its end."""
@@ -177,23 +206,22 @@ class FileGroups:
             f"{self.path}:{offset}: the server that wrote this has lost changes here: {incident.event}"
         )
 
-    def _feed(self, event: bytes, offset: int) -> EventGroup | StartMarker | Incident | None:
-        refuse_kind(self.path, event)
-        begun = self._assembler.unfinished
-        self._has_gtids = self._has_gtids or event[TYPE_OFFSET] in _TELL_GTIDS
+    def _next(self, *, runs: bool) -> Item | None:
+        """The next item of the stream; one that is no run is of one event. None at the end."""
+        begun, offset = self._stream.unfinished, self._reader.offset
         try:
-            whole = self._assembler.feed(event)
+            item = self._stream.next(runs=runs)
         except EventRefused as error:
             raise UnreadableBinlog(f"{self.path}, offset {offset}: {error}") from None
         except OutsideGroup as error:
-            if self._has_gtids:
+            if self._events.has_gtids:
                 raise DamagedBinlog(self.path, offset, str(error)) from None
             raise no_gtids(self.path) from None
         except ProtocolError as error:
             raise DamagedBinlog(self.path, offset, str(error)) from None
-        if begun is not None and isinstance(whole, StartMarker):
+        if begun is not None and isinstance(item, StartMarker):
             raise DamagedBinlog(self.path, offset, f"a server starts inside group {begun}")
-        return whole
+        return item
 
     def close(self) -> None:
         self._reader.close()

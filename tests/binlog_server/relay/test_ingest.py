@@ -119,6 +119,25 @@ async def test_cut_off_it_never_was(kept: int, end: str, engine: IbbEngine, dela
     engine.close()
 
 
+async def test_a_start_of_the_upstream_ends_what_had_begun(
+    engine: IbbEngine, delays: Delays
+) -> None:
+    """It was killed inside a large group: what has come of that is no part of the large group that comes next."""
+    begun = large(Gtid(0, 1, 2), [300] * 500)[:-1]
+    next_group = large(Gtid(0, 1, 2), [1 << 24])  # more than comes at once: no run has it
+    events = OPENING + groups("0-1-1") + sent(begun) + [description(1)] + sent(next_group)
+    async with (
+        FakeUpstream([Visit(events + groups("0-1-3"))]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    engine.sync()
+    found = [payload for payload in read_all(engine) if payload[4] != EventType.FORMAT_DESCRIPTION]
+    assert len(found) == 3
+    assert found[1] == b"".join(next_group)
+    engine.close()
+
+
 async def test_the_limit_is_kept(
     engine: IbbEngine, delays: Delays, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,12 @@ from binlog_protocol.connection.client import (
     CLIENT_TRANSITIONS,
     ClientConnection,
     ClientState,
+    ErrorReceived,
     EventReceived,
+    StreamEnded,
 )
 from binlog_protocol.connection.machine import Machine
-from binlog_protocol.errors import ProtocolError
+from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.events import (
     EventType,
     FormatDescription,
@@ -35,6 +37,7 @@ from binlog_protocol.groups.event_group import (
     StartMarker,
 )
 from binlog_protocol.groups.group_runs import GroupRun, take_no_run
+from binlog_protocol.groups.group_stream import GroupStream
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, Ack, ReplicaPlace
@@ -99,48 +102,59 @@ def take_in(pieces: list[bytes], algorithm: int, *, runs: bool) -> tuple[Found, 
 def take_in_place(
     pieces: list[bytes], algorithm: int, *, runs: bool, semi_sync: bool = False
 ) -> tuple[Found, int, Ack, bool]:
-    """The same, what a replica would acknowledge, and whether that was asked for."""
-    connection, assembler = streaming(semi_sync=semi_sync), EventGroupAssembler(algorithm)
-    place, ack_wanted = ReplicaPlace(), False
+    """The same, what a replica would acknowledge, and whether that was asked for.
+
+    `runs`: as all do who read a stream; else event by event, which is the plain twin.
+    """
+    connection = streaming(semi_sync=semi_sync)
+    if not runs:
+        return take_plainly(connection, pieces, algorithm)
+    place = ReplicaPlace()
+    groups = GroupStream(connection, algorithm, large_bytes=1 << 30, place=place)
     found: Found = []
     in_runs = 0
     try:
         for piece in pieces:
-            if runs:
-                connection.lend_data(memoryview(bytes(connection.untaken) + piece))
-            else:
-                connection.receive_data(piece)
-            while True:
-                if runs and assembler.unfinished is None:
-                    run = connection.take_run(assembler.checksum_algorithm)
-                    if run is not None:
-                        found += groups_of(run)
-                        in_runs += len(run)
-                        place.move(run.step)
-                        ack_wanted |= run.ack_wanted
-                        continue
-                if runs and assembler.takes_parts:
-                    part = connection.take_part(assembler.checksum_algorithm)
-                    if part is not None:
-                        assembler.add_part(part.events, part.event_count)
-                        place.move(part.step)
-                        ack_wanted |= part.ack_wanted
-                        continue
-                event = connection.next_event()
-                if event is None:
-                    break
+            connection.lend_data(memoryview(bytes(connection.untaken) + piece))
+            while (item := groups.next()) is not None:
+                match item:
+                    case GroupRun():
+                        found += groups_of(item)
+                        in_runs += len(item)
+                    case EventGroup() | StartMarker() | Incident():
+                        found.append(item)
+                    case StreamEnded():
+                        found.append(repr(item))
+    except RemoteError as error:
+        found.append(repr(ErrorReceived(error)))
+    except ProtocolError as error:
+        found.append(str(error))
+    return found, in_runs, place.ack, groups.ack_wanted
+
+
+def take_plainly(
+    connection: ClientConnection, pieces: list[bytes], algorithm: int
+) -> tuple[Found, int, Ack, bool]:
+    """One event after the other, without the stream of groups."""
+    assembler, place = EventGroupAssembler(algorithm), ReplicaPlace()
+    ack_wanted = False
+    found: Found = []
+    try:
+        for piece in pieces:
+            connection.receive_data(piece)
+            while (event := connection.next_event()) is not None:
                 if not isinstance(event, EventReceived):
                     found.append(repr(event))
                     continue
                 ack_wanted |= event.ack_wanted
-                algorithm_before = assembler.checksum_algorithm
+                algorithm = assembler.checksum_algorithm
                 whole = assembler.feed(event.event)
-                place.feed(event.event, algorithm_before)
+                place.feed(event.event, algorithm)
                 if whole is not None:
                     found.append(whole)
     except ProtocolError as error:
         found.append(str(error))
-    return found, in_runs, place.ack, ack_wanted
+    return found, 0, place.ack, ack_wanted
 
 
 def groups_of(run: GroupRun) -> list[EventGroup]:

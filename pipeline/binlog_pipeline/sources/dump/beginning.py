@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from binlog_protocol.connection.client import ErrorReceived, EventReceived
+from binlog_protocol.connection.client import ErrorReceived
 from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.errors import RemoteError
-from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid_list import GtidList
-from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.groups.event_group import OutsideGroup, StartMarker
+from binlog_protocol.groups.group_stream import GroupStream, StreamEvent
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
@@ -52,19 +51,27 @@ def beginning(address: ServerAddress) -> SlavePosition:
 def _by_first_file(address: ServerAddress) -> SlavePosition:
     with ServerLink.open(address) as link:
         algorithm = link.start_file_dump(_NO_REPLICA)
-        while isinstance(found := link.next_event(), EventReceived):
-            event = found.event
-            if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
-                algorithm = FormatDescription.parse(event).checksum_algorithm
-            elif event[TYPE_OFFSET] == EventType.GTID_LIST:
-                return BinlogState(
-                    GtidList.parse(strip_checksum(event, algorithm)).gtids
-                ).position()
-            elif event[TYPE_OFFSET] == EventType.GTID:
-                break
-        if isinstance(found, ErrorReceived):
-            raise found.error
+        try:
+            found = _first_list(link, GroupStream(link.machine, algorithm))
+        except OutsideGroup:
+            found = None
+    if found is None:
         raise EndedEarly("the first binlog file has no GTID list; is it of a MariaDB before 10.0?")
+    return BinlogState(found.gtids).position()
+
+
+def _first_list(link: ServerLink, stream: GroupStream) -> GtidList | None:
+    """The one in front of the first group."""
+    while True:
+        match stream.next(runs=False):
+            case None:
+                link.receive()
+            case StreamEvent() as found if found.type == EventType.GTID_LIST:
+                return GtidList.parse(found.event)
+            case StreamEvent() | StartMarker() if stream.unfinished is None:
+                pass
+            case _:
+                return None
 
 
 def _by_trying(address: ServerAddress) -> SlavePosition:

@@ -7,21 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from binlog_protocol.connection.client import ErrorReceived, EventReceived, StreamEnded
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
-from binlog_protocol.events.header import LENGTH_OFFSET, TYPE_OFFSET, EventHeader
-from binlog_protocol.events.rotate import RotateEvent
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    StartMarker,
-)
+from binlog_protocol.events.header import LENGTH_OFFSET
+from binlog_protocol.groups.event_group import EventGroup, Incident, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded, StreamEvent
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.wire.semi_sync import ReplicaPlace
 from binlog_storage.engine import LARGE_GROUP_BYTES
 
 from binlog_pipeline.errors import DataLost
@@ -92,7 +86,15 @@ class DumpStream:
         passes_incidents: bool = False,
     ) -> None:
         self._link = link
-        self._assembler = EventGroupAssembler(checksum_algorithm, group_bytes_max=_NO_LIMIT)
+        self._place = ReplicaPlace()
+        self._stream = GroupStream(
+            link.machine,
+            checksum_algorithm,
+            group_bytes_max=_NO_LIMIT,
+            large_bytes=LARGE_GROUP_BYTES,
+            piece_bytes=_BATCH_BYTES,
+            place=self._place,
+        )
         self._large = large
         self._hangs_up = end is not None
         self._ends = {gtid.domain_id: gtid.seq_no for gtid in end or ()}  # not reached yet
@@ -103,8 +105,6 @@ class DumpStream:
         self._file_no = 0
         self._file_names = file_names
         self._until_reached = False
-        # Of the group that is coming, as sent: where its GTID event ends, and the bytes of its other events.
-        self._first_end = self._behind_first = 0
 
     def groups(self) -> Iterator[Groups]:
         """Ends where the dump was to end. Raises `RemoteError`, `OSError`, `ProtocolError`, `DataLost`."""
@@ -118,49 +118,41 @@ class DumpStream:
             self._large.discard()
 
     def _groups(self) -> Iterator[Groups]:
-        machine, assembler = self._link.machine, self._assembler
         received = 0
         while True:
-            if assembler.unfinished is None:
-                run = machine.take_run(assembler.checksum_algorithm)
-                if run is not None:
-                    self._check_number(run.gtid(0))
-                    self._passed(run.last)
-                    self._gathered.add_run(run, self._file_no)
-                    if self._has_ended():
-                        return
-                    if self._gathered.bytes >= _BATCH_BYTES:
-                        yield from self._give()
-                    continue
-            elif assembler.takes_parts:
-                part = machine.take_part(assembler.checksum_algorithm)
-                if part is not None:
-                    assembler.add_part(part.events, part.event_count)
-                    self._behind_first += part.step.advance
-                    self._spill()
-                    continue
-            match machine.next_event():
+            match self._stream.next():
                 case None:
                     if self._eager and self._gathered.bytes and not self._link.is_readable():
                         yield from self._give()
                     if self._eager and received < _TOGETHER_BYTES:
                         time.sleep(_TOGETHER_S)
                     received = self._link.receive()
-                case EventReceived(event):
-                    found = self._take(event)
+                    continue
+                case GroupRun() as run:
+                    self._check_number(run.gtid(0))
+                    self._passed(run.last)
+                    self._gathered.add_run(run, self._file_no)
+                case EventGroup() as whole:
+                    found = self._finish(whole)
                     if found is not None:
                         yield from self._give()
                         yield found
-                    if self._has_ended():
-                        return
-                    if self._gathered.bytes >= _BATCH_BYTES:
-                        yield from self._give()
-                case ErrorReceived(error):
-                    raise error
+                case GroupPart(events=events):
+                    self._large.add(b"".join(events))
+                case StreamEvent() as event:
+                    self._look_at(event)
+                case StartMarker():
+                    self._large.discard()
+                case Incident() as incident:
+                    self._meet(incident)
                 case StreamEnded():
                     if self._until_reached:
                         return
                     raise EndedEarly("the server has ended the stream before the end of the range")
+            if self._has_ended():
+                return
+            if self._gathered.bytes >= _BATCH_BYTES:
+                yield from self._give()
 
     def _passed(self, gtid: Gtid) -> None:
         self._last[gtid.domain_id] = gtid
@@ -168,40 +160,20 @@ class DumpStream:
             del self._ends[gtid.domain_id]
 
     def _has_ended(self) -> bool:
-        return self._hangs_up and not self._ends and self._assembler.unfinished is None
+        return self._hangs_up and not self._ends and self._stream.unfinished is None
 
     def _give(self) -> Iterator[Groups]:
         if self._gathered.bytes:
             gathered, self._gathered = self._gathered, _Gathered()
             yield gathered.groups()
 
-    def _take(self, event: bytes) -> Groups | None:
-        """One event; returns the large group that became whole with it."""
-        type_ = event[TYPE_OFFSET]
-        algorithm = self._assembler.checksum_algorithm
-        if type_ == EventType.ROTATE:
-            name = RotateEvent.parse(strip_checksum(event, algorithm)).name
-            self._file_no = file_number(name)
-            self._file_names[self._file_no] = name
-        elif type_ == EventType.GTID_LIST:
-            flags = GtidList.parse(strip_checksum(event, algorithm)).flags
+    def _look_at(self, event: StreamEvent) -> None:
+        if event.type == EventType.ROTATE:
+            self._file_no = file_number(self._place.file)
+            self._file_names[self._file_no] = self._place.file
+        elif event.type == EventType.GTID_LIST:
+            flags = GtidList.parse(event.event).flags
             self._until_reached |= bool(flags & GtidListFlags.UNTIL_REACHED)
-        whole = self._assembler.feed(event)
-        if type_ == EventType.GTID:
-            self._first_end = EventHeader.parse(event).end_position
-            self._behind_first = 0
-        else:
-            self._behind_first += len(event)
-        if isinstance(whole, StartMarker):
-            self._large.discard()
-            return None
-        if isinstance(whole, Incident):
-            self._meet(whole)
-            return None
-        if whole is not None:
-            return self._finish(whole, EventHeader.parse(event).end_position)
-        self._spill()
-        return None
 
     def _meet(self, incident: Incident) -> None:
         behind = SlavePosition(self._last.values())
@@ -212,22 +184,19 @@ class DumpStream:
             )
         tell(text)
 
-    def _finish(self, whole: EventGroup, end_position: int) -> Groups | None:
+    def _finish(self, whole: EventGroup) -> Groups | None:
+        """The group, if it is a large one."""
         gtid, payload = whole.gtid, whole.payload
         self._check_number(gtid)
         before = SlavePosition(self._last.values())
         self._passed(gtid)
-        end = place_of(gtid, self._file_no, self._first_end, self._behind_first, end_position)
+        end = place_of(gtid, self._file_no, *self._stream.span)
         if not self._large.is_large and len(payload) <= LARGE_GROUP_BYTES:
             self._gathered.add(payload, end.file_no, end.offset)
             return None
         head_size = int.from_bytes(payload[LENGTH_OFFSET : LENGTH_OFFSET + 4], "little")
         self._large.add(payload[head_size:])
         return Groups.of_large(self._large.finish(payload[:head_size], before, gtid, end))
-
-    def _spill(self) -> None:
-        if self._assembler.buffered > (_BATCH_BYTES if self._large.is_large else LARGE_GROUP_BYTES):
-            self._large.add(self._assembler.spill())
 
     def _check_number(self, gtid: Gtid) -> None:
         last = self._last.get(gtid.domain_id)
