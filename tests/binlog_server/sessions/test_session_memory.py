@@ -188,5 +188,5 @@ async def test_the_time_of_an_idle_client_costs_nothing(monkeypatch: pytest.Monk
     """It is looked up after each statement: what grows with the number of domains must not be made for it."""
     async with Lab() as lab:
         client = await lab.client()
-        monkeypatch.setattr(type(lab.server), "global_variables", None)
+        monkeypatch.setattr(type(lab.server), "state_texts", None)
         assert await client.query("SELECT 1") == [["1"]]
