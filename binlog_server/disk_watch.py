@@ -39,7 +39,7 @@ class DiskWatch:
         self._thread.join(_JOIN_S)
 
     def look(self) -> None:
-        """Once."""
+        """Look once whether a call to the disk takes too long."""
         now = time.monotonic()
         there = calls_under_way()
         for call in self._told:

@@ -70,7 +70,7 @@ class Credential:
 
     @property
     def stored_bytes(self) -> bytes:
-        """What is kept, as bytes."""
+        """The stored proof, as bytes."""
         if self.plugin == ED25519:
             return parse_ed25519_text(self.text)
         return parse_native_password_text(self.text) if self.text else b""
@@ -115,21 +115,21 @@ class UserAccount:
 
     @property
     def name(self) -> str:
-        """user@host: one of a kind."""
+        """user@host, unique among accounts."""
         return f"{self.user}@{self.host}"
 
     @property
     def quoted(self) -> str:
-        """As SQL prints it."""
+        """user@host, quoted as SQL prints it."""
         return f"`{self.user}`@`{self.host}`"
 
     @property
     def grants(self) -> frozenset[str]:
-        """What it may do."""
+        """The privileges of the account."""
         return effective(self.granted)
 
     def admits(self, address: str) -> bool:
-        """Whether it is for clients from there."""
+        """Whether clients from that address may use the account."""
         return host_matches(self.host, address)
 
     @property
@@ -141,7 +141,7 @@ class UserAccount:
         return (1, 0) if "/" in self.host else (0, 0)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """The account as JSON, for the state."""
         return {
             "plugin": self.credential.plugin,
             "authentication": self.credential.text,
@@ -153,7 +153,7 @@ class UserAccount:
 
     @classmethod
     def from_json(cls, name: str, kept: Mapping[str, Any]) -> UserAccount:
-        """From `name` and `to_json`."""
+        """The account from its name and `to_json`."""
         user, _, host = name.partition("@")
         return cls(
             user,

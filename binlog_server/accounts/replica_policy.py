@@ -83,7 +83,7 @@ class ReplicaPolicy:
         return words
 
     def to_json(self) -> dict[str, str | int]:
-        """As it is kept."""
+        """The policy as JSON, for the state."""
         return {**asdict(self), "style": self.style.value}
 
     @classmethod

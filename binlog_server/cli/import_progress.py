@@ -9,7 +9,7 @@ from binlog_server.cli.progress_line import ProgressLine
 
 
 class ImportProgress:
-    """Of one import."""
+    """Shows the progress of one import."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

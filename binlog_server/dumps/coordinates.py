@@ -31,7 +31,7 @@ def classic_number(name: str) -> int | None:
 
 
 class Coordinates:
-    """As the store has them."""
+    """Coordinates of the store itself: engine style."""
 
     classic = False
 
@@ -53,7 +53,7 @@ class Coordinates:
 
 
 class ClassicCoordinates(Coordinates):
-    """As those of a traditional binlog."""
+    """Coordinates as a traditional binlog has them: classic style."""
 
     classic = True
 

@@ -199,7 +199,7 @@ class Dump:
     # --- where the replica is ---
 
     async def _open(self, start: DumpStart) -> None:
-        """The first events."""
+        """Send the events that begin a stream."""
         self._out.cursor = start.cursor
         if not self._classic:
             self._out.event(self._events.rotate(STREAM_NAME))
@@ -253,7 +253,7 @@ class Dump:
     # --- groups that are not all sent ---
 
     async def _send_filtered(self, groups_filter: DumpFilter) -> None:
-        """One batch, group by group."""
+        """Send one batch group by group, leaving groups out."""
         if self._classic:
             await self._filter_placed(groups_filter)
         else:

@@ -74,7 +74,7 @@ class FrameStyle(NamedTuple):
         return event_frames(groups, annotate=self.annotate, semi_sync=self.semi_sync, step=step)
 
     def packets(self, payloads: list[bytes]) -> EventFrames:
-        """Of events as they are."""
+        """Packets of events, unchanged."""
         return event_frames(payloads, annotate=True, semi_sync=self.semi_sync)
 
     def placed_frames(self, batch: PlacedBatch) -> FramedBatch:

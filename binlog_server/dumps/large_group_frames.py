@@ -144,12 +144,12 @@ class _Ends:
         return 0
 
     def of(self, lengths: Iterable[int]) -> list[int]:
-        """Of the next events."""
+        """The end positions of the next events."""
         return [self.next(length) for length in lengths]
 
 
 class _FittingEnds(_Ends):
-    """As `classic_positions.event_ends`."""
+    """End positions of a group that fits, as `classic_positions.event_ends`."""
 
     def __init__(self, size: int, end: int) -> None:
         self.position = end - size

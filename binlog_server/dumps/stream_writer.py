@@ -26,7 +26,7 @@ STREAM_NAME = "binlog.000001"
 
 
 class Sink(Protocol):
-    """Where the stream goes."""
+    """The way of a stream to its socket."""
 
     def write(self, data: bytes | bytearray) -> None:
         """Take bytes; never waits."""
@@ -89,7 +89,7 @@ class StreamWriter:
             self._last_sent = time.monotonic()
 
     def event(self, event: bytes) -> None:
-        """One event for this replica alone."""
+        """Write one event for this replica alone."""
         self._sink.write(self._machine.dump_event(event))
         if self._acks is not None:
             self._acks.sent_event(event)
@@ -97,7 +97,7 @@ class StreamWriter:
         self._last_sent = time.monotonic()
 
     def gtid_list(self, state: BinlogState, flags: int, at: Position) -> None:
-        """What lies before a place."""
+        """Write a GTID_LIST: the binlog state at a place."""
         end_position = position_of(at.offset) if self._classic else 0
         self.event(self._events.gtid_list(state, flags, end_position))
 

@@ -33,7 +33,7 @@ class Tail:
         moved.set()
 
     def close(self) -> None:
-        """No more waking."""
+        """Stop listening to the store."""
         self._stop()
 
     def _wake_from_thread(self) -> None:

@@ -18,7 +18,7 @@ TURN_S: Final = 0.001
 
 
 class Turn:
-    """Begins when it is made."""
+    """A connection's turn; begins when it is made."""
 
     __slots__ = ("_ends",)
 
@@ -27,7 +27,7 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Others come first now."""
+        """Whether the turn is over, and other connections come first."""
         return time.monotonic() >= self._ends
 
 

@@ -22,7 +22,7 @@ from binlog_server.metrics.table import METRICS
 
 
 class ServerCollector(Collector):
-    """Of one look."""
+    """Collects the metrics of one look at the server."""
 
     def __init__(self, look: Look) -> None:
         self._look = look

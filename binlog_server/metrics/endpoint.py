@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class MetricsEndpoint:
-    """Of one server, on one event loop."""
+    """The metrics listener of one server, on one event loop."""
 
     def __init__(self, server: Observed) -> None:
         self._server = server
@@ -29,7 +29,7 @@ class MetricsEndpoint:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._listener.port
 
     async def start(self, host: str, port: int) -> None:
@@ -38,7 +38,7 @@ class MetricsEndpoint:
         log.info("metrics on host: '%(host)s' port: %(port)d", {"host": host, "port": self.port})
 
     async def close(self) -> None:
-        """The store may be closed afterwards."""
+        """Stop listening; the store may be closed afterwards."""
         await self._listener.close()
 
     async def _metrics(self, request: Request) -> Response:

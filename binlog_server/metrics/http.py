@@ -52,7 +52,7 @@ class Response:
         return cls(f"{text}\n".encode("utf-8", "backslashreplace"), status)
 
     def build(self, *, head_only: bool = False) -> bytes:
-        """As it is sent."""
+        """The bytes of the response."""
         headers = {
             "Content-Type": self.content_type,
             "Content-Length": str(len(self.body)),

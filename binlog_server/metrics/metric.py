@@ -36,12 +36,12 @@ def one(name: str, kind: str, help_: str, read: Callable[[Look], float | None]) 
 
 
 def counter(name: str, help_: str, read: Callable[[Look], float]) -> Metric:
-    """It only grows, from 0 at the start."""
+    """A metric that only grows, from 0 at the start."""
     return one(name, COUNTER, help_, read)
 
 
 def gauge(name: str, help_: str, read: Callable[[Look], float | None]) -> Metric:
-    """It goes up and down."""
+    """A metric that goes up and down."""
     return one(name, GAUGE, help_, read)
 
 

@@ -23,7 +23,7 @@ from binlog_server.sessions.tls import TlsServer
 
 
 class Observed(Protocol):
-    """What there is to look at."""
+    """The server, as far as metrics look at it."""
 
     @property
     def config(self) -> Config: ...
@@ -53,7 +53,7 @@ class Observed(Protocol):
 
     @property
     def upstreams(self) -> Sequence[UpstreamStatus]:
-        """Those that are followed."""
+        """The upstreams that are followed."""
 
 
 class ReplicaKey(NamedTuple):
@@ -91,12 +91,12 @@ class Look:
 
     @cached_property
     def counters(self) -> Mapping[str, int]:
-        """Of the store."""
+        """Counters of the store."""
         return self.server.engine.counters()
 
     @cached_property
     def files(self) -> Sequence[BinlogFile]:
-        """Of the store, oldest first."""
+        """Files of the store, oldest first."""
         return self.server.engine.files()
 
     def lag_bytes(self, sent: Position) -> int:

@@ -35,7 +35,7 @@ class Limits(Protocol):
     """What holds a dump to the limits of its account."""
 
     def change(self, policy: ReplicaPolicy) -> None:
-        """Other limits, from now on."""
+        """Replace the limits."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Connection:
         return ("Query", *running) if running else (self.command, self.shown_state, self.info)
 
     def now(self, command: str, state: str, info: str | None = None) -> None:
-        """What it does from now on."""
+        """Set the command and state that SHOW PROCESSLIST shows."""
         self.command, self.state, self.info = command, state, info
         self.since = time.monotonic()
 
@@ -108,7 +108,7 @@ class Connections:
 
     @property
     def logged_in(self) -> int:
-        """How many have logged in."""
+        """Number of connections that have logged in."""
         return len(self._by_id) - len(self.pending)
 
     def __iter__(self) -> Iterator[Connection]:
@@ -120,14 +120,14 @@ class Connections:
         return self._last_id
 
     def add(self, connection: Connection) -> None:
-        """It is there from now on."""
+        """Add a connection."""
         self.accepted += 1
         self._by_id[connection.id] = connection
         self.most = max(self.most, len(self._by_id))
         self._none.clear()
 
     def remove(self, connection: Connection) -> None:
-        """It has gone; twice is no error."""
+        """Remove a connection; twice is no error."""
         self.pending.remove(connection)
         if self._by_id.pop(connection.id, None) is not None:
             self._gone.received += connection.traffic.received
@@ -136,7 +136,7 @@ class Connections:
             self._none.set()
 
     def traffic(self) -> Traffic:
-        """Of all connections since the start."""
+        """Bytes of all connections since the start."""
         open_now = [c.traffic for c in self._by_id.values()]
         return Traffic(
             self._gone.received + sum(t.received for t in open_now),
@@ -144,11 +144,11 @@ class Connections:
         )
 
     async def none_left(self) -> None:
-        """Returns when the last one has gone."""
+        """Wait until the last connection has gone."""
         await self._none.wait()
 
     def kill(self, connection_id: int) -> None:
-        """End one. Raises `UnknownThread`."""
+        """End a connection. Raises `UnknownThread`."""
         connection = self._by_id.get(connection_id)
         if connection is None:
             raise UnknownThread(connection_id)
@@ -170,7 +170,7 @@ class Connections:
                     connection.limits.change(policy)
 
     def count_of(self, account: str) -> int:
-        """How many are logged in to an account."""
+        """Number of connections of an account."""
         return sum(c.account == account for c in self._by_id.values())
 
     def dumps_of(self, server_id: int) -> list[Connection]:
@@ -178,7 +178,7 @@ class Connections:
         return [c for c in self if server_id and c.dump_server_id == server_id]
 
     def owner(self, connection_id: int) -> str:
-        """Whose it is. Raises `UnknownThread`."""
+        """The account of a connection. Raises `UnknownThread`."""
         connection = self._by_id.get(connection_id)
         if connection is None:
             raise UnknownThread(connection_id)

@@ -41,11 +41,11 @@ class FailedLogins:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def is_blocked(self, address: str) -> bool:
-        """Whether it may not even try."""
+        """Whether logins from the address are refused unseen."""
         return self._counts.get(address, 0) >= self.limit
 
     def failed(self, address: str) -> int:
-        """One more; returns how many."""
+        """Count a failed login; returns the failures in a row."""
         self.total += 1
         count = self._counts.pop(address, 0) + 1
         self._counts[address] = count
@@ -54,11 +54,11 @@ class FailedLogins:
         return count
 
     def succeeded(self, address: str) -> None:
-        """The next failure is the first again."""
+        """Forget the failures of an address."""
         self._counts.pop(address, None)
 
     def clear(self) -> None:
-        """All addresses may try again."""
+        """Unblock all addresses."""
         self._counts.clear()
 
 

@@ -171,7 +171,7 @@ class BinlogState:
         return None if seq_nos is None else seq_nos.get(server_id)
 
     def last(self, domain_id: int) -> Gtid | None:
-        """The GTID logged last in that domain."""
+        """The GTID that was logged last in the domain."""
         return self._last.get(domain_id)
 
     def domains(self) -> list[int]:
@@ -213,7 +213,7 @@ class BinlogState:
         return twin
 
     def of_domain(self, domain_id: int) -> BinlogState:
-        """A copy of what that domain has."""
+        """A copy of one domain's entries."""
         twin = BinlogState()
         seq_nos = self._seq_nos.get(domain_id)
         if seq_nos is not None:

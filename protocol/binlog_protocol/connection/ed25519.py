@@ -41,7 +41,7 @@ _ZERO: Final[_Point] = (0, 1, 1, 0)
 
 
 def ed25519_public_key(password: str) -> bytes:
-    """What a server stores: 32 bytes."""
+    """The public key that a server stores: 32 bytes."""
     return _encode(_multiply(_secret(password)[0], _BASE))
 
 

@@ -316,7 +316,7 @@ class ServerConnection:
     # A result set in parts: `begin_result_set`, `more_rows`, and `end_result_set` or `send_error`
 
     def begin_result_set(self, columns: Sequence[Column]) -> bytes:
-        """The columns; rows follow."""
+        """Send the columns of a result set; rows follow."""
         self._machine.require(ServerStep.ANSWER_SENT)
         data, self._seq = frame_packets(column_payloads(columns, status=self.status), self._seq)
         return data
@@ -328,7 +328,7 @@ class ServerConnection:
         return data
 
     def end_result_set(self) -> bytes:
-        """Behind the last row."""
+        """End the result set behind its last row."""
         return self._answer(eof_payload(status=self.status))
 
     # Dump

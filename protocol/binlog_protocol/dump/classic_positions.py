@@ -48,7 +48,7 @@ def position_of(offset: int) -> int:
 
 
 def event_lengths(events: Sequence[Event], *, checksum: bool) -> list[int]:
-    """In bytes, as the client gets them."""
+    """Lengths of the events in bytes, as the client gets them."""
     added = CHECKSUM_SIZE if checksum else 0
     return [len(event) + added for event in events]
 

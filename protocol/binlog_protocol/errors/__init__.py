@@ -301,7 +301,7 @@ class BadGtidList(ServerError):
 
     @classmethod
     def too_long(cls, size: int, most: int) -> BadGtidList:
-        """A text of so many bytes."""
+        """The error for a text that is too long."""
         return cls(
             f": it has {size} bytes, and {most} are the most. Leave out domains that are not used any more (FLUSH "
             "BINARY LOGS DELETE_DOMAIN_ID there); a new store takes longer ones from binlog-server seed"

@@ -6,12 +6,12 @@ from binlog_protocol.errors import MasterFatalError
 
 
 def unknown_file() -> MasterFatalError:
-    """There is no such file, or no more."""
+    """The file was purged, or never was there."""
     return MasterFatalError("Could not find first log file name in binary log index file")
 
 
 def impossible_position(file: str, position: int) -> MasterFatalError:
-    """Nothing begins there."""
+    """No event begins at the position."""
     return MasterFatalError(
         "Client requested master to start replication from impossible position"
         f"{_read(file, position)}"

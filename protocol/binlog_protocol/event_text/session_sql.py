@@ -49,7 +49,7 @@ class SessionSql:
         yield f"/*M!100001 SET @@session.gtid_seq_no={seq_no}*/".encode() + END
 
     def query(self, query: QueryEvent, variables: StatusVariables) -> Iterator[bytes]:
-        """For one statement."""
+        """The SET statements for one statement."""
         if query.database and not query.header_flags & FLAG_SUPPRESS_USE:
             name = query.database.replace(b"`", b"``")
             yield from self._set("use", b"use `" + name + b"`")

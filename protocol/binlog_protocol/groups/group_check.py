@@ -36,7 +36,7 @@ class GroupCheck:
         self._standalone = self._ended = False
 
     def add(self, event: bytes) -> None:
-        """The next event."""
+        """Check the next event."""
         type_ = event[TYPE_OFFSET]
         if self._ended and not self._two_ends:
             raise ProtocolError(f"an event of type {type_name(type_)} behind the end of the group")
@@ -62,7 +62,7 @@ class GroupCheck:
             raise ProtocolError(f"a group begins with an event of type {type_name(type_)}")
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """Check that the group ends here."""
         if self.first is None:
             raise ProtocolError("a group without events")
         if not self._ended:

@@ -47,7 +47,7 @@ _Show = Callable[[Part], str]
 
 
 def compare(ours: GroupContent, theirs: GroupContent) -> Comparison:
-    """Both are finished."""
+    """Compare two contents, both finished."""
     if ours.digest == theirs.digest:
         return Comparison(Likeness.SAME)
     if _says_more(ours, theirs) or _says_more(theirs, ours):

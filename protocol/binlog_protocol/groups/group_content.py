@@ -149,7 +149,7 @@ class GroupContent:
         self._keep(event[HEADER_SIZE:], _name(type_), timestamp)
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """End the content: no more events come."""
         self._close()
         self._tables.clear()
 

@@ -57,12 +57,12 @@ class GroupRun:
     end_positions: array[int] = field(default_factory=lambda: array(_POSITION_CODE))
 
     def __len__(self) -> int:
-        """The number of groups."""
+        """Number of groups."""
         return len(self.ends)
 
     @property
     def last(self) -> Gtid:
-        """Of the last group."""
+        """The GTID of the last group."""
         return Gtid(self.domain_id, self.server_id, self.seq_nos[-1])
 
     def payload(self, index: int) -> bytes:
@@ -158,7 +158,7 @@ else:
         checksum_algorithm: int,
         semi_sync: bool,
     ) -> Taken | None:
-        """As `take_no_run` says."""
+        """Take a run in C; contract as `take_no_run`."""
         return _taken(
             _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
         )
@@ -166,7 +166,7 @@ else:
     def take_bare_run_by_c(
         buffer: Buffer, at: int, stop: int, checksum_algorithm: int
     ) -> Taken | None:
-        """As `take_no_bare_run` says."""
+        """Take a bare run in C; contract as `take_no_bare_run`."""
         return _taken(
             _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, C_TABLE, False, True)
         )
@@ -197,7 +197,7 @@ else:
         checksum_algorithm: int,
         semi_sync: bool,
     ) -> TakenPart | None:
-        """As `take_no_part` says."""
+        """Take a part in C; contract as `take_no_part`."""
         found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
         if found is None:
             return None

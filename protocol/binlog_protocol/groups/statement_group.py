@@ -114,7 +114,7 @@ class QuickGroup:
         self._tail = origin.commit(0, 0)[4:19]
 
     def build(self, seq_no: int, timestamp: int, text: bytes) -> bytes:
-        """One group."""
+        """Build the group."""
         gtid, gtid_rest = self._middle
         query, query_rest = self._query
         return (

@@ -20,10 +20,10 @@ class Hop(Protocol):
     """From where one thing begins to where the next one does. It always goes forward, and looks at no end."""
 
     def hop(self, data: RowBytes, at: Integers) -> Integers:
-        """In many ranges at once."""
+        """The beginnings of the next things, in many ranges at once."""
 
     def hop_one(self, data: RowBytes, at: int) -> int:
-        """In one."""
+        """The beginning of the next thing."""
 
 
 def chain_starts(data: RowBytes, begins: Integers, ends: Integers, things: Hop) -> Integers:

@@ -74,7 +74,7 @@ def column_names(table: TableMap) -> list[str]:
 
 
 def arrow_schema(table: TableMap, options: ColumnOptions) -> pa.Schema:
-    """Of the images of a table."""
+    """The Arrow schema of a table's row images."""
     made = arrow_columns(table, options)
     return pa.schema([pa.field(column.name, column.type) for column in made])
 

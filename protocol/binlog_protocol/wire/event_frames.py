@@ -258,7 +258,7 @@ else:
     def frame_by_c(
         payloads: Iterable[bytes], dropped_type: int, status: bytes = _STATUS
     ) -> tuple[bytearray, array[int]]:
-        """As `frame_plainly`."""
+        """Frame in C; contract as `frame_plainly`."""
         payloads = list(payloads)
         framed = _speedups.frame(payloads, dropped_type, status)
         if framed is None:

@@ -296,7 +296,7 @@ def result_set_payloads(
 
 
 def column_payloads(columns: Sequence[Column], *, status: int = STATUS_AUTOCOMMIT) -> list[bytes]:
-    """What comes before the first row."""
+    """The packets in front of the first row."""
     payloads = [lenenc_int(len(columns))]
     payloads += [column.build() for column in columns]
     payloads.append(eof_payload(status=status))

@@ -68,7 +68,7 @@ class Ack:
         return cls(name, position)
 
     def build(self) -> bytes:
-        """The whole packet."""
+        """The bytes of the packet."""
         payload = (
             bytes((MAGIC,))
             + self.position.to_bytes(_POSITION_END - 1, "little")
@@ -104,12 +104,12 @@ class PositionStep(NamedTuple):
         return cls(length, end_position)
 
     def then(self, later: PositionStep) -> PositionStep:
-        """Both, one behind the other."""
+        """This count followed by another."""
         advance, floor = later
         return PositionStep(self.advance + advance, max(self.floor + advance, floor))
 
     def moved(self, position: int) -> int:
-        """The position afterwards."""
+        """The position behind these events."""
         return max(position + self.advance, self.floor)
 
 
@@ -127,7 +127,7 @@ class ReplicaPlace:
 
     @property
     def ack(self) -> Ack:
-        """Of everything so far."""
+        """The acknowledgement for everything so far."""
         return Ack(self.file, self.position)
 
     def feed(self, event: bytes, checksum_algorithm: int = 0) -> None:
@@ -140,7 +140,7 @@ class ReplicaPlace:
             self.move(PositionStep.of(header.type, len(event), header.end_position))
 
     def follow(self, other: ReplicaPlace) -> None:
-        """To where another one is."""
+        """Move to another place."""
         self.file, self.position = other.file, other.position
 
     def move(self, step: PositionStep) -> None:

@@ -134,7 +134,7 @@ class Recovery:
         self.found = _recovered(pages, walk, current)
 
     def carry_out(self) -> None:
-        """Do it. Raises `DiskError`."""
+        """Carry out the plan. Raises `DiskError`."""
         before = set(self._pages.files.numbers())
         if self._replay is not None:
             self._replay.apply()

@@ -326,7 +326,7 @@ class Replay:
         return there
 
     def logged_page(self, file: _PlannedFile, page_no: int, lsn: int) -> bytes:
-        """Of the redo alone, sealed."""
+        """The page made of its redo alone, sealed."""
         page = bytearray(PAGE_SIZE)
         begun = False
         for mtr in self._redo.mtrs_from(lsn):
@@ -404,7 +404,7 @@ class _Applier:
             self._enter(planned.fields)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _enter(self, fields: bytes) -> None:
@@ -430,7 +430,7 @@ class _Applier:
             self._batch = []
 
     def _write_logged(self, end_page: int) -> None:
-        """The pages before that one."""
+        """Write the logged pages before that one."""
         for page_no, lsn in self._planned.begins.items():
             if page_no < end_page:
                 self._put(page_no, self._replay.logged_page(self._planned, page_no, lsn))

@@ -682,7 +682,7 @@ class IbbEngine:
         return self._flusher.relieve()
 
     def _freed(self) -> None:
-        """Files were deleted."""
+        """Tell those who wait for space: files were deleted."""
         self._full.freed()
         self._flusher.worker.poke()
         if self._patient is not None and self._patient.full is not None:
