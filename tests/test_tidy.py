@@ -1,5 +1,7 @@
 """The words of the house are true: READMEs name every module, and what documents and comments point at is there.
 
+And tests stand where the code stands: a folder for a folder.
+
 A module is named in the nearest README, in the section of its folder: a heading with `folder/` in it.
 """
 
@@ -320,6 +322,42 @@ def pages_named(root: Path) -> Iterator[str]:
             yield f"docs/README.md: {name} is not in it"
 
 
+# --- tests stand where the code stands ---
+
+# Tests of the whole of a package, each with a reason in tests/README.md; and where another folder has the tests.
+TESTS_OF_MORE = {"compatibility", "rights", "contract", "crash", "simulation", "events/rows"}
+TESTED_ELSEWHERE = {
+    "events/row_values",  # in events/rows
+    "testing",  # the twins pass the contract
+    "sources/dump",  # in sources
+}
+
+
+def rooms(root: Path, top: str) -> set[str]:
+    """The folders with Python below one, as paths from there."""
+    found = {
+        PurePosixPath(name).parent.relative_to(top).as_posix()
+        for name in files(root)
+        if name.startswith(f"{top}/") and name.endswith(".py")
+    }
+    return found - {"."}
+
+
+def not_mirrored(root: Path) -> Iterator[str]:
+    for package in ("binlog_protocol", "binlog_storage", "binlog_server", "binlog_pipeline"):
+        place = PACKAGES[package]
+        tests = f"tests/{place.split('/')[0]}"
+        code = rooms(root, place)
+        for room in sorted(rooms(root, tests) - code - TESTS_OF_MORE):
+            yield f"{tests}/{room} is no folder of {place}"
+        for room in sorted(code - rooms(root, tests) - TESTED_ELSEWHERE):
+            yield f"{place}/{room} has no folder {tests}/{room}"
+
+
+def test_tests_mirror_the_code() -> None:
+    assert not list(not_mirrored(ROOT))
+
+
 def test_links_lead_somewhere() -> None:
     assert not list(broken_links(ROOT))
 
@@ -343,6 +381,7 @@ def house(tmp_path: Path) -> Path:
         "storage/binlog_storage/disk/__init__.py": "",
         "storage/binlog_storage/disk/disk.py": '"""See docs/a.md; see `disk.Disk`."""\n'
         "class Disk:\n    def read(self): ...\n",
+        "tests/storage/disk/test_disk.py": "",
         "docs/README.md": "[a](a.md)\n",
         "docs/a.md": "# A page, of A\n\n`storage/binlog_storage/disk/`, `binlog_storage.disk.disk.Disk.read`\n"
         "[up](#a-page-of-a)\n",
@@ -362,6 +401,7 @@ def breaches(house: Path) -> list[str]:
         *broken_links(house),
         *dangling(house),
         *pages_named(house),
+        *not_mirrored(house),
     ]
 
 
@@ -384,6 +424,8 @@ def test_a_tidy_house_has_no_breach(house: Path) -> None:
         ("docs/a.md", "`gone.py` did it\n", "no module is called gone.py"),
         ("storage/binlog_storage/disk/disk.py", '"""See `gone.Disk`."""', "no gone.Disk to see"),
         ("storage/binlog_storage/disk/disk.py", '"""See `Gone`."""', "no Gone to see"),
+        ("storage/binlog_storage/room/__init__.py", "", "has no folder tests/storage/room"),
+        ("tests/storage/room/test_room.py", "", "is no folder of storage/binlog_storage"),
         ("docs/b.md", "# B\n", "docs/b.md is not in it"),
         ("storage/binlog_storage/disk/disk.py", '"""See docs/gone.md."""', "docs/gone.md is not there"),
         ("storage/binlog_storage/disk/disk.py", "# as section 11.2 says", "cites 'section 11.2'"),

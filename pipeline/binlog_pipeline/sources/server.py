@@ -76,7 +76,7 @@ class ServerSource:
             return []
         domains = {gtid.domain_id for gtid in until}
         named = [gtid for gtid in start if gtid.domain_id in domains]
-        # Where nothing is wanted: a position that is there, as the others are looked at by the server, too.
+        # Domains that are not wanted get positions that exist: the server checks those as well.
         others = [gtid for gtid in state.position() if gtid.domain_id not in domains]
         strict = has_several_servers(state, {gtid.domain_id for gtid in named})
         cut = middle_of(named, until, state)

@@ -277,7 +277,7 @@ class Replay:
         self._count = count
 
     def check(self) -> None:
-        """If nothing was logged since on the page of the checkpoint, it must be there. Raises `CorruptBinlog`."""
+        """Check the page of the checkpoint, unless the redo begins it anew. Raises `CorruptBinlog`."""
         end = self.end
         if end is None or end != self._begin or end.page_no in self._files[end.file_no].begins:
             return

@@ -405,4 +405,4 @@ def _large(payload: bytes, end: Position) -> LargeGroup:
     )
 
 
-_ENGINE: type[BinlogEngine] = MemoryEngine  # that it is one is said here first
+_ENGINE: type[BinlogEngine] = MemoryEngine  # mypy checks the interface here, before a caller does
