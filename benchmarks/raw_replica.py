@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from binlog_protocol.connection.client import ClientConnection
 from binlog_protocol.connection.commands import DumpFlag
-from binlog_protocol.connection.conversation import Exchange, Receive, Send, log_in, query
+from binlog_protocol.connection.conversation import Exchange, drive, log_in, query
 from binlog_protocol.errors import RemoteError
 
 from benchmarks.registry import BenchmarkError
@@ -60,14 +60,8 @@ class RawReplica:
         return self._socket
 
     def _drive(self, exchange: Exchange[Any]) -> None:
-        """See `binlog_protocol.connection.conversation`."""
         try:
-            for step in exchange:
-                match step:
-                    case Receive():
-                        self._receive()
-                    case Send(data):
-                        self._socket.sendall(data)
+            drive(exchange, send=self._socket.sendall, receive=self._receive)
         except RemoteError as error:
             raise DrainError(str(error)) from None
 

@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from typing import Self, cast
 
-from binlog_protocol.connection.client import ClientConnection, ClientEvent
+from binlog_protocol.connection.client import ClientConnection
 from binlog_protocol.connection.conversation import (
     Exchange,
     Receive,
@@ -17,7 +17,6 @@ from binlog_protocol.connection.conversation import (
     TlsProblem,
     TlsRefused,
     log_in,
-    next_event,
     query,
     start_dump,
 )
@@ -99,10 +98,6 @@ class ClientLink:
     async def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""
         await self._drive(start_dump(self.machine, handshake))
-
-    async def next_event(self) -> ClientEvent:
-        """The next event; waits for bytes as needed."""
-        return await self._drive(next_event(self.machine))
 
     async def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
         """See `binlog_protocol.connection.conversation`."""

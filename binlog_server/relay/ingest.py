@@ -14,7 +14,13 @@ from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.groups.event_group import EventGroup, Incident, StartMarker, split_events
 from binlog_protocol.groups.group_runs import GroupRun
-from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded, StreamEvent
+from binlog_protocol.groups.group_stream import (
+    PIECE_BYTES,
+    GroupPart,
+    GroupStream,
+    StreamEnded,
+    StreamEvent,
+)
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import GTID_LIST_EVENT_BYTES_MAX
 from binlog_protocol.wire.semi_sync import ReplicaPlace
@@ -26,7 +32,7 @@ from binlog_server.loop.turn import Turn
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.incidents import Incidents
-from binlog_server.relay.large_group import PIECE_BYTES, LargeGroup
+from binlog_server.relay.large_group import LargeGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks

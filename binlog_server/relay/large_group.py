@@ -13,7 +13,6 @@ from binlog_protocol.gtid import Gtid
 
 from binlog_server.commits.room import Room
 
-PIECE_BYTES = 1 << 20  # events handed to the store at a time
 _QUEUE_BYTES = 4 << 20  # of these, which it has not taken yet
 _PARTS_MAX = 8  # small parts would be many records
 

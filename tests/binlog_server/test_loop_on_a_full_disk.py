@@ -74,8 +74,7 @@ async def test_an_upstream_waits_and_the_loop_does_not(
     delays: Delays,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("ingest", "large_group"):
-        monkeypatch.setattr(f"binlog_server.relay.{module}.PIECE_BYTES", piece)
+    monkeypatch.setattr("binlog_server.relay.ingest.PIECE_BYTES", piece)
     monkeypatch.setattr("binlog_server.relay.status.IDLE_S", 0)
     engine.never_wait_in(threading.get_ident())
     events = [

@@ -15,17 +15,21 @@ from types import TracebackType
 from typing import Self
 
 from binlog_protocol.connection.client import (
-    AuthSwitchReceived,
     ClientConnection,
     ClientEvent,
     ErrorReceived,
     EventReceived,
-    GreetingReceived,
-    LoggedIn,
-    ResultReceived,
     StreamEnded,
 )
 from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.connection.conversation import (
+    Exchange,
+    ResultT,
+    drive,
+    log_in,
+    next_event,
+    query,
+)
 from binlog_protocol.errors import RemoteError
 
 from tests.kit.mariadb import Account, Source
@@ -45,7 +49,7 @@ class RawClient:
         self.connection = ClientConnection(account.user, account.password)
         self.socket = socket.create_connection((source.host, source.port), timeout)
         try:
-            self._log_in()
+            self._drive(log_in(self.connection))
         except BaseException:
             self.socket.close()
             raise
@@ -63,9 +67,7 @@ class RawClient:
 
     def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for OK."""
-        self.socket.sendall(self.connection.query(sql))
-        event = self._next()
-        return event.rows if isinstance(event, ResultReceived) else []
+        return self._drive(query(self.connection, sql))
 
     def start_dump(
         self, position: str | None = "", *, server_id: int = 0, flags: int | None = None
@@ -95,22 +97,20 @@ class RawClient:
         self.start_dump(position, **options)
         return self.events()
 
-    def _log_in(self) -> None:
-        while not isinstance(event := self._next(), LoggedIn):
-            if isinstance(event, GreetingReceived):
-                self.socket.sendall(self.connection.login())
-            elif isinstance(event, AuthSwitchReceived):
-                self.socket.sendall(event.answer)
-
     def _next(self) -> ClientEvent:
-        while (event := self.connection.next_event()) is None:
-            data = self.socket.recv(1 << 18)
-            if not data:
-                raise ConnectionError("closed by the server")
-            self.connection.receive_data(data)
+        event = self._drive(next_event(self.connection))
         if isinstance(event, ErrorReceived):
             raise event.error
         return event
+
+    def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
+        return drive(exchange, send=self.socket.sendall, receive=self._receive)
+
+    def _receive(self) -> None:
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("closed by the server")
+        self.connection.receive_data(data)
 
 
 def all_events(source: Source, position: str = "") -> list[bytes]:

@@ -12,18 +12,18 @@ step               what the driver does                              what it sen
 
 A driver that has bytes which the machine was not handed before the TLS handshake raises `TlsRefused` with `CLEAR`.
 
-A driver is a loop of a few lines, blocking or not; `drive` in tests/protocol/connection/test_conversation.py is the
-plainest. Errors come out of the exchange: `RemoteError` for what the server refuses, `ProtocolError`, `TlsRefused`.
+`drive` is the driver for who has blocking calls; an asynchronous one is the same loop with `await`. Errors come out of
+the exchange: `RemoteError` for what the server refuses, `ProtocolError`, `TlsRefused`.
 What the driver meets itself (a lost socket, a wait that was too long) ends the exchange with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 from binlog_protocol.connection.client import (
     AuthSwitchReceived,
@@ -116,6 +116,34 @@ class Protection(Enum):
     UNVERIFIED = "TLS, not verified"
     AUTHORITY = "TLS, verified by its CA"
     PASSWORD = "TLS, verified by the password"
+
+
+def drive(
+    exchange: Exchange[ResultT],
+    *,
+    send: Callable[[bytes], object],
+    receive: Callable[[], object],
+    secure: Callable[[bytes], bytes] | None = None,
+) -> ResultT:
+    """Do the steps of an exchange by calls that return when they are done. Returns its result.
+
+    `secure` may be left out where the policy is `NO_TLS`.
+    """
+    answer: bytes | None = None
+    while True:
+        try:
+            step = exchange.send(answer)
+        except StopIteration as end:
+            return cast(ResultT, end.value)
+        answer = None
+        match step:
+            case Receive():
+                receive()
+            case Send(data):
+                send(data)
+            case Secure(request):
+                assert secure is not None
+                answer = secure(request)
 
 
 def next_event(machine: ClientConnection) -> Exchange[ClientEvent]:

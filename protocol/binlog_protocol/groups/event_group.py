@@ -165,15 +165,12 @@ class EventGroupAssembler:
         self._count += count
         self._count_bytes(len(events))
 
-    def spill(self) -> bytes:
-        """Take the events of the unfinished group behind its GTID event out of memory.
+    def spill(self) -> list[bytes | bytearray]:
+        """Take the events of the unfinished group behind its GTID event out of memory, as they came: by events, and by
+        what was added at once.
 
         They are not in the payload of the group then, when it is whole: only what comes after them.
         """
-        return b"".join(self.spill_parts())
-
-    def spill_parts(self) -> list[bytes | bytearray]:
-        """As `spill`, as they came: by events, and by what was added at once."""
         spilled = self._events[1:]
         del self._events[1:]
         size = sum(map(len, spilled))

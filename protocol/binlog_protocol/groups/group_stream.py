@@ -40,6 +40,7 @@ from binlog_protocol.limits import GROUP_BYTES_MAX
 from binlog_protocol.wire.semi_sync import PositionStep, ReplicaPlace
 
 PIECE_BYTES: Final = 1 << 20
+"""Of a large group that are held, and given out at once, unless the reader says otherwise."""
 _GTID: Final = int(EventType.GTID)
 _U32: Final = struct.Struct("<I")
 
@@ -214,4 +215,4 @@ class GroupStream:
         self._held_max = self._piece_bytes
         gtid = self._assembler.unfinished
         assert gtid is not None
-        return GroupPart(gtid, self._assembler.spill_parts())
+        return GroupPart(gtid, self._assembler.spill())

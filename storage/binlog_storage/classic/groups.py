@@ -31,7 +31,6 @@ from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC, EventReader
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 
-PIECE_BYTES: Final = 1 << 20  # of a large group that are in memory
 _FLAG_RELAY_LOG: Final = 0x40  # of a format description
 _NO_LIMIT: Final = 1 << 63
 _TELL_GTIDS: Final = frozenset({EventType.GTID, EventType.GTID_LIST})
@@ -99,8 +98,6 @@ class FileGroups:
             self._events,
             checksum_algorithm,
             group_bytes_max=_NO_LIMIT,
-            large_bytes=PIECE_BYTES,
-            piece_bytes=PIECE_BYTES,
         )
         self.unfinished: Gtid | None = None
         """The group inside which the file ends."""

@@ -33,8 +33,7 @@ PIECE = 4000
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("ingest", "large_group"):
-        monkeypatch.setattr(f"binlog_server.relay.{module}.PIECE_BYTES", PIECE)
+    monkeypatch.setattr("binlog_server.relay.ingest.PIECE_BYTES", PIECE)
 
 
 @pytest.fixture

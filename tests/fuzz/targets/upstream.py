@@ -20,6 +20,7 @@ from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
 from binlog_protocol.events import EventType, XidEvent, append_checksum
 from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.group_stream import PIECE_BYTES
 from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import StorageError
@@ -34,7 +35,6 @@ from binlog_server.relay import ingest
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Domains, Gate, GroupFilter, GroupRefused
 from binlog_server.relay.ingest import Ingest
-from binlog_server.relay.large_group import PIECE_BYTES
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from tests.binlog_server.upstream import OPENING, groups

@@ -5,16 +5,14 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
+from binlog_protocol.connection import conversation
 from binlog_protocol.connection.auth import certificate_proof, native_password_hash
 from binlog_protocol.connection.client import ClientConnection, ClientState
 from binlog_protocol.connection.conversation import (
     NO_TLS,
     Exchange,
     Protection,
-    Receive,
     ResultT,
-    Secure,
-    Send,
     TlsPolicy,
     TlsProblem,
     TlsRefused,
@@ -50,24 +48,18 @@ def drive(
     """The result, and what was sent. The server sends the items of `script`, one whenever it is waited for."""
     sent: list[bytes] = []
     chunks = iter(script)
-    answer = None
-    while True:
-        try:
-            step = exchange.send(answer)
-        except StopIteration as end:
-            return end.value, sent
-        answer = None
-        match step:
-            case Send(data):
-                sent.append(data)
-            case Secure(request):
-                sent.append(request)
-                answer = CERTIFICATE
-            case Receive():
-                chunk = next(chunks, None)
-                if chunk is None:
-                    raise EndOfScript
-                machine.receive_data(chunk)
+
+    def receive() -> None:
+        chunk = next(chunks, None)
+        if chunk is None:
+            raise EndOfScript
+        machine.receive_data(chunk)
+
+    def secure(request: bytes) -> bytes:
+        sent.append(request)
+        return CERTIFICATE
+
+    return conversation.drive(exchange, send=sent.append, receive=receive, secure=secure), sent
 
 
 def framed(*payloads: bytes, seq: int = 1) -> bytes:

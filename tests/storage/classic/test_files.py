@@ -16,13 +16,13 @@ from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.vocabulary import type_name
 from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups import group_runs
+from binlog_protocol.groups.group_stream import PIECE_BYTES
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic import event_reader
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import in_order, of_index
-from binlog_storage.classic.groups import PIECE_BYTES
 from binlog_storage.classic.head import read_head
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.intake.source import SourceGroup

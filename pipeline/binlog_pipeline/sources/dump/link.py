@@ -6,16 +6,14 @@ import contextlib
 import select
 import socket
 import ssl
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from binlog_protocol.connection.client import ClientConnection, ClientEvent, ClientState
 from binlog_protocol.connection.conversation import (
     Exchange,
-    Receive,
     ResultT,
-    Secure,
-    Send,
     TlsRefused,
+    drive,
     log_in,
     next_event,
     query,
@@ -79,21 +77,10 @@ class ServerLink:
         return secured.getpeercert(binary_form=True) or b""
 
     def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
-        """See `binlog_protocol.connection.conversation`."""
-        answer: bytes | None = None
-        while True:
-            try:
-                step = exchange.send(answer)
-            except StopIteration as end:
-                return cast(ResultT, end.value)
-            answer = None
-            match step:
-                case Receive():
-                    self.receive()
-                case Send(data):
-                    self._socket.sendall(data)
-                case Secure(request):
-                    answer = self._secure(request)
+        return drive(exchange, send=self._send, receive=self.receive, secure=self._secure)
+
+    def _send(self, data: bytes) -> None:
+        self._socket.sendall(data)  # which is another socket from the TLS handshake on
 
     @property
     def version(self) -> str:
