@@ -9,7 +9,9 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_storage.defects import Defects
@@ -18,6 +20,7 @@ from binlog_storage.errors import StorageError
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
+from binlog_server.archive_hold import ArchiveHold
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -27,15 +30,16 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.tail import Tail
+from binlog_server.leases import Leases
 from binlog_server.loop.apart import apart
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
 from binlog_server.relay.manager import Relay
 from binlog_server.relay.password import KeyFile
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.server_view import SERVER_UUID_KEY, ServerFacts
 from binlog_server.sessions.compression import Compressor
 from binlog_server.sessions.connections import Connection, Connections
 from binlog_server.sessions.login import FailedLogins
@@ -43,17 +47,20 @@ from binlog_server.sessions.session import ClientSession
 from binlog_server.sessions.session_memory import SessionMemory
 from binlog_server.sessions.tls import TlsServer
 from binlog_server.sql.parser import build_grammars
+from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
 
+SERVER_UUID_KEY = "server_uuid"
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
 LEASE_ROUND_S = 10.0  # between two looks at deadlines and budgets of leases
 
 
-class Server(ServerFacts):
+class Server:
     """One running server. Use: `start`, then `stop`, on one event loop."""
 
     def __init__(self, config: Config, directory: StoreDirectory) -> None:
@@ -93,7 +100,13 @@ class Server(ServerFacts):
         self.is_listening = False
         self.syncer: Syncer
         self._endpoint: MetricsEndpoint | None = None
-        self._init_view()
+        self.kept_variables: dict[str, str] = {}
+        self.leases = Leases(self.engine, self.state)
+        archive = config.binlog_archive_directory
+        self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
+        self.gtid_begin = ""
+        self.look_at_begin()
+        self._texts: StateTexts | None = None
 
     def _make_keys(self) -> None:
         """What is random once in the life of a store."""
@@ -195,7 +208,8 @@ class Server(ServerFacts):
         self._tail.close()
         doing("statements that change files")
         self.engine.stop_waiting()
-        self._close_view()
+        if "runner" in vars(self):
+            self.runner.close()
         self.compressor.close()
         doing("closing the store")
         try:
@@ -210,6 +224,55 @@ class Server(ServerFacts):
     def metrics_port(self) -> int:
         """Of the metrics' listener; 0 without one."""
         return self._endpoint.port if self._endpoint is not None else 0
+
+    @property
+    def upstreams(self) -> Sequence[UpstreamStatus]:
+        """Of those that run, or ought to."""
+        return self.relay.statuses
+
+    @property
+    def server_uuid(self) -> str:
+        """Of the store, from when it was made."""
+        return str(self.state.get(SERVER_UUID_KEY))
+
+    @property
+    def uptime_s(self) -> int:
+        """Seconds since the server was made."""
+        return int(time.monotonic() - self._started)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Of statements that cannot be answered at once. It needs the running loop."""
+        return Runner(self.engine)
+
+    def state_texts(self) -> StateTexts:
+        """See `sql.view.ServerView`."""
+        end = self.engine.written_end
+        texts = self._texts
+        if texts is None or texts.end != end:
+            texts = self._texts = StateTexts(end, self.engine.binlog_state())
+        return texts
+
+    def refresh_holds(self) -> None:
+        """See `sql.view.ServerView`."""
+        self.leases.expire()
+        if self._archive_hold is not None:
+            self._archive_hold.refresh()
+        self.look_at_begin()
+
+    def look_at_begin(self) -> None:
+        """See `sql.view.ServerView`."""
+        with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
+            self.gtid_begin = str(self.engine.first_start().state.position())
+
+    def history_changed(self) -> None:
+        """See `sql.view.ServerView`."""
+        # Positions mean something else now; nobody dumps, or it could not have been done.
+        self._texts = None
+        self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
+        self.publisher.history_changed()
+        self.semi_sync.forget()
+        self.relay.domains.forget()
 
     async def _end_leases(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""

@@ -12,10 +12,10 @@ from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.sessions.compression import Compressor
-from binlog_server.sessions.connections import Connection, Connections
-from binlog_server.sessions.login import FailedLogins
+from binlog_server.sessions.connections import Connection
 from binlog_server.sessions.session_memory import SessionMemory
 from binlog_server.sessions.tls import TlsServer
+from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.committer import Client, Committer
@@ -34,11 +34,7 @@ class Host(ServerView, Protocol):
     """What a session needs beside what its statements see."""
 
     @property
-    def connections(self) -> Connections: ...
-    @property
     def users(self) -> Users: ...
-    @property
-    def failed_logins(self) -> FailedLogins: ...
     @property
     def tls(self) -> TlsServer | None:
         """None: TLS is not offered."""
@@ -46,10 +42,11 @@ class Host(ServerView, Protocol):
     @property
     def session_memory(self) -> SessionMemory: ...
     @property
-    def compressor(self) -> Compressor: ...
+    def runner(self) -> Runner:
+        """Of statements that cannot be answered at once."""
 
-    def statistics(self) -> str:
-        """The answer to COM_STATISTICS."""
+    @property
+    def compressor(self) -> Compressor: ...
 
     def new_dump(
         self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection

@@ -209,7 +209,7 @@ class Conversation:
             self._dump.shut_down()
         self._channel.close()
 
-    # --- Client of a committer, and of `Host.answer_later` ---
+    # --- Client of a committer, and of `Runner.answer` ---
 
     def committed_quickly(self) -> None:
         """See `sql_commit.committer.Client`."""
@@ -283,7 +283,7 @@ class Conversation:
             case SetOption():
                 write(machine.send_eof())
             case Statistics():
-                write(machine.send_string(self._server.statistics()))
+                write(machine.send_string(self._statistics()))
             case RegisterSlave():
                 if not self.sql.may(*PRIVILEGES[RegisterSlave]):
                     raise AccessDenied(self._user, self._address, using_password=True)
@@ -345,7 +345,7 @@ class Conversation:
         """What only computes, and the rest of the statement. `go_on` gets what gives the result or raises."""
         self.hold(held=True)
         self._reads = False
-        self._work = self._computed = called = self._server.in_thread(call)
+        self._work = self._computed = called = self._server.runner.in_thread(call)
 
         def done(_: asyncio.Future[T]) -> None:
             # An exception that nobody asks for is a traceback in the log.
@@ -409,9 +409,15 @@ class Conversation:
             self.write(machine.send_result_set(result.columns, result.rows))
         else:
             self._reads = isinstance(result, RowStream | Wait)
-            self._work = self._server.answer_later(
+            answering = self._server.runner.answer(
                 result, self, machine, lambda: self.sql.warning_count
             )
+            self._work = asyncio.get_running_loop().create_task(answering)
+
+    def _statistics(self) -> str:
+        """The answer to COM_STATISTICS."""
+        server = self._server
+        return f"Uptime: {server.uptime_s}  Threads: {len(server.connections)}"
 
     def _running(self) -> tuple[str, str] | None:
         """State and text of a statement that is committed here, while it runs."""

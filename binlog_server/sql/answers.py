@@ -68,6 +68,7 @@ from binlog_server.sql.statements import (
     XaRecover,
 )
 from binlog_server.sql.statements import Scope as VariableScope
+from binlog_server.sql.status_variables import status_variables
 from binlog_server.sql.view import Result, ResultSet, Shown, Work
 
 if TYPE_CHECKING:
@@ -206,9 +207,9 @@ def _show(
             return events.show(session.server.engine, statement, _classic_style(session))
         case ShowSlaveStatus(connection):
             name = connection or session.master_connection
-            return slave_status.one(name, session.server.slave_rows(session.state_texts))
+            return slave_status.one(name, _slave_rows(session))
         case Show.ALL_SLAVES_STATUS:
-            return slave_status.every(session.server.slave_rows(session.state_texts))
+            return slave_status.every(_slave_rows(session))
     everybody = session.may(*PRIVILEGES[Show.PROCESSLIST])
     return shows.show(
         session.server,
@@ -223,7 +224,7 @@ def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
     shown: dict[str, Shown]
     if statement.status:
         shown = {
-            **session.server.status_variables(),
+            **status_variables(session.server),
             **session.status,
             **places.snapshot(session.server, session.coordinates),
         }
@@ -235,6 +236,10 @@ def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
     if is_long(test) or (session.shows_long_state and not is_about(test, VARIABLE_COLUMNS[:1])):
         return Work(lambda: shows.variables(shown, test))
     return shows.variables(shown, test)
+
+
+def _slave_rows(session: SqlSession) -> slave_status.SlaveRows:
+    return slave_status.slave_rows(session.server, session.state_texts)
 
 
 def _classic_style(session: SqlSession) -> FrameStyle | None:

@@ -37,31 +37,35 @@ class Killer(Protocol):
 def kill(killer: Killer, statement: Kill) -> None:
     """Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317)."""
     number = _thread_id(killer.value_of(statement.connection_id))
-    owner = killer.server.owner(number)
+    server = killer.server
+    if any(c.thread_id == number for c in server.relay.connections if c.runs):
+        raise KillDenied(number)  # STOP SLAVE ends it
+    owner = server.connections.owner(number)
     if owner != killer.user and not killer.may(*PRIVILEGES[Kill]):
         raise KillDenied(number)
     if not statement.query_only:
-        killer.server.kill(number)
+        server.connections.kill(number)
     elif number == killer.connection_id:
         raise QueryInterrupted  # by itself
     else:
-        killer.server.interrupt(number)
+        server.connections.interrupt(number)
 
 
 def kill_user(killer: Killer, statement: KillUser) -> None:
     """All of a user's connections; none is no error. Raises `KillDenied` (1095)."""
+    connections = killer.server.connections
     found = [
         int(str(number))
-        for number, _, address, *_ in killer.server.processlist(statement.user)
+        for number, _, address, *_ in connections.processlist(statement.user)
         if statement.host in (None, "%", str(address).rpartition(":")[0])
     ]
     if found and statement.user != killer.user and not killer.may(*PRIVILEGES[KillUser]):
         raise KillDenied(found[0])
     for number in found:
         if not statement.query_only:
-            killer.server.kill(number)
+            connections.kill(number)
         elif number != killer.connection_id:
-            killer.server.interrupt(number)
+            connections.interrupt(number)
 
 
 def _thread_id(value: Value) -> int:

@@ -10,6 +10,7 @@ from binlog_protocol.errors.sql_errors import UnknownXaFormat
 from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.replica_rows import ReplicaRows
 from binlog_server.sql import places, privilege_list
 from binlog_server.sql.row_filter import Test, filtered, may_hold
 from binlog_server.sql.state_texts import StateTexts
@@ -128,7 +129,7 @@ def _slave_hosts(view: ServerView) -> ResultSet:
         Column.integer("Port"),
         Column.integer("Master_id"),
     ]
-    return ResultSet(columns, list(view.slave_hosts()))
+    return ResultSet(columns, list(view.connections.slave_hosts(view.config.server_id)))
 
 
 def _processlist(view: ServerView, user: str | None, info_chars: int | None) -> ResultSet:
@@ -144,7 +145,8 @@ def _processlist(view: ServerView, user: str | None, info_chars: int | None) -> 
         Column("Progress", _TYPE_DOUBLE, CHARSET_BINARY, 7, FLAG_BINARY, 3),
     ]
     at = [column.name for column in columns].index("Info")
-    rows = (list(row) for row in view.processlist(user))
+    upstreams = [c.process for c in view.relay.connections if c.runs] if user is None else []
+    rows = (list(row) for row in (*upstreams, *view.connections.processlist(user)))
     return ResultSet(
         columns, [[*row[:at], _cut(row[at], info_chars), *row[at + 1 :]] for row in rows]
     )
@@ -180,7 +182,7 @@ def _binlog_replicas(view: ServerView) -> Work:
         Column.bigint("Gap_ms"),
         Column.text("State"),
     ]
-    rows = view.replicas()
+    rows = ReplicaRows(view.engine, list(view.connections))
     return Work(lambda: ResultSet(columns, list(rows)))
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from binlog_protocol.errors.sql_errors import NoMasterConnection
 from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
 
-from binlog_server.sql.view import ResultSet
+from binlog_server.relay.slave_rows import slave_row
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.view import ResultSet, ServerView
 
 SlaveRows = Mapping[str, Mapping[str, Value]]  # by connection, then by column
 
@@ -87,6 +89,14 @@ _EVERY = {
 }
 _LENGTHS = {_SMALLINT: 5, _INT: 10, _BIGINT: 20, _FLOAT: 9, _DATETIME: 19}
 _FLOAT_DECIMALS = 3
+
+
+def slave_rows(view: ServerView, texts: StateTexts) -> SlaveRows:
+    """Of the upstreams that are known: what both statements tell."""
+    timeout = view.config.slave_net_timeout
+    return {
+        c.name: slave_row(c, texts.position, timeout) for c in view.relay.connections if c.info.host
+    }
 
 
 def one(connection: str, rows: SlaveRows) -> ResultSet:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import EngineBinlogUnavailable, UnknownServerError, WrongVariableValue
 from binlog_protocol.errors.sql_errors import NoDefault, NotInTransaction
+from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
@@ -244,10 +245,11 @@ def _only_after_commit(session: SqlSession, value: str) -> None:
 
 
 def _in_order(session: SqlSession, value: str) -> None:
-    variables = session.variables
-    session.server.require_in_order(
-        int(value), variables.get("gtid_domain_id"), variables.get("server_id")
-    )
+    """Raises `GtidOutOfOrder` (1950)."""
+    server, variables = session.server, session.variables
+    domain = int(variables.get("gtid_domain_id", server.config.gtid_domain_id))
+    origin = int(variables.get("server_id", server.config.server_id))
+    server.publisher.require_in_order(Gtid(domain, origin, int(value)))
 
 
 def _skippable(session: SqlSession, value: str) -> None:

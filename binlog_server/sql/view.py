@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from binlog_server.commits.syncer import Syncer
     from binlog_server.config import Config
     from binlog_server.semi_sync.master import SemiSyncMaster
+    from binlog_server.sessions.connections import Connections
+    from binlog_server.sessions.login import FailedLogins
 
 Row = Sequence[Value]
 Shown = str | Callable[[], str]  # a value, or what makes one that is not always needed
@@ -128,11 +128,17 @@ class ServerView(Protocol):
     """
 
     config: Config
+    connections: Connections
+    failed_logins: FailedLogins
     kept_variables: dict[str, str]
     publisher: Publisher
     semi_sync: SemiSyncMaster
     syncer: Syncer
     port: int
+
+    @property
+    def uptime_s(self) -> int:
+        """Seconds since the server was made."""
 
     @property
     def server_uuid(self) -> str:
@@ -160,47 +166,8 @@ class ServerView(Protocol):
     def state_texts(self) -> StateTexts:
         """Of the present state."""
 
-    def slave_rows(self, texts: StateTexts) -> Mapping[str, Mapping[str, Value]]:
-        """By connection, then by column: what SHOW SLAVE STATUS tells."""
-
-    def status_variables(self) -> Mapping[str, str]:
-        """By name as SHOW STATUS prints it."""
-
-    def slave_hosts(self) -> Iterable[Row]:
-        """Rows of SHOW SLAVE HOSTS."""
-
-    def processlist(self, user: str | None) -> Iterable[Row]:
-        """Rows of SHOW PROCESSLIST, of one user or of all."""
-
-    def replicas(self) -> Iterable[Row]:
-        """Rows of SHOW BINLOG REPLICAS."""
-
-    def owner(self, connection_id: int) -> str:
-        """The user of a connection; `UnknownThread` if there is none."""
-
-    def kill(self, connection_id: int) -> None:
-        """End a connection; `UnknownThread` if there is none."""
-
-    def interrupt(self, connection_id: int) -> None:
-        """End what runs on a connection; `UnknownThread` if there is none."""
-
-    def require_in_order(self, seq_no: int, domain_id: str | None, server_id: str | None) -> None:
-        """What SET gtid_seq_no asks for, with the values of the session. Raises `GtidOutOfOrder` (1950)."""
-
     def look_at_begin(self) -> None:
         """Where the binlog begins may have moved. Reads the store: to be called in a thread."""
 
     def history_changed(self) -> None:
         """The store was reset: what was remembered of it is wrong. On the loop, behind `look_at_begin`."""
-
-    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Call what only computes in a thread: see `sql.runner`."""
-
-    def answer_later(
-        self,
-        what: Later,
-        client: Client,
-        machine: ServerConnection,
-        warnings: Callable[[], int],
-    ) -> asyncio.Task[None]:
-        """Give the client the answer when it is there; see `sql.runner`."""

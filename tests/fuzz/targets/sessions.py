@@ -198,7 +198,7 @@ class Sessions:
 
     async def _statements_end(self) -> None:
         """Those in threads, which go on when their session has gone: what they change must not pass for another's."""
-        runner = self._lab.server._runner
+        runner = vars(self._lab.server).get("runner")
         if runner is not None:
             barrier = threading.Barrier(THREADS)
             ends = (
