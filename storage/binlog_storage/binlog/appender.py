@@ -206,7 +206,7 @@ class Appender:
         with self.lock:
             self.last_marker = None
             self._breaks.restart()
-            self._writer.state = state
+            self._writer.forget_state(state)
             self._writer.start_new(0)
             self._durability.restart(Position(0, PAGE_SIZE))
             self.ended()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from binlog_protocol.gtid import Gtid
-from binlog_storage.ibb import gtid_state
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.ibb import compressed_int, gtid_state
 from binlog_storage.ibb.gtid_state import GtidStateRecord
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,3 +66,34 @@ def test_any_bytes(data: bytes) -> None:
     except ValueError:
         return
     assert len(record.entries) <= len(data)
+
+
+few = st.builds(Gtid, st.integers(0, 3), st.integers(1, 3), st.integers(1, 2**40))
+
+
+@given(st.lists(st.lists(few, max_size=5), max_size=8), st.none() | st.integers(0, 9))
+def test_a_state_that_grows(steps: list[list[Gtid]], xa_ref: int | None) -> None:
+    """What was made before is taken again only where it still holds; others may have taken copies."""
+    state, encoder = BinlogState(), gtid_state.StateEncoder()
+    for step in steps:
+        for gtid in step:
+            state.update(gtid)
+        state.copy().update(Gtid(0, 9, 9))
+        assert encoder.encode(state, xa_ref) == gtid_state.encode(state.entries(), xa_ref)
+
+
+def test_of_a_state_only_what_changed_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = BinlogState([Gtid(domain_id, 1, 5) for domain_id in range(1000)])
+    encoder = gtid_state.StateEncoder()
+    encoder.encode(state)
+    numbers: list[int] = []
+    encode = compressed_int.encode
+
+    def noted(number: int) -> bytes:
+        numbers.append(number)
+        return encode(number)
+
+    monkeypatch.setattr(compressed_int, "encode", noted)
+    state.update(Gtid(7, 1, 6))
+    assert encoder.encode(state)[:2] == encode(1000)
+    assert numbers == [7, 1, 6, 1000, 0]
