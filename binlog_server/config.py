@@ -57,7 +57,6 @@ from binlog_server.sessions.tls import TLS_VERSIONS
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
-LOG_FILE_SIZE_DEFAULT = 96 << 20
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
@@ -114,7 +113,7 @@ class Config:
     binlog_stmt_cache_size: _CacheSize = BINLOG_CACHE_SIZE
     innodb_flush_log_at_trx_commit: Annotated[int, Number(0, 3)] = 1
     innodb_flush_log_at_timeout: Annotated[int, Number(0, 2700)] = 1
-    innodb_log_file_size: Annotated[int, Number(4 << 20, 512 << 30)] = LOG_FILE_SIZE_DEFAULT
+    innodb_log_file_size: Annotated[int, Number(4 << 20, 512 << 30)] = 96 << 20
     innodb_log_buffer_size: Annotated[int, Number(2 << 20, (1 << 31) - 4096)] = (
         LOG_BUFFER_SIZE_DEFAULT
     )

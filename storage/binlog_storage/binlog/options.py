@@ -12,7 +12,6 @@ FILE_BYTES_MAX = 1 << 30  # the server's limit; readers compute offsets in 32 bi
 STATE_INTERVAL_MIN = 2 * PAGE_SIZE
 STATE_INTERVAL_DEFAULT = 2 << 20
 PAGE_CACHE_BYTES_DEFAULT = 32 << 20
-LOG_FILE_SIZE_DEFAULT = 4 << 20
 LOG_BUFFER_SIZE_DEFAULT = 16 << 20
 LOG_FILE_SIZE_MIN = 256 << 10
 NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
@@ -39,7 +38,7 @@ class StoreOptions:
     binlog_expire_logs_seconds: int = 0
     max_binlog_total_size: int = 0
     slave_connections_needed_for_purge: int = 1
-    innodb_log_file_size: int = LOG_FILE_SIZE_DEFAULT
+    innodb_log_file_size: int = 4 << 20  # of a store by itself; a server says how much
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
 
