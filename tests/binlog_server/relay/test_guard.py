@@ -6,14 +6,18 @@ import asyncio
 import re
 import time
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import MasterFatalError, UnknownServerError
 from binlog_protocol.errors.account_errors import UserLimitReached
 from binlog_protocol.events import append_checksum
+from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.groups.group_comparison import Likeness, compare
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.group_stream import GroupStream
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine import BinlogEngine
@@ -21,11 +25,15 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
+from binlog_server.relay import upstream_groups
+from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.last_groups import LastGroup, content_of, last_group
 from binlog_server.relay.status import IoState, UpstreamStatus
 from tests.binlog_server.lab import STORE, fill, gtids, transaction, until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, durable, following
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
+from tests.protocol.groups.test_group_runs import stream, streaming
+from tests.protocol.groups.test_group_runs import transaction as events_of
 
 __all__ = ["delays"]  # a fixture
 
@@ -527,3 +535,19 @@ async def test_what_one_has_purged_another_may_have(
     ):
         await until(lambda: durable(history).endswith("0-1-4"))
     assert first.followed == second.followed == 1
+
+
+async def test_a_group_that_a_start_has_ended_is_no_part_of_the_one_that_is_shown() -> None:
+    """The upstream was killed inside a large transaction: its beginning lies in front of what is asked for."""
+    begun, shown = events_of(3, 500)[:2], events_of(3, 70)
+    start = FormatDescription("11.8.6-MariaDB-log", 1, created=1).build()
+    machine = streaming()
+    machine.receive_data(stream([*begun, start, *shown], 0))
+    expected = GroupContent()
+    for event in shown:
+        expected.add(event)
+    expected.finish()
+    groups = GroupStream(machine, 0, large_bytes=1, piece_bytes=1)
+    found = await upstream_groups._read(cast(ClientLink, None), groups, Gtid(0, 1, 3))
+    assert found is not None
+    assert compare(expected, found.content).likeness is Likeness.SAME
