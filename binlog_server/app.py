@@ -50,6 +50,7 @@ from binlog_server.sql.parser import build_grammars
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql_commit.committer import Client, Committer
 from binlog_server.store_directory import StoreDirectory
 
@@ -132,6 +133,7 @@ class Server:
         self.engine.never_wait_in(threading.get_ident())
         config = self.config
         await asyncio.to_thread(build_grammars)
+        await asyncio.to_thread(time_zones)
         self._tail = Tail(self.engine, loop)
         self.syncer = Syncer(
             self.engine,

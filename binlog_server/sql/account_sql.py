@@ -25,6 +25,7 @@ from binlog_server.accounts.privileges import (
     ALL_PRIVILEGES,
     BINLOG_REPLAY,
     CREATE_USER,
+    GRANT_OPTION,
     OF_WHAT_IS_NOT_HERE,
     SINGLE,
     USAGE,
@@ -238,10 +239,19 @@ def _privileges(statement: AccountStatement, told: list[Diagnostic]) -> frozense
         error = NotSupportedYet(f"{name}: there is nothing here that it is for, so it is not kept")
         told.append(Diagnostic(Level.WARNING, error.errno, error.message))
     try:
-        named = privileges(name for name in names if name not in OF_WHAT_IS_NOT_HERE)
+        named = privileges(n for n in names if n not in OF_WHAT_IS_NOT_HERE and n != GRANT_OPTION)
     except ValueError:
         raise SqlSyntaxError(", ".join(statement.privileges)) from None
-    return named | {CREATE_USER} if statement.grant_option else named
+    if not statement.grant_option and GRANT_OPTION not in names:
+        return named
+    if not named - {USAGE} and GRANT_OPTION not in names:
+        # For MariaDB it is about the privileges beside it; here it is one by itself, and more than any of them.
+        error = NotSupportedYet(
+            "WITH GRANT OPTION: no privilege beside it is kept, so it is not, either; GRANT CREATE USER gives it"
+        )
+        told.append(Diagnostic(Level.WARNING, error.errno, error.message))
+        return named
+    return named | {CREATE_USER}
 
 
 def _policy(policy: ReplicaPolicy, options: Mapping[str, str | int]) -> ReplicaPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from binlog_protocol.errors import (
@@ -147,16 +148,17 @@ def _check_room(
     names = {a.target.name for a in assignments if isinstance(a.target, UserVariable)}
     if len(names | session.user_variables.keys()) > USER_VARIABLES_MAX:
         raise WrongVariableValue("user variables", f"more than {USER_VARIABLES_MAX}")
-    texts = [
+    kept = [
         *((a.target.name, v) for a, v in zip(assignments, values, strict=True)),
         *session.user_variables.items(),
         *session.variables.items(),
     ]
     limit = session.server.config.max_session_mem_used
+    # Bytes of memory: one character beyond the BMP makes four bytes of each character beside it.
     size = 0
-    for name, given in texts:
+    for name, given in kept:
         value = given.value if isinstance(given, HeldValue) else given
-        size += len(name) + len(value) if isinstance(value, str) else 0
+        size += getsizeof(name) + getsizeof(value)
     if size > limit:
         raise OptionPreventsStatement(f"--max-session-mem-used={limit}")
     session.variable_bytes = size

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from binlog_protocol.connection.commands import Command
 from binlog_protocol.errors import (
+    PacketTooBig,
     PrivilegeRequired,
     ReadOnlyVariable,
     ServerError,
@@ -57,6 +58,8 @@ from binlog_server.sql.view import (
 )
 
 DIAGNOSTICS_MAX = 64  # as max_error_count
+DECODED_BYTES_MAX = 64 * 1024
+"""Of the texts in other character sets than the client's that one statement reads: it is done on the loop."""
 
 
 @dataclass(slots=True)
@@ -88,6 +91,8 @@ class SqlSession:
     _is_about_diagnostics: bool = False
     _texts: StateTexts | None = None  # that the statement shows
     _told: list[Diagnostic] = field(default_factory=list)  # of the statement before
+    _decoded: dict[HeldValue, Value] = field(default_factory=dict)  # what the statement has read
+    _decoded_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.variables.update(self.login)
@@ -149,6 +154,8 @@ class SqlSession:
             raise maintenance.server_error(error) from error
         finally:
             self._texts = None
+            self._decoded.clear()
+            self._decoded_bytes = 0
         if isinstance(result, RowStream):
             return RowStream(result.columns, _mapped(result.batches))
         return result
@@ -203,7 +210,7 @@ class SqlSession:
 
     def value_of(self, expression: Expression) -> Value:
         """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
-        `SqlSyntaxError` for a function that there is not."""
+        `SqlSyntaxError` for a function that there is not, `PacketTooBig` (1153) beyond `DECODED_BYTES_MAX`."""
         match expression:
             case Literal(value):
                 return value
@@ -221,14 +228,22 @@ class SqlSession:
 
     def _user_value(self, name: str) -> Value:
         """A string comes in the client's character set, where that is UTF-8; else in the one that it has."""
-        value, collation = self.user_variables.get(name, _UNSET)
+        held = self.user_variables.get(name, _UNSET)
+        value, collation = held
         if not isinstance(value, str) or value.isascii():
             return value
         client = self.variables.get("character_set_client", "utf8mb4")
         if charset_of(collation) in (client, "binary") or not client.startswith("utf8"):
             return value
-        text = decode_text(value.encode("utf-8", "surrogateescape"), collation)
-        return text if isinstance(text, str) else value
+        # One statement may name it 256 times.
+        if held not in self._decoded:
+            raw = value.encode("utf-8", "surrogateescape")
+            self._decoded_bytes += len(raw)
+            if self._decoded_bytes > DECODED_BYTES_MAX:
+                raise PacketTooBig
+            text = decode_text(raw, collation)
+            self._decoded[held] = text if isinstance(text, str) else value
+        return self._decoded[held]
 
     def global_value(self, name: str) -> str:
         """Of a system variable. Raises `UnknownSystemVariable` (1193)."""

@@ -1,6 +1,7 @@
 """Names of time zones: those of the zone files that this system has, which a MariaDB of it would load into its tables.
 
-A directory is read for each part of the name, instead of one look for the file: the case does not matter in SQL.
+They are read once, when the server starts (`time_zones`): the case does not matter in SQL, so that one look for a
+file would not do, and a statement may name many. Zones that come later are known after a restart.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ import importlib.util
 import re
 import zoneinfo
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 # No name of a zone has a point; files beside them have.
-_NAME: Final = re.compile(r"[a-z][a-z0-9_+-]*(?:/[a-z][a-z0-9_+-]*){0,3}", re.IGNORECASE | re.ASCII)
+_PART: Final = re.compile(r"[a-z][a-z0-9_+-]*", re.IGNORECASE | re.ASCII)
+_PARTS_MAX: Final = 4
 _MAGIC: Final = b"TZif"
 
 
 def is_time_zone(name: str) -> bool:
     """Whether there is a zone of that name, in any case. False for an offset, and for SYSTEM."""
-    if not _NAME.fullmatch(name):
-        return False
-    parts = name.lower().split("/")
-    return any(_is_zone(path) for top in _tops() for path in _found(top, parts))
+    return name.isascii() and name.lower() in time_zones()
+
+
+@cache
+def time_zones() -> frozenset[str]:
+    """All names, in lower case. Reads some hundred files, once."""
+    return frozenset(name.lower() for top in _tops() for name in _names(top, _PARTS_MAX))
 
 
 def _tops() -> Iterator[Path]:
@@ -33,17 +39,17 @@ def _tops() -> Iterator[Path]:
         yield Path(folder, "zoneinfo")
 
 
-def _found(folder: Path, parts: list[str]) -> Iterator[Path]:
+def _names(folder: Path, parts: int) -> Iterator[str]:
+    """Of the zones in a folder, and in those in it. A link may lead back to it: names have few parts."""
     try:
-        paths = list(folder.iterdir())
+        paths = [path for path in folder.iterdir() if _PART.fullmatch(path.name)]
     except OSError:
         return
     for path in paths:
-        if path.name.lower() == parts[0]:
-            if len(parts) == 1:
-                yield path
-            else:
-                yield from _found(path, parts[1:])
+        if _is_zone(path):
+            yield path.name
+        elif parts > 1:
+            yield from (f"{path.name}/{name}" for name in _names(path, parts - 1))
 
 
 def _is_zone(path: Path) -> bool:

@@ -247,6 +247,34 @@ async def test_privileges_of_what_is_not_here(lab: Lab) -> None:
     assert "GRANT BINLOG MONITOR ON" in await shown(client, "SHOW GRANTS FOR w")
 
 
+@pytest.mark.parametrize(
+    ("privileges", "shown_as", "warnings"),
+    [
+        ("SELECT ON *.* TO w WITH GRANT OPTION", "USAGE", ["SELECT:", "WITH GRANT OPTION:"]),
+        ("USAGE ON *.* TO w WITH GRANT OPTION", "USAGE", ["WITH GRANT OPTION:"]),
+        ("PROCESS ON *.* TO w WITH GRANT OPTION", "PROCESS, CREATE USER", []),
+        ("SELECT, PROCESS ON *.* TO w WITH GRANT OPTION", "PROCESS, CREATE USER", ["SELECT:"]),
+        ("GRANT OPTION ON *.* TO w", "CREATE USER", []),
+        ("SELECT, GRANT OPTION ON *.* TO w", "CREATE USER", ["SELECT:"]),
+        ("ALL ON *.* TO w WITH GRANT OPTION", "ALL PRIVILEGES", []),
+    ],
+)
+async def test_the_grant_option(
+    lab: Lab, privileges: str, shown_as: str, warnings: list[str]
+) -> None:
+    """It is the right to make accounts: nobody gets it beside a privilege that means nothing here."""
+    client = await root(lab)
+    await client.query("CREATE USER w IDENTIFIED BY 'x'")
+    await client.query(f"GRANT {privileges}")
+    told = [str(row[2]) for row in await client.query("SHOW WARNINGS")]
+    assert len(told) == len(warnings)
+    assert all(name in text for name, text in zip(warnings, told, strict=True))
+    assert f"GRANT {shown_as} ON" in await shown(client, "SHOW GRANTS FOR w")
+    await client.query("REVOKE GRANT OPTION ON *.* FROM w")
+    assert "CREATE USER" not in await shown(client, "SHOW GRANTS FOR w")
+    assert "ALL PRIVILEGES" not in await shown(client, "SHOW GRANTS FOR w")
+
+
 async def test_revoke_all_with_the_grant_option(lab: Lab) -> None:
     client = await root(lab)
     await client.query("GRANT ALL ON *.* TO a IDENTIFIED BY 'x' WITH GRANT OPTION")

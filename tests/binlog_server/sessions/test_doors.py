@@ -143,6 +143,7 @@ STATEMENTS: Final[Mapping[str, Made]] = {
     "short, of many columns": code("SELECT ", "1", size=128),
     "short, of many conditions": text("SHOW VARIABLES WHERE " + "OR".join([" Value=1 "] * 9)),
     "two bytes a character": text("SET NAMES sjis"),
+    "time zones": text("SET " + ",".join(["time_zone='America/Argentina/Catamarca'"] * 300)),
 }
 
 
@@ -174,6 +175,16 @@ def dump_gtid(length: int) -> Made:
     return command(CommandCode.BINLOG_DUMP_GTID, filled(body, b"1-1,-1", len(body) + length))
 
 
+SHOWN_OFTEN: Final = b"".join(
+    frame_packet(b"\3" + sql, 0)[0]
+    for sql in (
+        b"SET NAMES cp932",
+        b"SET @a='" + b"\xff" * 21_000 + b"'",
+        b"SET NAMES utf8mb4",
+        b"SELECT " + b",".join([b"@a"] * 256),
+    )
+)
+
 # By command: who sends what. Everything that a client says after its login is here.
 COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
     CommandCode.QUIT: [(NOBODY, "with a body", long_command(CommandCode.QUIT))],
@@ -182,7 +193,8 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
         (user, name, command(CommandCode.QUERY, sql))
         for name, sql in STATEMENTS.items()
         for user in (NOBODY, WRITER, *([ADMIN] if name in FOR_ADMINS else []))
-    ],
+    ]
+    + [(NOBODY, "a text in another character set, shown often", lambda: SHOWN_OFTEN)],
     CommandCode.REFRESH: [(NOBODY, "flags", long_command(CommandCode.REFRESH))],
     CommandCode.STATISTICS: [(NOBODY, "many", command(CommandCode.STATISTICS, times=MANY))],
     CommandCode.PING: [

@@ -6,9 +6,11 @@ import time
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
+from sys import getsizeof
 
 import pytest
 from binlog_protocol.errors import ServerError
+from binlog_protocol.events.charsets import decode_text
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.errors import StorageError
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ from binlog_server.relay.master_info import MasterInfo
 from binlog_server.sql.maintenance import server_error
 from binlog_server.sql.row_filter import like_matches
 from binlog_server.sql.selects import ROW_CHARS_MAX
-from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.sql_session import DECODED_BYTES_MAX, SqlSession
+from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Deed, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
@@ -402,12 +405,29 @@ def test_time_zones(sql: SqlSession, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "Middle/Of").mkdir(parents=True)
     (tmp_path / "Middle/Of/No_Where").write_bytes(b"TZif2")
     (tmp_path / "Middle/readme").write_bytes(b"A text")
+    (tmp_path / "Middle/back").symlink_to(tmp_path)
+    monkeypatch.setattr("binlog_server.sql.time_zones.time_zones", time_zones.__wrapped__)
     for name in ("middle/of/NO_where", "system", "+05:30"):
         sql.execute(f"SET time_zone='{name}'")
         kept = "SYSTEM" if name == "system" else name
         assert value(sql, "SELECT @@time_zone") == kept
     for name in ("Middle", "Middle/Of", "Middle/readme", "../Middle", "Of/No_Where", "a/" * 30):
         assert errno(sql, f"SET time_zone='{name}'") == 1298
+
+
+def test_names_of_time_zones_are_read_once(
+    sql: SqlSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One statement may name 300, on the loop."""
+    sql.execute("SET time_zone='Europe/Berlin'")
+
+    def never(path: Path) -> None:
+        raise AssertionError(f"{path} is read")
+
+    monkeypatch.setattr(Path, "iterdir", never)
+    monkeypatch.setattr(Path, "open", never)
+    sql.execute("SET " + ",".join(["time_zone='America/Argentina/San_Luis'"] * 300))
+    assert errno(sql, "SET time_zone='America/Argentina/Nowhere'") == 1298
 
 
 def test_booleans(sql: SqlSession) -> None:
@@ -592,6 +612,44 @@ def test_row_is_limited(sql: SqlSession) -> None:
     count = ROW_CHARS_MAX // 60_000
     assert len(rows(sql, "SELECT " + ",".join(["@a"] * count))[0]) == count
     assert errno(sql, "SELECT " + ",".join(["@a"] * (count + 1))) == 1153
+
+
+def test_a_text_in_another_character_set_is_decoded_once(
+    sql: SqlSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement is short, however often it names the text; what it decodes is bounded."""
+    decoded = []
+
+    def noted(raw: bytes, collation: int) -> object:
+        decoded.append(len(raw))
+        return decode_text(raw, collation)
+
+    monkeypatch.setattr("binlog_server.sql.sql_session.decode_text", noted)
+    sql.execute("SET NAMES cp932")
+    sql.execute("SET @a='" + "ä" * 1_000 + "', @b='" + "ä" * 20_000 + "'")
+    sql.execute("SET NAMES utf8mb4")
+    for _ in range(2):
+        decoded.clear()
+        assert len(rows(sql, "SELECT " + ",".join(["@a"] * 256))[0]) == 256
+        assert len(decoded) == 1  # of each statement: nothing is kept between them
+    decoded.clear()
+    sql.execute("SET NAMES cp932")
+    sql.execute("SET @c='" + "ö" * 20_000 + "'")
+    sql.execute("SET NAMES utf8mb4")
+    assert errno(sql, "SELECT @a, @b, @c") == 1153
+    assert sum(decoded) <= DECODED_BYTES_MAX
+    assert len(rows(sql, "SELECT @a, @b")[0]) == 2
+
+
+@pytest.mark.parametrize("last", ["x", "ä", "\u20ac", "\U0001f600"])
+def test_room_of_variables_is_counted_in_memory(sql: SqlSession, last: str) -> None:
+    """One character decides how many bytes each beside it takes."""
+    limit = sql.server.config.max_session_mem_used
+    filled = (f"SET @v{number}='{'x' * 60_000}{last}'" for number in range(USER_VARIABLES_MAX))
+    with pytest.raises(ServerError, match="max-session-mem-used"):
+        list(map(sql.execute, filled))
+    taken = sum(getsizeof(held.value) for held in sql.user_variables.values())
+    assert limit - 300_000 < taken <= sql.variable_bytes <= limit
 
 
 def test_gtid_positions(sql: SqlSession) -> None:
