@@ -84,10 +84,11 @@ class LoggedStatement:
         database = query.database.decode("utf-8", "surrogateescape")
         sql_mode = variables.sql_mode or 0
         escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+        ansi_quotes = bool(sql_mode & _ANSI_QUOTES) or None
         return cls(
             database,
             sql,
-            parse_statement(sql, database, backslash_escapes=escapes),
+            parse_statement(sql, database, backslash_escapes=escapes, ansi_quotes=ansi_quotes),
             sql_mode,
             None if variables.charset is None else charset_of(variables.charset[2]),
             bool(query.header_flags & FLAG_THREAD_SPECIFIC),

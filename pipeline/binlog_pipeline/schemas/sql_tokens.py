@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
+# What is quoted and does not end is a sign with all the rest, so that no place is looked at twice.
 _STRING: Final = r"'(?:[^'\\]++|\\.|'')*+'"
 _STRING_WITHOUT_ESCAPES: Final = r"'(?:[^']++|'')*+'"
 _NAME: Final = r"`(?:[^`]++|``)*+`"
@@ -21,10 +22,9 @@ _PATTERN: Final = r"""
     | (?P<quoted> {quoted} )
     | (?P<string> {string} )
     | (?P<word> [\w$]+ )
-    | (?P<sign> . )
+    | (?P<sign> ['"`] .* | . )
 """
 _FLAGS: Final = re.DOTALL | re.VERBOSE
-_EITHER: Final = f"{_NAME} | {_DOUBLE}"
 
 
 def _compiled(string: str, quoted: str) -> re.Pattern[str]:
@@ -33,8 +33,8 @@ def _compiled(string: str, quoted: str) -> re.Pattern[str]:
 
 # By whether a backslash escapes, and what stands in ".
 _BY_MODE: Final[dict[tuple[bool, bool | None], re.Pattern[str]]] = {
-    (True, None): _compiled(_STRING, _EITHER),
-    (False, None): _compiled(_STRING_WITHOUT_ESCAPES, _EITHER),
+    (True, None): _compiled(_STRING, f"{_NAME} | {_DOUBLE}"),
+    (False, None): _compiled(_STRING_WITHOUT_ESCAPES, f"{_NAME} | {_DOUBLE_WITHOUT_ESCAPES}"),
     (True, True): _compiled(_STRING, f"{_NAME} | {_DOUBLE_WITHOUT_ESCAPES}"),
     (False, True): _compiled(_STRING_WITHOUT_ESCAPES, f"{_NAME} | {_DOUBLE_WITHOUT_ESCAPES}"),
     (True, False): _compiled(f"{_STRING} | {_DOUBLE}", _NAME),
@@ -55,11 +55,16 @@ class Token(NamedTuple):
     kind: TokenKind
     text: str
 
+    @property
+    def is_unended(self) -> bool:
+        """Whether a quote that does not end begins here, and has taken the rest of the text."""
+        return self.kind is TokenKind.SIGN and self.text[0] in "'\"`"
+
 
 def tokens(
     sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool | None = None
 ) -> Iterator[Token]:
-    """All that is neither space nor comment. Never raises: a quote that does not end is a sign.
+    """All that is neither space nor comment. Never raises: a quote that does not end is a sign, with all behind it.
 
     Args:
         ansi_quotes: whether " stands around names; None if that does not matter: then they are taken for names.

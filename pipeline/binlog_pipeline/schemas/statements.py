@@ -5,7 +5,7 @@ Only names are looked for. What is not understood is said to be uncertain, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -65,17 +65,22 @@ class Statement:
     writes_rows: bool = False
 
 
-def parse_statement(sql: str, database: str, *, backslash_escapes: bool = True) -> Statement:
-    """`database` is the one in use. Never raises."""
-    rest = tokens(sql, backslash_escapes=backslash_escapes)
+def parse_statement(
+    sql: str, database: str, *, backslash_escapes: bool = True, ansi_quotes: bool | None = None
+) -> Statement:
+    """`database` is the one in use; the others as of `tokens`. Never raises."""
+    rest = tokens(sql, backslash_escapes=backslash_escapes, ansi_quotes=ansi_quotes)
     found = [*islice(rest, _BEGINNING)]
     first = found[0].text.upper() if found else ""
     if first in _DDL or first == "SET":
         found += rest  # of what writes rows the beginning will do, and it may be long
     try:
-        return _Parser(found, database).statement()
+        statement = _Parser(found, database).statement()
     except NotUnderstood:
         return Statement(_DDL.get(first, "other"), is_certain=False)
+    if found[-1].is_unended:  # in another mode it may end, and names be behind it
+        return replace(statement, is_certain=False)
+    return statement
 
 
 class _Parser(TokenReader):

@@ -30,7 +30,8 @@ MODES = {
 
 def logged(sql: str, sql_mode: int = 0, *, is_temporary: bool = False) -> LoggedStatement:
     escapes = not sql_mode & NO_BACKSLASH_ESCAPES
-    meaning = parse_statement(sql, "d", backslash_escapes=escapes)
+    ansi_quotes = bool(sql_mode & MODES["ANSI_QUOTES"]) or None
+    meaning = parse_statement(sql, "d", backslash_escapes=escapes, ansi_quotes=ansi_quotes)
     return LoggedStatement("d", sql, meaning, sql_mode, "latin1", is_temporary)
 
 

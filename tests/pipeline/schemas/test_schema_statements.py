@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from binlog_pipeline.schemas.sql_tokens import tokens
 from binlog_pipeline.schemas.statements import parse_statement
 from binlog_pipeline.schemas.subscription import Subscription
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 AFFECTED = [
@@ -137,6 +139,46 @@ def test_any_name_between_any_comments(database: str, table: str, gaps: list[str
         found = parse_statement(sql, "use")
         assert found.is_certain
         assert found.affected == ((database, table),)
+
+
+@given(
+    st.text(alphabet="ab1 `'\"\\/*!-#\n(),.", min_size=1, max_size=4),
+    st.sampled_from(["", "'", '"', "`", "/*", "/*!", "-- ", "#"]),
+    st.booleans(),
+    st.sampled_from([None, True, False]),
+)
+@example("\\'", "", True, None)
+@example('\\"', "", True, None)
+@example('\\"', "", True, False)
+@example("''", "'", False, None)
+@example("`a", "", True, None)
+@settings(max_examples=60, deadline=None)
+def test_no_text_makes_the_tokens_take_long(
+    unit: str, beginning: str, escapes: bool, ansi_quotes: bool | None
+) -> None:
+    """Sixteen times the text takes about sixteen times as long, not 256 times: by the time of this thread."""
+
+    def seconds(count: int) -> float:
+        sql = f"ALTER TABLE t COMMENT {beginning}{unit * count}"
+        taken = []
+        for _ in range(3):
+            began = time.thread_time()
+            for _ in tokens(sql, backslash_escapes=escapes, ansi_quotes=ansi_quotes):
+                pass
+            taken.append(time.thread_time() - began)
+        return min(taken)
+
+    assert seconds(16 * 400) < 40 * seconds(400) + 0.01
+
+
+def test_a_quote_that_does_not_end_takes_the_rest() -> None:
+    found = [*tokens("a 'b', c"), *tokens("a 'b\\', c")]
+    assert [(token.text, token.is_unended) for token in found] == [
+        ("a", False), ("'b'", False), (",", False), ("c", False), ("a", False), ("'b\\', c", True),
+    ]  # fmt: skip
+    # With ANSI_QUOTES the name ends there, and another table is behind it.
+    assert not parse_statement('ALTER TABLE t DROP "a\\", RENAME TO u', "d").is_certain
+    assert not parse_statement("DROP TABLE t `", "d").is_certain
 
 
 @given(st.text(alphabet="abc `'\"\\/*!-#\n();,.=@", max_size=60))
