@@ -50,7 +50,7 @@ from binlog_server.sql.parser import parse
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Statement
 from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
-from binlog_server.sql.view import ResultSet, RowStream, Wait
+from binlog_server.sql.view import ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
 from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
@@ -104,7 +104,7 @@ class Conversation:
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
         self._computed: asyncio.Future[Any] | None = None  # what a statement begins with
-        self._reads = False  # it changes nothing
+        self._ends_early = False  # it only reads, or may wait for long
         self._said = b""  # the beginning of the last statement
         self._heard = True  # something came since the idle timer has looked
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
@@ -185,7 +185,8 @@ class Conversation:
         self._channel.close()
 
     def interrupt(self) -> None:
-        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end.
+        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end; one that
+        waits for room on the disk waits no longer, and says so (1021).
 
         A commit that is done waits for no replicas any more.
         """
@@ -194,7 +195,7 @@ class Conversation:
             self._channel.close()
         elif self._work is None or self._work.done():
             self.committer.interrupt()
-        elif self._reads:
+        elif self._ends_early:
 
             def done(work: asyncio.Future[Any]) -> None:
                 if work.cancelled():
@@ -344,7 +345,7 @@ class Conversation:
     def _in_thread(self, call: Callable[[], T], go_on: Callable[[Callable[[], T]], None]) -> None:
         """What only computes, and the rest of the statement. `go_on` gets what gives the result or raises."""
         self.hold(held=True)
-        self._reads = False
+        self._ends_early = False
         self._work = self._computed = called = self._server.runner.in_thread(call)
 
         def done(_: asyncio.Future[T]) -> None:
@@ -408,7 +409,8 @@ class Conversation:
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))
         else:
-            self._reads = isinstance(result, RowStream | Wait)
+            waits = isinstance(result, Wait) or (isinstance(result, Work) and bool(result.line))
+            self._ends_early = waits or isinstance(result, RowStream)
             answering = self._server.runner.answer(
                 result, self, machine, lambda: self.sql.warning_count
             )

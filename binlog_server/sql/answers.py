@@ -167,7 +167,9 @@ def _maintain(session: SqlSession, statement: Statement) -> Result:
                 lambda: maintenance.purge(server, statement, told, session.coordinates, who)
             )
         case FlushLogs():
-            return Work(lambda: maintenance.flush(server, statement, told))
+            return Work.patient(
+                "flush", lambda given_up: maintenance.flush(server, statement, told, given_up)
+            )
         case ExplainPurge():
             return Work(lambda: explain.explain_purge(server, statement, told, session.coordinates))
         case ExplainGtid():
@@ -182,7 +184,11 @@ def _maintain(session: SqlSession, statement: Statement) -> Result:
             if to is not None:
                 raise EngineBinlogUnavailable("RESET MASTER TO")
             session.require_no_upstream()
-            return Work(lambda: maintenance.reset(server), server.history_changed)
+            return Work.patient(
+                "reset",
+                lambda given_up: maintenance.reset(server, given_up),
+                server.history_changed,
+            )
     assert isinstance(statement, FlushNothing)
     return None
 

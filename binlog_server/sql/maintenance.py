@@ -180,7 +180,12 @@ def _told(
             raise BinlogFileInUse
 
 
-def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic]) -> None:
+def flush(
+    view: ServerView,
+    statement: FlushLogs,
+    diagnostics: list[Diagnostic],
+    given_up: Callable[[], bool],
+) -> None:
     """Begin a new file. Raises `CannotDeleteDomain` (1076), `BinlogStateUnreadable` (4250): where, is a warning."""
     domains = []
     for text in statement.delete_domains:
@@ -192,7 +197,7 @@ def flush(view: ServerView, statement: FlushLogs, diagnostics: list[Diagnostic])
         text = CannotDeleteDomain.absent(domain)
         diagnostics.append(Diagnostic(Level.WARNING, CannotDeleteDomain.errno, text))
     try:
-        view.engine.flush(domains)
+        view.engine.flush(domains, given_up)
     except DomainInUse as error:
         raise CannotDeleteDomain.in_use(_domain_in(str(error), domains)) from error
     except CorruptBinlog as error:
@@ -206,22 +211,22 @@ def _domain_in(text: str, domains: list[int]) -> int:
     return int(match[1]) if match else domains[0]
 
 
-def reset(view: ServerView, state: BinlogState | None = None) -> None:
+def reset(view: ServerView, given_up: Callable[[], bool], state: BinlogState | None = None) -> None:
     """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244)."""
     try:
-        view.engine.reset(state)
+        view.engine.reset(state, given_up)
     finally:
         view.look_at_begin()
 
 
-def set_binlog_state(view: ServerView, text: str) -> None:
+def set_binlog_state(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
     """SET GLOBAL gtid_binlog_state. Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941)."""
     if len(view.engine.binlog_state()):
         raise BinlogNotEmpty
-    reset(view, BinlogState.parse(text))
+    reset(view, given_up, BinlogState.parse(text))
 
 
-def set_slave_position(view: ServerView, text: str) -> None:
+def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
     """SET GLOBAL gtid_slave_pos: where following begins; in an empty store, whose history then begins there.
 
     Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
@@ -232,7 +237,7 @@ def set_slave_position(view: ServerView, text: str) -> None:
         return
     if len(state):
         raise BinlogNotEmpty
-    reset(view, BinlogState(position))
+    reset(view, given_up, BinlogState(position))
 
 
 def create_lease(view: ServerView, statement: CreateLease) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import BinlogEngine
@@ -33,6 +34,9 @@ class Runner:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
+        self._lines: dict[
+            str, ThreadPoolExecutor
+        ] = {}  # who waits for room must not keep from PURGE
         self._parser = ThreadPoolExecutor(1, "sql-parser")
         self._is_closed = False
 
@@ -40,7 +44,8 @@ class Runner:
         """No more statements. What runs is waited for: it changes files."""
         self._is_closed = True
         self._parser.shutdown(wait=False, cancel_futures=True)
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._threads, *self._lines.values()):
+            threads.shutdown(wait=True, cancel_futures=True)
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Call what only computes, in a thread that waits for no disk."""
@@ -55,7 +60,7 @@ class Runner:
     ) -> None:
         """Run it, and give the client its answer. `warnings`: how many there are, asked at the end."""
         # Who waits for others may go meanwhile, which is noticed only as long as its socket is read.
-        if not isinstance(what, Wait):
+        if not isinstance(what, Wait) and not (isinstance(what, Work) and what.line):
             client.hold(held=True)
         try:
             if isinstance(what, RowStream):
@@ -63,7 +68,7 @@ class Runner:
                 return
             result: ResultSet | None = None
             if isinstance(what, Work):
-                result = await self._work(what)
+                result = await self._work(what, machine)
             elif isinstance(what, Deed):
                 await shielded(asyncio.ensure_future(what.run()))
             else:
@@ -87,11 +92,26 @@ class Runner:
         finally:
             client.hold(held=False)
 
-    async def _work(self, work: Work) -> ResultSet | None:
-        future = self._loop.run_in_executor(self._threads, work.run)
-        # Also when the client has gone meanwhile.
-        future.add_done_callback(lambda _: work.done())
-        return await shielded(future)
+    async def _work(self, work: Work, machine: ServerConnection) -> ResultSet | None:
+        threads = self._threads
+        if work.line:
+            if work.line not in self._lines:
+                self._lines[work.line] = ThreadPoolExecutor(1, f"sql-{work.line}")
+            threads = self._lines[work.line]
+        future = self._loop.run_in_executor(threads, work.run)
+
+        def done(_: asyncio.Future[ResultSet | None]) -> None:
+            if not future.cancelled():  # before it has begun
+                work.done()
+
+        future.add_done_callback(done)  # also when the client has gone meanwhile
+        try:
+            return await shielded(future)
+        except asyncio.CancelledError:
+            work.give_up()
+            if not work.line or machine.state is not ServerState.ANSWERING or future.cancel():
+                raise
+            return await shielded(future)  # KILL QUERY in its midst: it tells how far it came
 
     async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
         rows = _Steps(stream.batches)

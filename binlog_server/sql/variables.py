@@ -261,12 +261,20 @@ def _skippable(session: SqlSession, value: str) -> None:
 
 def _set_binlog_state(session: SqlSession, value: str) -> Result:
     server = session.server
-    return Work(lambda: maintenance.set_binlog_state(server, value), server.history_changed)
+    return Work.patient(
+        "reset",
+        lambda given_up: maintenance.set_binlog_state(server, value, given_up),
+        server.history_changed,
+    )
 
 
 def _set_slave_position(session: SqlSession, value: str) -> Result:
     server = session.server
-    return Work(lambda: maintenance.set_slave_position(server, value), server.history_changed)
+    return Work.patient(
+        "reset",
+        lambda given_up: maintenance.set_slave_position(server, value, given_up),
+        server.history_changed,
+    )
 
 
 def _skip(session: SqlSession, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -73,10 +74,26 @@ class Work:
     """A statement that waits for a disk or for other threads: `run` is called in a thread, and gives the result.
 
     `done` is called on the loop afterwards, whether it succeeded or not. `run` raises `ServerError`.
+
+    Work with a `line` may wait for room on the disk without end: one of a line is run at a time, and others than those
+    in the line do not wait for it. `give_up` is called when the client has gone, or KILL was said: `run` ends soon.
     """
 
     run: Callable[[], ResultSet | None]
     done: Callable[[], None] = field(default=lambda: None)
+    line: str = ""
+    give_up: Callable[[], None] = field(default=lambda: None)
+
+    @classmethod
+    def patient(
+        cls,
+        line: str,
+        run: Callable[[Callable[[], bool]], None],
+        done: Callable[[], None] = lambda: None,
+    ) -> Work:
+        """Work with a line. `run` gets what says whether the wait was given up."""
+        given_up = threading.Event()
+        return cls(lambda: run(given_up.is_set), done, line, given_up.set)
 
 
 @dataclass(slots=True)

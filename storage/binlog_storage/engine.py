@@ -332,17 +332,22 @@ class BinlogEngine(Protocol):
     def rollback_prepared(self, xid: Xid) -> Position:
         """Roll one back. `XaStateError` if nothing waits by that name."""
 
-    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+    def flush(
+        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """FLUSH BINARY LOGS [DELETE_DOMAIN_ID]: go on in a new file, everything before it durable.
 
-        Domains to be deleted are forgotten by the state. `DomainInUse` if a file still holds groups of one.
+        Domains to be deleted are forgotten by the state. `DomainInUse` if a file still holds groups of one. On a full
+        disk it waits for room; `NoRoom` when `given_up` says so.
         """
 
-    def reset(self, state: BinlogState | None = None) -> None:
+    def reset(
+        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
 
         `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared;
-        `NoRoom` if the store is closed while the first file waits for room.
+        `NoRoom` if the store is closed, or `given_up` says so, while the first file waits for room: it is empty then.
         """
 
     def purge_to(self, name: str) -> PurgePlan:

@@ -174,6 +174,7 @@ class FileKeeper:
             finally:  # some of them, behind an error
                 if deleted:
                     self._freed()
+                    self._first_file.note_again()  # now there may be room for it
         plan = replace(plan, delete=deleted)
         if deleted:
             last = file_name(plan.delete[-1])
@@ -204,6 +205,8 @@ class FileKeeper:
 
     def _take_care(self) -> None:
         """One round: the next file, then the limits of age and size; these also when the disk is full."""
+        with self.working:
+            self._first_file.note_again()
         try:
             if self._catch_up():
                 with self.working:

@@ -168,10 +168,11 @@ class FileTable:
             made = self._made_ahead.pop(file_no, None)
             if made != size or self._size(file_no) is None:
                 self._full.require_time()
+                tries = self._full.tries
                 try:
                     self._allocate(file_no, size)
                 except DiskFull as error:
-                    raise self._full.met(error) from error
+                    raise self._full.met(error, tries) from error
             self._full.passed()
 
     def _allocate(self, file_no: int, size: int) -> None:

@@ -183,9 +183,12 @@ class Flusher:
             self._full.wait()
         return True
 
-    def checkpoint(self) -> None:
-        """Bring everything appended so far to the files, when there is room. Raises `DiskError`, `StoreFailed`."""
-        self._patiently(self._checkpoint)
+    def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Bring everything appended so far to the files, when there is room.
+
+        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
+        """
+        self._patiently(self._checkpoint, given_up)
 
     def _checkpoint(self) -> None:
         with self._lock:

@@ -56,12 +56,23 @@ class FullDisk:
         if error is not None and self.retry_s:
             raise NoRoom(str(error))
 
-    def met(self, error: DiskFull) -> NoRoom:
-        """Note that there is no room, and say so. Returns the error to raise."""
-        if self._error is None:
-            self.since = time.monotonic()
-        self._error = NoRoom(str(error))
-        self._retry_at = time.monotonic() + ROOM_RETRY_S
+    @property
+    def tries(self) -> int:
+        """How often there may have come room until now: to be taken before a try, for `met`."""
+        return self._tries
+
+    def met(self, error: DiskFull, tries: int) -> NoRoom:
+        """Note that there is no room, and say so. Returns the error to raise.
+
+        Args:
+            tries: `tries` of before the try. Room that was made during it may not have been seen by it: it is tried
+                again at once.
+        """
+        with self._changed:
+            if self._error is None:
+                self.since = time.monotonic()
+            self._error = NoRoom(str(error))
+            self._retry_at = time.monotonic() + ROOM_RETRY_S if self._tries == tries else 0.0
         return self.say(error)
 
     def say(self, error: DiskFull) -> NoRoom:

@@ -271,9 +271,9 @@ class IbbEngine:
         self._appender.start_anew(state)
         self._room.clean_file = -1  # none; and the file that is made ahead is this one
 
-    def _has_begun(self) -> None:
+    def _has_begun(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """A checkpoint in the first file, so that there always is a durable header."""
-        self.checkpoint()
+        self.checkpoint(given_up)
         self._first_file.moves_to(0)
 
     # --- writing ---
@@ -300,13 +300,16 @@ class IbbEngine:
         """See `BinlogEngine`."""
         return self._room.has_room_to_spill
 
-    def checkpoint(self) -> None:
-        """Bring everything appended so far to the files, and free the redo log. Raises `DiskError`, `StoreFailed`."""
+    def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Bring everything appended so far to the files, and free the redo log.
+
+        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
+        """
         self._require_written()
         try:
-            self._flusher.checkpoint()
+            self._flusher.checkpoint(given_up)
         except (NoRoom, TooManyOpenFiles):
-            raise  # nothing was done; the first only while the store is being closed
+            raise  # nothing was done; the first only behind `given_up`, and while the store is being closed
         except DiskError as error:
             self._durability.fail(error)
             raise
@@ -319,16 +322,18 @@ class IbbEngine:
 
     # --- files ---
 
-    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+    def flush(
+        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """See `BinlogEngine`."""
         domains = set(delete_domains)
         begun = False
         while not begun:
-            self.checkpoint()  # in the current file, so that the next may be entered
+            self.checkpoint(given_up)  # in the current file, so that the next may be entered
             with self._append_lock:
                 self._require_unused(domains)
                 begun = self._appender.next_file(domains)
-        self.checkpoint()
+        self.checkpoint(given_up)
 
     def _require_unused(self, domains: set[int]) -> None:
         """Nothing of them may be in an existing file: their state is the same as where the first one begins.
@@ -356,7 +361,9 @@ class IbbEngine:
                 if self._pages.first_number() == first:
                     raise
 
-    def reset(self, state: BinlogState | None = None) -> None:
+    def reset(
+        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """See `BinlogEngine`."""
         self._require_written()
         with self._resetting:
@@ -375,7 +382,9 @@ class IbbEngine:
                         self._durability.fail(error)
                         raise
                 try:
-                    self._has_begun()  # it may wait for room, and keeps nobody from working then
+                    self._has_begun(
+                        given_up
+                    )  # it may wait for room, and keeps nobody from working then
                 except TooManyOpenFiles as error:  # it is in the redo log, and tried again
                     log.warning("%s: the store has begun anew; its first file is made later", error)
             finally:
@@ -673,10 +682,11 @@ class IbbEngine:
         if self._patient is not None and self._patient.full is not None:
             if self.keeper.caretaker.running:
                 return False
+            tries = self._full.tries
             try:
                 self._catch_up()
             except DiskFull as error:
-                self._full.met(error)
+                self._full.met(error, tries)
                 self._full.wait()
             return True
         return self._flusher.relieve()

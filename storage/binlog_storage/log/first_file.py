@@ -6,6 +6,7 @@ note was made elsewhere: what is missing in front of its files was purged, as fa
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Final
 
@@ -24,6 +25,7 @@ class FirstFile:
 
     def __init__(self, facts: StateStore | None) -> None:
         self._facts = facts
+        self._unnoted: int | None = None  # what could not be noted yet
 
     def opened(self, numbers: list[int]) -> None:
         """Say what was deleted by hand; that stays so until the next purge. Raises `DiskError`."""
@@ -41,13 +43,25 @@ class FirstFile:
             self._note(numbers[0])
 
     def moves_to(self, file_no: int) -> None:
-        """Note that earlier files are being deleted, or may be missing. On a full disk the note is written later."""
+        """Note that earlier files are being deleted, or may be missing. On a full disk `note_again` does it later."""
         try:
             self._note(file_no)
+            self._unnoted = None
         except DiskError as error:
+            self._unnoted = file_no
             log.warning(
-                "it could not be noted that the store begins with %s: %s", file_name(file_no), error
+                "it could not be noted that the store begins with %s, which is tried again: %s",
+                file_name(file_no),
+                error,
             )
+
+    def note_again(self) -> None:
+        """Try again what `moves_to` could not note. Not more than that: files deleted by hand stay missing."""
+        if self._unnoted is None:
+            return
+        with contextlib.suppress(DiskError):  # said already; another time
+            self._note(self._unnoted)
+            self._unnoted = None
 
     def _note(self, file_no: int) -> None:
         if self._facts is not None and self._facts.get(FIRST_FILE_KEY) != file_no:

@@ -157,7 +157,9 @@ class MemoryEngine:
 
     # --- files, of which there is one ---
 
-    def flush(self, delete_domains: Iterable[int] = ()) -> None:
+    def flush(
+        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
@@ -171,7 +173,9 @@ class MemoryEngine:
         for wake in list(self._listeners):
             wake()
 
-    def reset(self, state: BinlogState | None = None) -> None:
+    def reset(
+        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()

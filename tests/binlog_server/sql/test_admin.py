@@ -180,7 +180,7 @@ def test_flush_forgets_a_domain(sql: SqlSession, lab: Lab) -> None:
 def test_a_state_that_cannot_be_read(
     sql: SqlSession, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def flush(_: object) -> None:
+    def flush(*_: object) -> None:
         raise CorruptBinlog(0, 16384, "a record that is none")
 
     monkeypatch.setattr(lab.engine, "flush", flush)

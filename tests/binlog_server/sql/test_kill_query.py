@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 from binlog_protocol.connection.commands import Query
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import DiskFull
+from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.users import Account
+from binlog_server.sql.runner import THREADS
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import RowStream
-from tests.binlog_server.lab import PASSWORD, REPLICA_AND_WATCHER, USER, Client, Lab, until
+from tests.binlog_server.lab import PASSWORD, REPLICA_AND_WATCHER, USER, Client, Lab, until, within
+from tests.storage.groups import append_all, simple
+from tests.storage.sizes import small
 
 PREFIX = "Rpl_semi_sync_master_"
 USERS = {
@@ -113,3 +119,39 @@ async def test_a_client_sees_no_step_without_rows() -> None:
         dba = await logged_in(lab)
         assert len(await dba.query("SHOW BINLOG EVENTS LIMIT 890, 2")) == 2
         assert await dba.query("SHOW BINLOG EVENTS LIMIT 5000, 2") == []
+
+
+async def test_of_a_wait_for_room_on_the_disk() -> None:
+    """FLUSH waits for it, as long as its client does; PURGE, which makes some, waits for no FLUSH."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, small(slave_connections_needed_for_purge=0), background=True)
+    append_all(engine, simple(30, size=5000))
+    engine.flush()
+    async with Lab(engine, users=USERS) as lab:
+        dba = await logged_in(lab)
+        disk.fault = no_files
+        clients = [await logged_in(lab) for _ in range(THREADS + 2)]
+        numbers = sorted(connection.id for connection in lab.server.connections)[1:]
+        for client in clients:
+            client.command(Query("FLUSH BINARY LOGS").build())
+        await until(lambda: engine._full.error is not None)
+        second = engine.files()[1].name
+        await within(dba.query(f"PURGE BINARY LOGS TO '{second}'"))
+        assert engine.files()[0].name == second
+        await within(dba.query("CREATE BINLOG LEASE a"))
+        # One that runs tells how far it came; one that has not begun was interrupted.
+        # The first client may have had a file that was made ahead.
+        for client, number in list(zip(clients, numbers, strict=True))[1:3]:
+            await dba.query(f"KILL QUERY {number}")
+            errno, text = await within(client.error())
+            assert errno in (1021, 1317), text
+        clients[3].close()  # nobody to wait for
+        disk.fault = None
+        engine._full.freed()
+        for client in [clients[0], *clients[4:]]:
+            assert (await within(client.answer()))[:1] == b"\0"
+
+
+def no_files(kind: str, name: str) -> None:
+    if kind in ("create", "allocate") and name.endswith(".ibb"):
+        raise DiskFull(f"cannot {kind} {name}: No space left on device (injected)")

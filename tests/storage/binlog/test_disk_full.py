@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog.file_table import FileTable
 from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.worker import Worker
@@ -28,6 +29,7 @@ from binlog_storage.errors import (
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.xa import Xid
+from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -511,7 +513,7 @@ def test_no_error_ends_a_worker(
 
 def test_room_that_is_found_while_somebody_gives_up() -> None:
     full = FullDisk()
-    full.met(DiskFull("cannot create a"))
+    full.met(DiskFull("cannot create a"), full.tries)
 
     def given_up() -> bool:
         full.passed()  # by another thread, just now
@@ -522,10 +524,96 @@ def test_room_that_is_found_while_somebody_gives_up() -> None:
     assert full.error is None
 
 
+def test_room_that_is_made_while_a_file_is_being_made() -> None:
+    """It is tried again at once, not a minute later."""
+    disk = MemoryDisk()
+    full = FullDisk()
+    table = FileTable(disk, full)
+    tries = 0
+
+    def fault(kind: str, name: str) -> None:
+        nonlocal tries
+        if kind == "allocate":
+            tries += 1
+            if tries == 1:
+                full.freed()  # PURGE, in another thread
+            no_files(kind, name) if tries < 3 else None
+
+    disk.fault = fault
+    with pytest.raises(NoRoom):
+        table.make(0, FILE)
+    assert full.retry_s == 0
+    with pytest.raises(NoRoom):
+        table.make(0, FILE)
+    assert full.retry_s > ROOM_RETRY_S / 2, "there was none this time"
+    full.freed()
+    table.make(0, FILE)
+    assert full.error is None
+
+
+@pytest.mark.parametrize("does", ["flush", "reset"])
+def test_a_wait_for_room_that_is_given_up(does: str) -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    append_all(engine, GROUPS[:3])
+    engine.flush()
+    disk.file_bytes_max = 0
+    looks = 0
+
+    def given_up() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 1
+
+    engine._full._instead = lambda _: None
+    with pytest.raises(NoRoom):
+        engine.flush(given_up=given_up) if does == "flush" else engine.reset(given_up=given_up)
+    assert looks == 2
+    disk.file_bytes_max = 1 << 40
+    engine._full.freed()
+    append_all(engine, GROUPS[3:])
+    engine.sync()
+    assert read_all(engine) == payloads(GROUPS if does == "flush" else GROUPS[3:])
+    engine.close()
+
+
+def test_where_the_store_begins_is_noted_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A purge by itself on a disk that has no room for the note: it was none by hand, and stays none."""
+    disk = MemoryDisk()
+    facts = StateStore(disk)
+    engine = IbbEngine(disk, SMALL, facts=facts)
+    append_all(engine, simple(60, size=5000))
+    engine.checkpoint()
+    first = engine.files()[0].name
+    states: list[DiskFull] = []
+
+    def no_state(kind: str, name: str) -> None:
+        if name.startswith("binlog-server.state") and kind == "create":
+            states.append(DiskFull(f"cannot {kind} {name}: No space left on device (injected)"))
+            raise states[-1]
+
+    disk.fault = no_state
+    engine.set_option("max_binlog_total_size", 2 * FILE)
+    engine.step()
+    assert states
+    left = [int(file.name[7:13]) for file in engine.files()]
+    assert file_name(left[0]) != first
+    assert lost_files_of(disk, left)
+    disk.fault = None
+    engine.step()
+    assert not lost_files_of(disk, left)
+    told = len(caplog.records)
+    disk.crash()
+    IbbEngine(disk, SMALL, facts=StateStore(disk)).close()
+    assert not [r.message for r in caplog.records[told:] if "missing" in r.message]
+
+
 def test_each_error_is_one_of_its_own() -> None:
     """One that is raised again and again keeps the frames of all who met it."""
     full = FullDisk()
-    raised: list[NoRoom] = [full.met(DiskFull("cannot create a"))]
+    raised: list[NoRoom] = [full.met(DiskFull("cannot create a"), full.tries)]
     for ask in (full.require_time, full.require_time, lambda: full.wait(lambda: True)):
         with pytest.raises(NoRoom, match="cannot create a") as caught:
             ask()
