@@ -24,10 +24,12 @@ class Commits:
         if not semi_sync.enabled:
             self._syncer.on_commit(committed)
             return
-        end = self._engine.written_end
+        end, resets = self._engine.written_end, semi_sync.resets
 
         def done(error: StorageError | None) -> None:
-            if error is None:
+            if error is None and resets != semi_sync.resets:
+                committed(None)  # RESET MASTER has come between: there is no such place any more
+            elif error is None:
                 try:
                     semi_sync.when_acknowledged(end, lambda: committed(None), committed)
                 except Exception as defect:  # noqa: BLE001 - logged there

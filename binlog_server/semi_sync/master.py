@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -61,11 +61,17 @@ class SemiSyncMaster:
         self._options = options
         self._clock = clock
         self._replicas: set[ReplicaAcks] = set()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: OrderedDict[int, _Waiter] = OrderedDict()  # in the order of their ends
+        self._next = 0  # their keys
+        self._of: dict[object, list[int]] = {}  # keys of those of whom each waits
         self.when_moved: set[Callable[[], None]] = set()
         """Called when replicas have acknowledged more."""
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = 0.0  # when the timer does
         self._on = True
+        self._was_enabled = options().rpl_semi_sync_master_enabled
+        self.resets = 0
+        """How often all places have lost their meaning: see `forget`."""
         self._last = NOWHERE  # end of the last commit
         self.acks = self.requests = 0
         self.commits_acknowledged = self.commits_unacknowledged = 0
@@ -116,9 +122,9 @@ class SemiSyncMaster:
         end = self.held_by(self._options().rpl_semi_sync_master_wait_for_slave_count)
         if end == NOWHERE:
             return
-        while self._waiting and self._waiting[0].end <= end:
+        while self._waiting and self._waiting[next(iter(self._waiting))].end <= end:
             self.commits_acknowledged += 1
-            self._release(self._waiting.popleft())
+            self._release(self._take_first())
         if not self._on and self._options().rpl_semi_sync_master_enabled and end >= self._last:
             self._on = True
             log.warning("semi-sync is ON again: replicas have everything that was committed")
@@ -149,34 +155,47 @@ class SemiSyncMaster:
             done()
         else:
             now = self._clock()
-            self._waiting.append(
-                _Waiter(end, now, now + options.rpl_semi_sync_master_timeout / 1000, done, who)
-            )
-            self._watch()
+            deadline = now + options.rpl_semi_sync_master_timeout / 1000
+            self._next += 1
+            self._waiting[self._next] = _Waiter(end, now, deadline, done, who)
+            self._of.setdefault(who, []).append(self._next)
+            self._watch(deadline)
 
     def is_waiting(self, who: object) -> bool:
         """Whether a commit of theirs waits for replicas."""
-        return any(waiter.who == who for waiter in self._waiting)
+        return who in self._of
 
     def give_up(self, who: object, *, has_gone: bool = False) -> None:
         """Their commit waits no longer: it is answered as one that no replica has acknowledged. Others go on waiting.
 
         `has_gone`: there is nobody to answer.
         """
-        for waiter in [waiter for waiter in self._waiting if waiter.who == who]:
-            self._waiting.remove(waiter)
+        for key in self._of.pop(who, []):
+            waiter = self._waiting.pop(key)
             self.commits_unacknowledged += 1
             self._release(waiter._replace(done=lambda: None) if has_gone else waiter)
 
     def changed(self) -> None:
-        """The options have changed: when semi-sync was switched off, nobody waits any more."""
-        self._on = True
-        if not self._options().rpl_semi_sync_master_enabled:
+        """The options have changed: when semi-sync was switched off, nobody waits any more.
+
+        As in MariaDB it is ON only when it was switched on, and who waits already has the time-out from before; but as
+        nobody waits any more when one has waited in vain, a shorter time-out ends their wait, too.
+        """
+        enabled = self._options().rpl_semi_sync_master_enabled
+        if enabled and not self._was_enabled:
+            self._on = True
+        self._was_enabled = enabled
+        if enabled:
+            self.moved()  # fewer replicas may suffice
+        else:
             self._release_all()
 
     def forget(self) -> None:
-        """Forget all places: RESET MASTER has removed them."""
+        """Forget all places: RESET MASTER has removed them, and no replica will ever acknowledge one."""
         self._last = NOWHERE
+        self.resets += 1
+        self.commits_unacknowledged += len(self._waiting)
+        self._release_all()
 
     def close(self) -> None:
         """End semi-sync for shutdown: no callback is called any more."""
@@ -184,20 +203,30 @@ class SemiSyncMaster:
             self._timer.cancel()
             self._timer = None
         self._waiting.clear()
+        self._of.clear()
 
-    def _watch(self) -> None:
-        if self._timer is None and self._waiting:
-            after = max(0.0, self._waiting[0].deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(after, self._look)
+    def _watch(self, deadline: float) -> None:
+        """Look then, if not before. A later commit may have the earlier deadline: the time-out can be changed."""
+        if self._timer is not None:
+            if self._look_at <= deadline:
+                return
+            self._timer.cancel()
+        self._look_at = deadline
+        after = max(0.0, deadline - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(after, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if self._waiting and self._waiting[0].deadline <= self._clock():
-            self._switch_off(
-                "no acknowledgement within rpl_semi_sync_master_timeout of "
-                f"{self._options().rpl_semi_sync_master_timeout} ms"
-            )
-        self._watch()
+        if not self._waiting:
+            return
+        deadline = min(waiter.deadline for waiter in self._waiting.values())
+        if deadline > self._clock():
+            self._watch(deadline)
+            return
+        self._switch_off(
+            "no acknowledgement within rpl_semi_sync_master_timeout of "
+            f"{self._options().rpl_semi_sync_master_timeout} ms"
+        )
 
     def _switch_off(self, reason: str) -> None:
         if self._on and self._options().rpl_semi_sync_master_enabled:
@@ -209,7 +238,15 @@ class SemiSyncMaster:
 
     def _release_all(self) -> None:
         while self._waiting:
-            self._release(self._waiting.popleft())
+            self._release(self._take_first())
+
+    def _take_first(self) -> _Waiter:
+        key, waiter = self._waiting.popitem(last=False)
+        keys = self._of[waiter.who]
+        keys.remove(key)
+        if not keys:
+            del self._of[waiter.who]
+        return waiter
 
     def _release(self, waiter: _Waiter) -> None:
         self._waits += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -23,9 +24,11 @@ from hypothesis import strategies as st
 from binlog_server.commits.syncer import Syncer
 from binlog_server.dumps.frame_style import FrameStyle
 from binlog_server.dumps.large_group_frames import LargeGroupFrames
+from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
+from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_large_groups import large_group
 
 
@@ -140,6 +143,90 @@ async def test_switched_off_nobody_waits() -> None:
     bench.master.changed()
     bench.commit(20)
     assert bench.answered == [10, 20]
+    bench.master.close()
+
+
+async def test_a_shorter_time_out_is_that_of_later_commits() -> None:
+    bench = Bench(rpl_semi_sync_master_timeout=3_600_000)
+    timed_out = asyncio.Event()
+    bench.commit(10)
+    bench.options.rpl_semi_sync_master_timeout = 1
+    bench.master.changed()
+    bench.master.when_acknowledged(Position(0, 20), timed_out.set)
+    bench.commit(30)
+    bench.now = 5
+    await within(timed_out.wait())
+    assert bench.answered == [10, 30], "nobody waits any more when one has waited in vain"
+    assert bench.status("status", "wait_sessions", "no_tx") == ["OFF", 0, 3]
+    # Another option switches nothing on: that is for replicas that have everything, or for who switches it on.
+    bench.options.rpl_semi_sync_master_timeout = 3_600_000
+    bench.master.changed()
+    assert bench.status("status") == ["OFF"]
+    for enabled in (False, True):
+        bench.options.rpl_semi_sync_master_enabled = enabled
+        bench.master.changed()
+    assert bench.status("status") == ["ON"]
+    bench.master.close()
+
+
+async def test_fewer_replicas_suffice_from_now_on() -> None:
+    bench = Bench(rpl_semi_sync_master_wait_for_slave_count=2)
+    replica = bench.replica()
+    bench.commit(10)
+    send(replica, 10)
+    replica.received(Ack("a.000001", 104))
+    assert bench.answered == []
+    bench.options.rpl_semi_sync_master_wait_for_slave_count = 1
+    bench.master.changed()
+    assert bench.answered == [10]
+    bench.master.close()
+
+
+async def test_reset_master_leaves_nobody_waiting() -> None:
+    """Old places are larger than all that replicas will acknowledge from now on."""
+    bench = Bench()
+    bench.commit(20_000)
+    bench.master.forget()
+    assert bench.answered == [20_000]
+    replica = bench.replica()
+    for end in (10, 20):
+        bench.commit(end)
+        send(replica, end)
+    replica.received(Ack("a.000001", 204))
+    assert bench.answered == [20_000, 10, 20]
+    assert bench.status("status", "yes_tx", "no_tx", "wait_sessions") == ["ON", 2, 1, 0]
+
+
+async def test_reset_master_before_a_commit_is_durable() -> None:
+    bench, engine = Bench(), MemoryEngine()
+    syncer = Syncer(engine)
+    answered: list[object] = []
+    gtid = Gtid(0, 1, 1)
+    engine.append(ddl_group(gtid, "x", timestamp=1), gtid)
+    Commits(engine, syncer, bench.master).on_commit(answered.append)
+    bench.master.forget()
+    await syncer.synced()
+    await until(lambda: answered == [None])
+    await syncer.close()
+
+
+async def test_who_waits_is_known_without_a_search() -> None:
+    bench = Bench()
+    commits = 3000
+
+    class Session:
+        def committed(self) -> None: ...
+
+    sessions = [Session() for _ in range(commits)]
+    for session in sessions:
+        bench.master.when_acknowledged(Position(0, 9), session.committed, session.committed)
+    began = time.thread_time()
+    assert all(bench.master.is_waiting(session.committed) for session in sessions)
+    for session in sessions:
+        bench.master.give_up(session.committed)
+    assert not any(bench.master.is_waiting(session.committed) for session in sessions)
+    assert time.thread_time() - began < 0.2  # a search took seconds
+    assert bench.status("wait_sessions", "no_tx") == [0, commits]
     bench.master.close()
 
 
