@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import traceback
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
@@ -30,8 +30,13 @@ CR_SERVER_LOST = 2013
 CR_MALFORMED_PACKET = 2027
 
 
+TEXT_CHARS_MAX: Final = 2048
+"""Of an error, wherever it is told: logs, Last_IO_Error, /readyz. An upstream's answer that it quotes may have more."""
+_END_CHARS: Final = 512  # of them; what to do is said there
+
+
 class Failure(NamedTuple):
-    """`connecting`: it failed before events came, and is tried again."""
+    """`connecting`: it failed before events came, and is tried again. `text` is no longer than `TEXT_CHARS_MAX`."""
 
     errno: int
     text: str
@@ -40,6 +45,11 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
         """Of what ended a connection, or kept it from being made."""
+        failure = cls._of(error, info, connecting=connecting)
+        return failure._replace(text=shortened(failure.text))
+
+    @classmethod
+    def _of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
         match error:
             case UpstreamRefused() | RemoteError() if error.errno == MasterFatalError.errno:
                 return cls(
@@ -63,6 +73,19 @@ class Failure(NamedTuple):
             f"maximum-retries: 0  message: {message}",  # 0: as with master_retry_count=0, for ever
             connecting=True,
         )
+
+
+def told(error: Exception) -> str:
+    """For logs and /readyz: without what groups say, and no longer than `TEXT_CHARS_MAX` characters."""
+    return shortened(str(error)) or type(error).__name__
+
+
+def shortened(text: str) -> str:
+    """The text without its middle, if it has more than `TEXT_CHARS_MAX` characters."""
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    mark = f" ... ({len(text)} characters) ... "
+    return text[: TEXT_CHARS_MAX - _END_CHARS - len(mark)] + mark + text[-_END_CHARS:]
 
 
 def _full(error: UpstreamRefused | RemoteError) -> str:

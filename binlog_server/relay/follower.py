@@ -26,7 +26,7 @@ from binlog_storage.defects import Defects
 from binlog_storage.errors import StorageError, StoreFailed
 
 from binlog_server.relay.candidates import Ring
-from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure
+from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure, shortened, told
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.incidents import Incidents
@@ -157,7 +157,9 @@ class Follower:
         except Exception as error:  # a defect here, of all places, must not end it either
             log.exception("%s: what is behind a lost connection has failed", self.status.title)
             self.status.state = IoState.CONNECTING
-            self.status.last_error = self.status.error = f"{type(error).__name__}: {error}"
+            self.status.last_error = self.status.error = shortened(
+                f"{type(error).__name__}: {error}"
+            )
             self.status.errno = CR_UNKNOWN_ERROR
             pause = self._info.connect_retry
         await self._pause(pause)
@@ -237,14 +239,14 @@ class Follower:
             "title": status.title,
             "connection_name": status.connection,
             "upstream": status.name,
-            "error": _told(error),
+            "error": told(error),
         }
 
     def _failed(self, error: Exception) -> None:
         status = self.status
         failure = Failure.of(error, self._info, connecting=status.state is not IoState.WAITING)
         status.errno, status.error = failure.errno, failure.text
-        status.last_error = _told(error)
+        status.last_error = told(error)
         status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
 
     def _add_refusal(self) -> None:
@@ -257,11 +259,7 @@ class Follower:
         status = self.status
         status.errno = failure.errno
         status.error = f"{failure.text}; so says {address}, and {self._ring.current} is waited for: {status.error}"
-        status.last_error = f"{status.last_error}; {address}: {_told(refusal)}"
-
-
-def _told(error: Exception) -> str:
-    return str(error) or type(error).__name__
+        status.last_error = f"{status.last_error}; {address}: {told(refusal)}"
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.connection.replica import ReplicaHandshake, number
 from binlog_protocol.errors import BadGtidList, ProtocolError
 from binlog_protocol.groups.event_group import EventGroup, StartMarker, split_events
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded
-from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
 
 from binlog_server.relay.client_link import ClientLink
 
@@ -40,12 +40,13 @@ async def ask_state(link: ClientLink) -> UpstreamState:
     state = await _value(link, "SELECT @@GLOBAL.gtid_binlog_state", 0)
     server_id = await _value(link, "SHOW VARIABLES LIKE 'SERVER_ID'", 1)
     uptime = await _value(link, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1)
+    number("server_id", server_id, U32_MAX)
+    started = time.time() - number("Uptime", uptime or "0", U32_MAX)
     try:
         # In a thread: it may have as many entries as fit a result.
-        groups = await asyncio.to_thread(BinlogState.parse, state)
-        return UpstreamState(server_id, time.time() - int(uptime or 0), groups)
-    except (BadGtidList, ValueError):
-        raise ProtocolError(f"gtid_binlog_state is {state!r}, Uptime {uptime!r}") from None
+        return UpstreamState(server_id, started, await asyncio.to_thread(BinlogState.parse, state))
+    except BadGtidList:
+        raise ProtocolError(f"gtid_binlog_state is {state!r}") from None
 
 
 async def _value(link: ClientLink, sql: str, column: int) -> str:

@@ -164,9 +164,7 @@ class ReplicaHandshake:
 
     def _check_server_id(self, event: ClientEvent) -> None:
         text = _value(event, 1)
-        if text is None or not text.isdecimal() or int(text) > U32_MAX:
-            raise ProtocolError(f"the upstream says that its server_id is {text!r}")
-        self.upstream_server_id = int(text)
+        self.upstream_server_id = number("server_id", text, U32_MAX)
         if self.upstream_server_id == self._server_id:
             raise UpstreamRefused(
                 "master and slave have equal MariaDB server ids; these ids must be different "
@@ -192,6 +190,16 @@ class ReplicaHandshake:
         if _is_unknown_variable(event):
             raise UpstreamRefused("the upstream has no GTIDs; MariaDB 10.0 or later is needed")
         _value(event, 0)
+
+
+def number(name: str, text: str | None, highest: int) -> int:
+    """What a server says of itself, from 0 to `highest`. Raises `ProtocolError`."""
+    # Python refuses to read thousands of digits, and a float does not take hundreds.
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(highest))):
+        raise ProtocolError(f"the upstream says that its {name} is {text!r}")
+    if (found := int(text)) > highest:
+        raise ProtocolError(f"the upstream says that its {name} is {text}")
+    return found
 
 
 def _anything(event: ClientEvent) -> None:

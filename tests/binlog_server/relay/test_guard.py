@@ -27,6 +27,7 @@ from binlog_storage.testing.memory_history import MemoryHistory
 
 from binlog_server.relay import upstream_groups
 from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.failure import TEXT_CHARS_MAX
 from binlog_server.relay.last_groups import LastGroup, content_of, last_group
 from binlog_server.relay.status import IoState, UpstreamStatus
 from tests.binlog_server.lab import STORE, fill, gtids, transaction, until, within
@@ -38,6 +39,8 @@ from tests.protocol.groups.test_group_runs import transaction as events_of
 __all__ = ["delays"]  # a fixture
 
 STATE = "SELECT @@GLOBAL.gtid_binlog_state"
+CHECKSUM = "SELECT @master_binlog_checksum"
+SERVER_ID = "SHOW VARIABLES LIKE 'SERVER_ID'"
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 
@@ -284,6 +287,43 @@ async def test_one_that_has_not_got_it_is_left_to_answer_itself(
     async with Master(state) as there, following(there, engine):
         await until(lambda: there.followed == 1)
     assert there.visits == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "row", "said"),
+    [
+        (STATE, ("A" * 250_000,), "gtid_binlog_state is 'AAAA"),
+        (SERVER_ID, ("server_id", "B" * 250_000), "server_id is 'BBBB"),
+        (SERVER_ID, ("server_id", "1" * 5000), "server_id is '1111"),
+        (SERVER_ID, ("server_id", "4294967296"), "server_id is 4294967296"),
+        (SERVER_ID, ("server_id", "²"), "server_id is '²'"),
+        (CHECKSUM, ("C" * 250_000,), "CCCC"),
+        (UPTIME, ("Uptime", "9" * 5000), "Uptime is '9999"),
+        (UPTIME, ("Uptime", "9" * 400), "Uptime is '9999"),
+        (UPTIME, ("Uptime", "-" + "9" * 300), "Uptime is '-999"),
+    ],
+)
+async def test_nonsense_is_quoted_in_short_and_tried_again(
+    sql: str,
+    row: tuple[str, ...],
+    said: str,
+    engine: MemoryEngine,
+    delays: Delays,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    status = UpstreamStatus("")
+    async with Master("0-1-3", **OURS) as there:
+        there.rows[sql] = row
+        async with following(there, engine, status=status):
+            await until(lambda: there.visits > 2 and bool(status.error))
+            assert status.errno == 2027
+            assert said in status.error
+            assert not status.stopped
+            for text in (status.error, status.last_error):
+                assert len(text) <= TEXT_CHARS_MAX
+    for record in caplog.records:
+        assert len(record.getMessage()) <= TEXT_CHARS_MAX + 100
+        assert not record.exc_info, record.exc_text
 
 
 async def test_groups_need_not_be_checked(engine: MemoryEngine, delays: Delays) -> None:
