@@ -217,7 +217,7 @@ class Guard:
         if ours is None:
             return _Proof(gtid, "it is not in the store")
         try:
-            theirs = await groups.find(gtid, ours.before, there.gtids)
+            theirs = await groups.find(gtid, ours.before, there.gtids, ours.content)
         except RemoteError as error:
             if error.errno not in _NO_ANSWER:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ReplicaHandshake, number
 from binlog_protocol.errors import BadGtidList, ProtocolError
@@ -14,10 +14,15 @@ from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded
 from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
 
+from binlog_server.loop.turn import Turn
 from binlog_server.relay.client_link import ClientLink
 
 Connect = Callable[[], Awaitable[ClientLink]]  # logged in
 
+PROGRESS_BYTES: Final = 1 << 16
+OTHER_GROUPS_MAX: Final = 1_000_000
+_LIGHT_BYTES: Final = 1 << 10  # compressed, they may stand for a thousand times as much
+_MORE_BYTES: Final = 1 << 16  # that the same group may have elsewhere
 SAME_START_S = 3.0  # Uptime has whole seconds, and the way takes time
 
 
@@ -79,15 +84,21 @@ class UpstreamGroups:
         self._group_bytes_max = group_bytes_max
 
     async def find(
-        self, wanted: Gtid, before: Gtid | None, gtids: BinlogState
+        self, wanted: Gtid, before: Gtid | None, gtids: BinlogState, ours: GroupContent
     ) -> FoundGroup | None:
-        """That group, which follows `before`; None if it is not sent. `gtids`: the upstream's state."""
-        return await self._first(wanted.domain_id, before, gtids, wanted, wanted)
+        """That group, which follows `before`; None if it is not sent. `gtids`: the upstream's state.
+
+        `ours`: what it is to be compared with. No more of it is uncompressed than that has.
+        """
+        content = GroupContent(inflate_max=ours.plain_size + _MORE_BYTES)
+        return await self._first(wanted.domain_id, before, gtids, wanted, wanted, content)
 
     async def first_behind(self, before: Gtid, gtids: BinlogState) -> FoundGroup | None:
         """Whichever group of its domain comes behind `before`."""
         until = gtids.last(before.domain_id)
-        return until and await self._first(before.domain_id, before, gtids, until, None)
+        return until and await self._first(
+            before.domain_id, before, gtids, until, None, GroupContent(inflate_max=_MORE_BYTES)
+        )
 
     async def _first(
         self,
@@ -96,6 +107,7 @@ class UpstreamGroups:
         gtids: BinlogState,
         until: Gtid,
         wanted: Gtid | None,
+        content: GroupContent,
     ) -> FoundGroup | None:
         """Raises `RemoteError` with 1236 if it cannot be sent."""
         # Nothing of other domains: not to be sent, and not to be looked for in old files.
@@ -116,31 +128,74 @@ class UpstreamGroups:
                 handshake.checksum_algorithm,
                 group_bytes_max=self._group_bytes_max,
             )
-            return await _read(link, stream, wanted)
+            return await _read(link, stream, wanted, content)
         finally:
             link.close()
 
 
-async def _read(link: ClientLink, stream: GroupStream, wanted: Gtid | None) -> FoundGroup | None:
-    """The first group, or the first with that GTID."""
-    content = GroupContent()
+async def _read(
+    link: ClientLink, stream: GroupStream, wanted: Gtid | None, content: GroupContent
+) -> FoundGroup | None:
+    """The first group, or the first with that GTID. Raises `ConnectionError` if it does not come on."""
+    try:
+        async with asyncio.timeout(link.timeout_s) as deadline:
+            return await _read_on(link, stream, wanted, content, deadline)
+    except TimeoutError:
+        asked = "a group" if wanted is None else f"its group {wanted}"
+        raise ConnectionError(
+            f"asked for {asked}, the server has sent no more of it for slave_net_timeout, "
+            f"{link.timeout_s:.0f} s; heartbeats are no more of it"
+        ) from None
+
+
+async def _read_on(
+    link: ClientLink,
+    stream: GroupStream,
+    wanted: Gtid | None,
+    content: GroupContent,
+    deadline: asyncio.Timeout,
+) -> FoundGroup | None:
+    inflate_max = content.inflate_max
+    others = came = 0  # groups; bytes of them since the deadline was moved
+    turn = Turn()
     while True:
+        if turn.is_over:
+            await asyncio.sleep(0)
+            turn = Turn()
         match stream.next(runs=False):
             case None:
                 await link.receive()
-            case GroupPart(gtid, events) if wanted in (None, gtid):
-                for part in events:
-                    _add(content, part)
-            case EventGroup(gtid, payload) if wanted in (None, gtid):
-                _add(content, payload)
-                content.finish()
-                return FoundGroup(gtid, content)
+                turn = Turn()
+            case GroupPart(gtid, events):
+                came += sum(map(len, events))
+                if wanted in (None, gtid):
+                    for part in events:
+                        await _add(content, part)
+            case EventGroup(gtid, payload):
+                came += len(payload)
+                if wanted in (None, gtid):
+                    await _add(content, payload)
+                    content.finish()
+                    return FoundGroup(gtid, content)
+                others += 1
+                if others > OTHER_GROUPS_MAX:
+                    raise ProtocolError(f"{others} other groups came where {wanted} was asked for")
             case StartMarker():
-                content = GroupContent()
+                content = GroupContent(inflate_max=inflate_max)
             case StreamEnded():
                 return None
+        if came >= PROGRESS_BYTES:
+            came = 0
+            deadline.reschedule(asyncio.get_running_loop().time() + link.timeout_s)
 
 
-def _add(content: GroupContent, events: bytes | bytearray) -> None:
+async def _add(content: GroupContent, events: bytes | bytearray) -> None:
+    if len(events) <= _LIGHT_BYTES:
+        _add_all(content, events)
+    else:
+        await asyncio.to_thread(_add_all, content, events)
+
+
+def _add_all(content: GroupContent, events: bytes | bytearray) -> None:
     for event in split_events(bytes(events)):
         content.add(event)

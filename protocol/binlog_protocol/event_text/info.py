@@ -10,7 +10,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.literals import hex_literal
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_name
-from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.compressed import uncompressed_slices
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
@@ -75,11 +75,16 @@ def _gtid(event: bytes) -> str:
 
 
 def _query(event: bytes) -> str:
+    return _statement(QueryEvent.parse(event))
+
+
+def _compressed_query(event: bytes) -> str:
+    # No more than is shown: a hundred kilobytes may stand for a hundred megabytes.
     try:
-        plain = uncompressed(event)
+        begin = uncompressed_slices(event).begin
     except ProtocolError as error:
         return f"# {error}"
-    return _statement(QueryEvent.parse(plain))
+    return _statement(QueryEvent.parse(begin))
 
 
 def _statement(query: QueryEvent) -> str:
@@ -200,7 +205,7 @@ _INFO: Final[Mapping[int, Callable[[bytes], str]]] = {
     EventType.GTID: _gtid,
     EventType.INTVAR: _intvar,
     EventType.QUERY: _query,
-    EventType.QUERY_COMPRESSED: _query,
+    EventType.QUERY_COMPRESSED: _compressed_query,
     EventType.RAND: _rand,
     EventType.TABLE_MAP: _table_map,
     EventType.USER_VAR: _user_variable,

@@ -15,6 +15,7 @@ the number of columns and the bitmaps.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
@@ -48,6 +49,8 @@ _RATIO_MAX: Final = (
 )
 _RATIO_SLACK: Final = 1024
 _ROWS_FIXED_SIZE: Final = 8
+_SLICE_BYTES: Final = 1 << 18
+_INPUT_BYTES: Final = 1 << 14
 
 assert FLAGS_OFFSET + 2 == HEADER_SIZE
 
@@ -60,12 +63,42 @@ def inflate(data: bytes, length: int, limit: int, *, raw_deflate: bool = False) 
         # One byte more than announced shows what is too long; 0 would mean no limit.
         plain = stream.decompress(data, length + 1)
     except zlib.error as error:
-        raise ProtocolError(f"compressed data: {error}; they begin {data[:16].hex(' ')}") from None
+        raise _broken(error, data) from None
     if len(plain) != length or not stream.eof:
-        raise ProtocolError(
-            f"compressed data give {len(plain)} bytes or more where {length} are announced"
-        )
+        raise _too_long(len(plain), length)
     return plain
+
+
+def _slices(data: memoryview, length: int) -> Iterator[bytes]:
+    """As `inflate`, in slices of at most `_SLICE_BYTES`: not more of it lies in memory. Raises `ProtocolError`."""
+    stream = zlib.decompressobj()
+    given = 0
+    # What is not consumed is copied: it must not be all the rest each time.
+    for at in range(0, len(data), _INPUT_BYTES):
+        rest: bytes | memoryview = data[at : at + _INPUT_BYTES]
+        while not stream.eof:
+            try:
+                plain = stream.decompress(rest, _SLICE_BYTES)
+            except zlib.error as error:
+                raise _broken(error, data) from None
+            rest = stream.unconsumed_tail
+            given += len(plain)
+            if given > length:
+                raise _too_long(given, length)
+            if plain:
+                yield plain
+            if not rest and len(plain) < _SLICE_BYTES:
+                break
+    if given != length or not stream.eof:
+        raise _too_long(given, length)
+
+
+def _broken(error: zlib.error, data: bytes | memoryview) -> ProtocolError:
+    return ProtocolError(f"compressed data: {error}; they begin {bytes(data[:16]).hex(' ')}")
+
+
+def _too_long(given: int, length: int) -> ProtocolError:
+    return ProtocolError(f"compressed data give {given} bytes or more where {length} are announced")
 
 
 def _require_possible(size: int, length: int, limit: int) -> None:
@@ -117,6 +150,29 @@ def uncompressed(event: bytes, limit: int = EVENT_BYTES_MAX) -> bytes:
     part = CompressedPart.find(event, limit)
     plain = inflate(event[part.data :], part.length, limit)
     return _rebuilt(header, plain_type, event[HEADER_SIZE : part.begin] + plain)
+
+
+class UncompressedSlices(NamedTuple):
+    """What a compressed event stands for, without having it in memory.
+
+    begin: a plain event with the beginning of the uncompressed data, up to 256 KiB; all of them if they are no more.
+    rest: what follows; raises `ProtocolError` where the data are broken, or not of the announced length.
+    """
+
+    begin: bytes
+    rest: Iterator[bytes]
+
+
+def uncompressed_slices(event: bytes) -> UncompressedSlices:
+    """Of an event whose type is one of `COMPRESSED_TYPES`, without checksum. Raises `ProtocolError`."""
+    header = parse_whole(event)
+    part = CompressedPart.find(event)
+    slices = _slices(memoryview(event)[part.data :], part.length)
+    first = next(slices, b"")
+    if len(first) == part.length:
+        first += b"".join(slices)  # nothing, but it tells whether the end is right
+    body = event[HEADER_SIZE : part.begin] + first
+    return UncompressedSlices(_rebuilt(header, _PLAIN_TYPES[header.type], body), slices)
 
 
 def _rebuilt(header: EventHeader, type_: EventType, body: bytes) -> bytes:

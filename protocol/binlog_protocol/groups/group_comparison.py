@@ -52,6 +52,8 @@ def compare(ours: GroupContent, theirs: GroupContent) -> Comparison:
         return Comparison(Likeness.SAME)
     if _says_more(ours, theirs) or _says_more(theirs, ours):
         return _by_time(ours, theirs, "rows here and statements there, or the other way round")
+    if ours.is_cut:
+        return _by_time(ours, theirs, "more of it is compressed than is looked at")
     for number, (our, their) in enumerate(zip_longest(ours.parts, theirs.parts), 1):
         if our is None or their is None:
             missing = f"{_parts(ours)} here, {_parts(theirs)} there: part {number} is missing"

@@ -20,22 +20,27 @@ than the first parts.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.compressed import COMPRESSED_TYPES, uncompressed
+from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart, uncompressed_slices
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, parse_whole
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader, parse_whole
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import RowsEvent
 from binlog_protocol.events.table_map import TableMapHead
+from binlog_protocol.limits import EVENT_BYTES_MAX
 
 PARTS_MAX: Final = 256  # that are kept one by one
 TIMES_MAX: Final = 1024
 TEXT_CHARS: Final = 60
+TABLES_MAX: Final = 16_384  # of one group
+INFLATED_BYTES_MAX: Final = EVENT_BYTES_MAX  # of all events of a group
 
 _ROWS: Final = frozenset(
     {EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1}
@@ -48,6 +53,7 @@ _OF_REPLICAS: Final = re.compile(rb"^(CREATE) OR REPLACE|^(DROP [A-Z ]{4,24}?) I
 _SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.I | re.S)
 _FIRST_WORD: Final = re.compile(r"[A-Za-z]{1,16}\b")
 _DIGEST_SIZE: Final = 16
+_REWORDED_BYTES: Final = 64  # in which `_OF_REPLICAS` is found
 
 
 class Part(NamedTuple):
@@ -83,6 +89,8 @@ class Part(NamedTuple):
 
 
 class _Table(NamedTuple):
+    """`columns`: a digest of their types."""
+
     name: str
     columns: bytes
 
@@ -95,6 +103,8 @@ class GroupContent:
     statements, rows: how many parts are statements, and how many rows of a table.
     times: of the events that change something, the first ones.
     events, size: number and bytes of all events, which differ between servers.
+    plain_size: bytes of all events, if none were compressed.
+    inflate_max: so many bytes are uncompressed. `is_cut`: there were more, which are taken as they are.
     annotation: the beginning of the first statement that is quoted beside rows.
     """
 
@@ -105,6 +115,9 @@ class GroupContent:
     times: set[int] = field(default_factory=set)
     events: int = 0
     size: int = 0
+    plain_size: int = 0
+    inflate_max: int = field(default=INFLATED_BYTES_MAX, compare=False)
+    is_cut: bool = False
     annotation: str = ""
     digest: bytes = b""
     _tables: dict[int, _Table] = field(default_factory=dict)
@@ -118,11 +131,11 @@ class GroupContent:
         type_, timestamp = header.type, header.timestamp
         if type_ in COMPRESSED_TYPES:
             try:
-                event = uncompressed(event)
+                self._add_compressed(event, header)
             except ProtocolError:  # no door looks into it: then its bytes are what it says
-                self._keep(event[HEADER_SIZE:], _name(type_), timestamp)
-                return
-            type_ = event[TYPE_OFFSET]
+                self._keep((event[HEADER_SIZE:],), _name(type_), timestamp)
+            return
+        self.plain_size += len(event)
         if type_ in _LEFT_OUT:
             return
         if type_ == EventType.TABLE_MAP:
@@ -141,58 +154,90 @@ class GroupContent:
             load = ExecuteLoadQuery.parse(event)
             text = load.query.text
             text = text[: load.name_start] + text[load.name_end :]
-            self._keep(text, shown(text), timestamp, is_statement=True)
+            self._keep((text,), shown(text), timestamp, is_statement=True)
             return
         if type_ in _FILE_PIECES:
-            self._extend("file", b"", LoadPiece.parse(event).data, timestamp)
+            self._extend("file", b"", (LoadPiece.parse(event).data,), timestamp)
             return
-        self._keep(event[HEADER_SIZE:], _name(type_), timestamp)
+        self._keep((event[HEADER_SIZE:],), _name(type_), timestamp)
 
     def finish(self) -> None:
         """End the content: no more events come."""
         self._close()
         self._tables.clear()
 
+    def _add_compressed(self, event: bytes, header: EventHeader) -> None:
+        """Slice by slice. Raises `ProtocolError`; nothing is added then."""
+        length = CompressedPart.find(event).length
+        self.plain_size += len(event) + length
+        begin, rest = uncompressed_slices(event)
+        if length > self.inflate_max:
+            self.is_cut = True
+            rest = iter((event,))
+        else:
+            self.inflate_max -= length
+        if header.type == EventType.QUERY_COMPRESSED:
+            self._add_statement(QueryEvent.parse(begin), header.timestamp, rest)
+        else:
+            self._add_rows(RowsEvent.parse(begin), header.timestamp, rest)
+
     def _add_table(self, event: bytes) -> None:
         head = TableMapHead.parse(event)
         # Without case: lower_case_table_names is an option of each server.
         name = f"{head.database}.{head.table}".lower()
-        self._tables[head.table_id] = _Table(name, head.types + head.metadata)
+        if len(self._tables) >= TABLES_MAX and head.table_id not in self._tables:
+            raise ProtocolError(f"a group with more than {TABLES_MAX} tables")
+        self._tables[head.table_id] = _Table(name, _columns(head))
 
-    def _add_rows(self, event: RowsEvent, timestamp: int) -> None:
+    def _add_rows(self, event: RowsEvent, timestamp: int, rest: Iterable[bytes] = ()) -> None:
         table = self._tables.get(event.table_id)
         if table is None:  # a replica passes over such rows
             table = _Table(f"table {event.table_id} without a table map", b"")
         subject = f"{event.kind.name} {table.name}"
         shape = f"{event.present:x} {event.present_after:x} ".encode() + table.columns
-        self._extend(subject, shape, event.body, timestamp)
+        self._extend(subject, shape, chain((event.body,), rest), timestamp)
 
-    def _extend(self, subject: str, shape: bytes, data: bytes, timestamp: int) -> None:
+    def _extend(self, subject: str, shape: bytes, data: Iterable[bytes], timestamp: int) -> None:
         """What is cut into events anyhow."""
         part = self._open
-        if part is None or (part.subject, part.shape) != (subject, shape):
+        goes_on = part is not None and (part.subject, part.shape) == (subject, shape)
+        new = part if part is not None and goes_on else _OpenPart(subject, shape, timestamp)
+        known, size = new.hash.copy(), new.size
+        for piece in data:
+            known.update(piece)
+            size += len(piece)
+        if not goes_on:
             self._close()
-            part = self._open = _OpenPart(subject, shape, timestamp)
         self._note_time(timestamp)
-        part.size += len(data)
-        part.hash.update(data)
+        self._open, new.hash, new.size = new, known, size
 
-    def _add_statement(self, event: QueryEvent, timestamp: int) -> None:
+    def _add_statement(self, event: QueryEvent, timestamp: int, rest: Iterable[bytes] = ()) -> None:
         text = event.text
         if text in _GROUP_ENDS:
             return
-        plain = _OF_REPLICAS.sub(lambda found: found[1] or found[2], text)
+        begin = _OF_REPLICAS.sub(lambda found: found[1] or found[2], text[:_REWORDED_BYTES])
         if not text.startswith(b"XA "):
-            plain = event.database.lower() + b"\0" + plain
-        self._keep(plain, shown(text), timestamp, is_statement=True)
+            begin = event.database.lower() + b"\0" + begin
+        pieces: Iterable[bytes | memoryview] = chain(
+            (begin, memoryview(text)[_REWORDED_BYTES:]), rest
+        )
+        self._keep(pieces, shown(text), timestamp, is_statement=True)
 
     def _keep(
-        self, data: bytes, subject: str, timestamp: int, *, is_statement: bool = False
+        self,
+        data: Iterable[bytes | memoryview],
+        subject: str,
+        timestamp: int,
+        *,
+        is_statement: bool = False,
     ) -> None:
+        size, known = 0, blake2b(digest_size=_DIGEST_SIZE)
+        for piece in data:
+            size += len(piece)
+            known.update(piece)
         self._close()
         self._note_time(timestamp)
-        digest = blake2b(data, digest_size=_DIGEST_SIZE).digest()
-        self._append(Part(is_statement, subject, b"", timestamp, len(data), digest))
+        self._append(Part(is_statement, subject, b"", timestamp, size, known.digest()))
 
     def _close(self) -> None:
         part, self._open = self._open, None
@@ -235,6 +280,10 @@ def shown(text: bytes) -> str:
     start = text[: 4 * TEXT_CHARS].decode(errors="replace")
     plain = " ".join(_SECRET.sub("...", start).split())
     return plain if len(plain) <= TEXT_CHARS else plain[:TEXT_CHARS] + "..."
+
+
+def _columns(head: TableMapHead) -> bytes:
+    return blake2b(head.types + head.metadata, digest_size=_DIGEST_SIZE).digest()
 
 
 def _name(type_: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,10 +14,12 @@ from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import MasterFatalError, UnknownServerError
 from binlog_protocol.errors.account_errors import UserLimitReached
 from binlog_protocol.events import append_checksum
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import build_event
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_comparison import Likeness, compare
-from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.group_content import TABLES_MAX, GroupContent
 from binlog_protocol.groups.group_stream import GroupStream
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
@@ -41,6 +44,7 @@ __all__ = ["delays"]  # a fixture
 STATE = "SELECT @@GLOBAL.gtid_binlog_state"
 CHECKSUM = "SELECT @master_binlog_checksum"
 SERVER_ID = "SHOW VARIABLES LIKE 'SERVER_ID'"
+HEARTBEAT = build_event(EventType.HEARTBEAT, b"m-bin.000001", server_id=1)
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 
@@ -326,6 +330,60 @@ async def test_nonsense_is_quoted_in_short_and_tried_again(
         assert not record.exc_info, record.exc_text
 
 
+@pytest.mark.parametrize("flood", ["heartbeats", "other groups", "tables"])
+async def test_a_proof_that_does_not_come_ends(
+    flood: str, engine: MemoryEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a lost connection with a name, and tried again with a pause."""
+    monkeypatch.setattr(upstream_groups, "OTHER_GROUPS_MAX", 50)
+    status = UpstreamStatus("")
+    head = events_of(3, 70)[0]
+    maps = [
+        build_event(
+            EventType.TABLE_MAP,
+            number.to_bytes(6, "little") + bytes(2) + b"\1d\0\1t\0\1\3\0\0",
+            server_id=1,
+        )
+        for number in range(TABLES_MAX + 1)
+    ]
+    visit, said = {
+        "heartbeats": (Visit(OPENING, "hold"), "asked for its group 0-1-3"),
+        "other groups": (
+            Visit(OPENING + groups(*(f"9-1-{n}" for n in range(1, 60))), "hold"),
+            "51 other groups came where 0-1-3 was asked for",
+        ),
+        "tables": (
+            Visit(
+                OPENING
+                + [append_checksum(event) for event in [head, *maps]]
+                + groups("0-1-9")[-1:],
+                "hold",
+            ),
+            f"more than {TABLES_MAX} tables",
+        ),
+    }[flood]
+    async with (
+        Master("0-1-3", _0_1_3=visit) as there,
+        following(there, engine, status=status, slave_net_timeout=1),
+    ):
+
+        async def beats() -> None:
+            while flood == "heartbeats":
+                if there.streaming:
+                    there.send([append_checksum(HEARTBEAT)])
+                await asyncio.sleep(0.05)
+
+        beating = asyncio.create_task(beats())
+        await until(lambda: said in status.error)
+        beating.cancel()
+        assert status.errno in (2013, 2027)
+        assert not status.stopped
+        assert said in status.last_error
+        proofs = there.proofs
+        await until(lambda: there.proofs > proofs)
+        assert there.followed == 0
+
+
 async def test_groups_need_not_be_checked(engine: MemoryEngine, delays: Delays) -> None:
     async with (
         Master("0-1-3") as there,
@@ -588,6 +646,7 @@ async def test_a_group_that_a_start_has_ended_is_no_part_of_the_one_that_is_show
         expected.add(event)
     expected.finish()
     groups = GroupStream(machine, 0, large_bytes=1, piece_bytes=1)
-    found = await upstream_groups._read(cast(ClientLink, None), groups, Gtid(0, 1, 3))
+    link = cast(ClientLink, SimpleNamespace(timeout_s=10))
+    found = await upstream_groups._read(link, groups, Gtid(0, 1, 3), GroupContent())
     assert found is not None
     assert compare(expected, found.content).likeness is Likeness.SAME

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.event_text.info import event_info
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
 from binlog_protocol.events.header import build_event
@@ -16,7 +18,7 @@ from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_comparison import Comparison, Likeness, compare, describe, outline
-from binlog_protocol.groups.group_content import PARTS_MAX, GroupContent, shown
+from binlog_protocol.groups.group_content import PARTS_MAX, TABLES_MAX, GroupContent, shown
 from binlog_protocol.gtid import Gtid
 from hypothesis import given
 from hypothesis import strategies as st
@@ -320,3 +322,50 @@ def test_any_bytes_are_read_or_refused(body: bytes, type_: int) -> None:
 
 def test_all_events_of_a_payload() -> None:
     assert content(*split_events(b"".join(MASTER))).events == len(MASTER)
+
+
+def bomb(text: bytes, plain_bytes: int) -> bytes:
+    """A compressed query that stands for a thousand times as much."""
+    plain = text + b"x" * (plain_bytes - len(text))
+    head = query(b"")[19:]
+    packed = b"\x84" + plain_bytes.to_bytes(4, "big") + zlib.compress(plain, 9)
+    return event(165, head + packed)
+
+
+def test_a_compressed_event_never_lies_in_memory() -> None:
+    plain_bytes = 64 << 20
+    small, other = bomb(b"INSERT INTO t VALUES (1)", plain_bytes), bomb(b"DELETE", plain_bytes)
+    tracemalloc.start()
+    try:
+        found, different = content(small), content(other)
+        assert event_info(small).startswith("use `d`; INSERT INTO t VALUES (1)xxx")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert compare(found, content(small)).likeness is Likeness.SAME
+    assert compare(found, different).likeness is Likeness.OTHER
+    assert found.parts[0].size == plain_bytes + 2
+    assert found.plain_size >= plain_bytes
+    ours = content(query(b"INSERT INTO t VALUES (1)" + b"x" * (plain_bytes - 24)))
+    assert compare(ours, found).likeness is Likeness.SAME
+
+
+def test_no_more_is_uncompressed_than_is_allowed() -> None:
+    ours = content(query(b"INSERT INTO t VALUES (1)"))
+    theirs = GroupContent(inflate_max=ours.plain_size)
+    theirs.add(bomb(b"INSERT INTO t VALUES (1)", 1 << 20))
+    theirs.finish()
+    assert theirs.is_cut
+    assert theirs.parts[0].subject.startswith("INSERT INTO t VALUES (1)x")
+    assert compare(ours, theirs).likeness is Likeness.OTHER
+    # Here there was more than we look at: then the time tells.
+    assert compare(theirs, ours).likeness is Likeness.UNLIKE_FORM
+
+
+def test_tables_of_a_group_have_a_limit() -> None:
+    found = GroupContent()
+    for number in range(TABLES_MAX):
+        found.add(table(number))
+    found.add(table(0))
+    with pytest.raises(ProtocolError, match="tables"):
+        found.add(table(TABLES_MAX))
