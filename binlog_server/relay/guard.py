@@ -1,7 +1,8 @@
-"""The divergence guard: nothing is taken from an upstream before it has shown that it has our history.
+"""The divergence guard: nothing is taken from an upstream before it has shown that it has our history, as far as asked.
 
 Asked is for each domain that comes from there: does it have our last group (`gtid_binlog_state`), and does that group
 say the same there (`binlog_protocol.groups.group_comparison`)? The group is dumped alone, from behind the one before.
+Beyond `PROOFS_MAX` domains the GTIDs of all are compared, but only as many groups at a connection, others at the next.
 
 Asked is whenever a connection is made, but for one to the server that was proved before, which was not restarted in
 between and lost for no more than a moment. What speaks against an upstream is asked for twice: only events have

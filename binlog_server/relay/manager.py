@@ -183,9 +183,8 @@ class Relay:
             )
             if problem:
                 raise MasterInfoRefused(name, problem)  # saving it would lose the password
-            await self._keep([connection])
-            await self._keep_followed(connection)
-            await self._keep_passed(connection, connection.incidents.kept)
+            progress = _progress(connection.name, connection.followed, connection.incidents.kept)
+            await self._keep([connection], progress)
             self._connections[name.lower()] = connection
             self._changed(True)
             log.info("connection '%s' is now to %s@%s", connection.name, info.user, info.address)
@@ -262,14 +261,16 @@ class Relay:
                 return
             if connection.runs:
                 raise SlaveMustStop(connection.name)
+            if everything:
+                _require_ours(connection)
+            changes = _progress(connection.name, "", None)
+            if everything:
+                changes[_KEPT + name.lower()] = None
+            await asyncio.to_thread(self._state.update, changes)
             connection.followed = ""
             connection.incidents = Incidents()
             connection.forget()
-            await self._keep_followed(connection)
-            await self._keep_passed(connection, None)
             if everything:
-                _require_ours(connection)
-                await asyncio.to_thread(self._state.set, _KEPT + name.lower(), None)
                 del self._connections[name.lower()]
                 self._changed(bool(self._connections))
                 log.info("connection '%s' is forgotten", connection.name)
@@ -360,12 +361,17 @@ class Relay:
             for connection in changed:
                 connection.wanted_is_kept = True
 
-    async def _keep(self, connections: Sequence[UpstreamConnection]) -> None:
+    async def _keep(
+        self, connections: Sequence[UpstreamConnection], progress: Mapping[str, Any] | None = None
+    ) -> None:
         """Of those that the file defines whether they were stopped, of others all. Raises `MasterInfoRefused` (1201) if
-        a password cannot be kept."""
+        a password cannot be kept.
+
+        progress: is kept in the same write, so that a full disk or a crash keeps all or nothing.
+        """
 
         def keep() -> None:
-            changes: dict[str, Any] = {}
+            changes: dict[str, Any] = dict(progress or {})
             for connection in connections:
                 name = connection.name.lower()
                 if connection.configured:
@@ -379,6 +385,12 @@ class Relay:
                 self._state.update(changes)
 
         await asyncio.to_thread(keep)
+
+
+def _progress(name: str, followed: str, passed: list[Any] | None) -> dict[str, Any]:
+    """As the state keeps it: the server that is followed, and the incident that was passed."""
+    key = name.lower()
+    return {_FOLLOWED + key: followed or None, _PASSED + key: passed}
 
 
 async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:

@@ -12,6 +12,7 @@ from binlog_protocol.errors import (
     UnknownSystemVariable,
     WrongVariableValue,
 )
+from binlog_protocol.errors.replication_errors import WrongArguments
 from binlog_protocol.errors.sql_errors import (
     GlobalVariable,
     GtidInsideTransaction,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
 _SYSTEM_COLLATION = 33  # utf8mb3_general_ci: of what the server itself says
+_HISTORY = frozenset({"gtid_binlog_state", "gtid_slave_pos"})
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
 
 
@@ -57,6 +59,7 @@ def set_variables(session: SqlSession, statement: SetVariables) -> Result:
     """SET: the rest of the work, if there is some. Raises `ServerError`."""
     # All values are found before the first is set: a statement that fails sets nothing.
     assignments = statement.assignments
+    _require_one_history(assignments)
     values = [_assigned(session, assignment) for assignment in assignments]
     _check_room(session, assignments, values)
     later: Result = None
@@ -64,6 +67,17 @@ def set_variables(session: SqlSession, statement: SetVariables) -> Result:
         later = _assign(session, assignment, value) or later
         _assign_along(session, assignment.target.name)
     return later
+
+
+def _require_one_history(assignments: Sequence[Assignment]) -> None:
+    """Each says what the history of the store is, and only one of them can be true. Raises `WrongArguments` (1210)."""
+    names = [
+        assignment.target.name
+        for assignment in assignments
+        if isinstance(assignment.target, SystemVariable) and assignment.target.name in _HISTORY
+    ]
+    if len(names) > 1:
+        raise WrongArguments(f"SET: {' and '.join(names)} cannot be set by one statement")
 
 
 def set_for_statement(

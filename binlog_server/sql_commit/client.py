@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from binlog_protocol.errors import ServerError
-from binlog_protocol.errors.sql_errors import ErrorOnWrite
-from binlog_storage.errors import StorageError
+from binlog_protocol.errors.sql_errors import ErrorOnWrite, NoRoomOnDisk
+from binlog_storage.errors import (
+    DiskError,
+    DiskFull,
+    StorageError,
+    StoreFailed,
+    TooManyOpenFiles,
+    WaitGivenUp,
+)
 
 
 class Client(Protocol):
@@ -25,8 +32,15 @@ class Client(Protocol):
         """Read nothing more, or go on."""
 
 
-def not_written(error: StorageError) -> ErrorOnWrite:
-    """What a client hears when the store fails under its statement."""
-    return ErrorOnWrite(
-        f"{error}. Nothing is committed any more; what is durable is still served. Repair the disk and restart"
-    )
+def not_written(error: StorageError) -> ServerError:
+    """What a client hears when the store refuses its statement, or fails under it."""
+    match error:
+        case DiskFull():
+            return NoRoomOnDisk(f"{error}. It can be tried again when there is room")
+        case WaitGivenUp() | TooManyOpenFiles():  # these pass by themselves, too
+            return ErrorOnWrite(f"{error}. It can be tried again")
+        case StoreFailed() | DiskError():
+            return ErrorOnWrite(
+                f"{error}. Nothing is committed any more; what is durable is still served. Repair the disk and restart"
+            )
+    return ErrorOnWrite(str(error))

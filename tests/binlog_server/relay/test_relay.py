@@ -485,3 +485,32 @@ async def test_a_full_disk_lets_everything_be_stopped_and_started(
         assert await relay.stop_all(warn) == []
         assert warned == []
         assert begun().running is None, "now it is kept"
+
+
+async def test_a_reset_that_is_refused_has_forgotten_nothing(place: Place) -> None:
+    relay = place.relay(skip=True, _=MasterInfo(host="127.0.0.1", user="relay"))
+    connection = relay.find("")
+    assert connection is not None
+    connection.followed = "other"
+    incidents = connection.incidents
+    with pytest.raises(ServerError) as refused:
+        await relay.reset("", everything=True)
+    assert errno(refused) == 1290
+    assert (connection.followed, connection.incidents) == ("other", incidents)
+
+
+async def test_a_change_is_kept_in_one_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = place.relay(skip=True)
+    writes: list[int] = []
+    update = place.state.update
+
+    def counted(changes: Mapping[str, Any]) -> None:
+        writes.append(1)
+        update(changes)
+
+    monkeypatch.setattr(place.state, "update", counted)
+    await place.change(relay, host="127.0.0.1", user="relay")
+    assert len(writes) == 1
+    await relay.reset("", everything=True)
+    assert len(writes) == 2
+    assert list(place.state.items("")) == []

@@ -469,6 +469,14 @@ def test_default_is_what_there_is_without_a_file(lab: Lab, sql: SqlSession) -> N
         assert errno(sql, f"SET GLOBAL {name} = DEFAULT") == 1230
 
 
+def test_two_histories_in_one_statement(sql: SqlSession, lab: Lab) -> None:
+    """The first would be dropped without a word."""
+    text = "SET GLOBAL gtid_slave_pos='0-1-5', GLOBAL gtid_binlog_state='3-1-9'"
+    before = str(lab.engine.binlog_state())
+    assert errno(sql, text) == 1210
+    assert str(lab.engine.binlog_state()) == before
+
+
 def test_what_only_sessions_have(sql: SqlSession) -> None:
     """Numbers as a real 11.8 answers."""
     for name in ("insert_id", "warning_count", "default_master_connection"):
