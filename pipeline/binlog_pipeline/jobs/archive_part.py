@@ -118,11 +118,12 @@ def _write(item: ArchiveItem, writer: pq.ParquetWriter, facts: PartFacts) -> Non
             held, size = [], 0
             _write_large(groups, writer, facts)
             continue
-        held.append(groups)
-        size += sum(map(len, groups.payloads))
-        if size >= ROW_GROUP_BYTES:
+        added = sum(map(len, groups.payloads))
+        if size + added > ROW_GROUP_BYTES:  # before: what is read of an archive must not grow
             _write_rows(held, writer, facts)
             held, size = [], 0
+        held.append(groups)
+        size += added
     _write_rows(held, writer, facts)
 
 

@@ -9,10 +9,19 @@ from typing import Final, NamedTuple, Self
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
-from binlog_storage.archive.manifest import MANIFEST_NAME, Chunk, Manifest, Part, parse_chunk
+from binlog_storage.archive.manifest import (
+    MANIFEST_NAME,
+    Chunk,
+    Manifest,
+    Part,
+    parse_chunk,
+    part_name,
+)
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import FileMissing
+
+_MANIFEST_BYTES_MAX: Final = 256 << 20  # a limit against nonsense: a part takes a few hundred
 
 
 class PlacedPart(NamedTuple):
@@ -64,10 +73,33 @@ class Archive:
         """
         state, number = self.begin, 1
         for chunk in self.manifest.chunks:
+            behind = BinlogState.parse(chunk.state)
             if is_wanted(chunk, state):
-                yield from _placed(self._chunk(chunk), state, number)
-            state, number = BinlogState.parse(chunk.state), number + chunk.parts
-        yield from _placed(self.manifest.parts, state, number)
+                parts = self._chunk(chunk)
+                after = state
+                for part in parts:
+                    after = part.added_to(after)
+                if len(parts) != chunk.parts or after != behind:
+                    raise ArchiveDamaged(
+                        f"{self.where}/{chunk.name} has {len(parts)} parts up to '{after}', and the manifest says "
+                        f"{chunk.parts} up to '{behind}'; restore it from a copy"
+                    )
+                yield from self._placed(parts, state, number)
+            state, number = behind, number + chunk.parts
+        yield from self._placed(self.manifest.parts, state, number)
+
+    def _placed(
+        self, parts: tuple[Part, ...], state: BinlogState, number: int
+    ) -> Iterator[PlacedPart]:
+        for at, part in enumerate(parts, number):
+            if part.name != part_name(at):  # it would be read from anywhere, or twice
+                raise ArchiveDamaged(
+                    f"{self.where}: the manifest says {part.name!a} where {part_name(at)} would be; restore it "
+                    "from a copy"
+                )
+            placed = PlacedPart(at, part, state)
+            yield placed
+            state = placed.after
 
     def _chunk(self, chunk: Chunk) -> tuple[Part, ...]:
         where = f"{self.where}/{chunk.name}"
@@ -75,13 +107,6 @@ class Archive:
         if data is None:
             raise ArchiveDamaged(f"{where} is missing; restore it from a copy")
         return parse_chunk(data, chunk, where)
-
-
-def _placed(parts: tuple[Part, ...], state: BinlogState, number: int) -> Iterator[PlacedPart]:
-    for at, part in enumerate(parts, number):
-        placed = PlacedPart(at, part, state)
-        yield placed
-        state = placed.after
 
 
 def read_manifest(disk: ReadableDisk, where: str) -> Manifest | None:
@@ -102,6 +127,8 @@ def _read(disk: ReadableDisk, name: str) -> bytes | None:
     except FileMissing:
         return None
     try:
+        if file.size() > _MANIFEST_BYTES_MAX:
+            raise ArchiveDamaged(f"{name} has {file.size()} bytes; restore it from a copy")
         return file.pread(file.size(), 0)
     finally:
         file.close()

@@ -35,8 +35,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Self
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Self, TypeVar
 
 from binlog_protocol.errors import BadGtidList
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
@@ -163,12 +163,17 @@ class Manifest:
             made = cls(
                 str(body["begin"]),
                 {str(k): str(v) for k, v in body["source"].items()},
-                tuple(Chunk(**chunk) for chunk in body["chunks"]),
+                tuple(_typed(Chunk(**chunk)) for chunk in body["chunks"]),
                 _parts(body["parts"]),
             )
-            made.state  # noqa: B018 - whether it can be read
-        except (KeyError, TypeError, AttributeError, BadGtidList) as error:
+            _require_gtids(made.begin, *(chunk.state for chunk in made.chunks))
+        except (KeyError, TypeError, ValueError, AttributeError, BadGtidList) as error:
             raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
+        for number, chunk in enumerate(made.chunks, 1):
+            if chunk.name != chunk_name(number):
+                raise ArchiveDamaged(
+                    f"{where} is damaged: {chunk.name!a} stands where {chunk_name(number)} would; {_RESTORE}"
+                )
         return made
 
 
@@ -198,15 +203,45 @@ def parse_chunk(data: bytes, chunk: Chunk, where: str) -> tuple[Part, ...]:
         raise ArchiveDamaged(f"{where} is not the one that the manifest means; {_RESTORE}")
     try:
         return _parts(_opened(data, where)["parts"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, BadGtidList) as error:
         raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
 
 
+_T = TypeVar("_T", Part, Chunk)
 _RESTORE: Final = "restore it from a copy"
+_COUNT_MAX: Final = (1 << 62) - 1  # two of them fit into 64 bits with a sign
+_SHOWN_CHARS: Final = 80
 
 
 def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
-    return tuple(Part(**{**part, "last_place": tuple(part["last_place"])}) for part in found)
+    parts = tuple(
+        _typed(Part(**{**part, "last_place": tuple(part["last_place"])})) for part in found
+    )
+    for part in parts:
+        _require_gtids(part.gtids, *filter(None, (part.first, part.last)))
+        if len(part.last_place) != 2 or not all(map(_is_count, part.last_place)):
+            raise TypeError(f"last_place is {ascii(part.last_place)[:_SHOWN_CHARS]}")
+    return parts
+
+
+def _typed(made: _T) -> _T:
+    """As its fields say; `last_place` apart. Raises TypeError."""
+    for field_ in fields(made):
+        value = getattr(made, field_.name)
+        is_right = {"int": _is_count(value), "str": isinstance(value, str)}
+        if not is_right.get(str(field_.type), True):
+            raise TypeError(f"{field_.name} is {ascii(value)[:_SHOWN_CHARS]}")
+    return made
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _COUNT_MAX
+
+
+def _require_gtids(*texts: str) -> None:
+    """Raises `BadGtidList`."""
+    for text in texts:
+        parse_gtid_list(text)
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
@@ -218,7 +253,7 @@ def _sealed(body: dict[str, Any]) -> bytes:
 def _opened(data: bytes, where: str) -> dict[str, Any]:
     try:
         body = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArchiveDamaged(f"{where} is damaged: {error}; {_RESTORE}") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise NotAnArchive(f"{where} is no manifest of an archive")

@@ -9,22 +9,37 @@
     data     bytes, in normal form
 
 The rows are in the order of the log. A group of more than 4 MiB has a row a MiB, and row groups of its own; all others
-have one row. These are the columns of view `raw`.
+have one row. These are the columns of view `raw`. None of them has a dictionary.
+
+An archive may be of anybody's making: its checksums say only that it is as its maker wants it. So a file is opened as
+one that somebody names, a row group is read only if it fits into memory, and what the columns and the manifest say of
+groups is compared with the groups.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
+from binlog_protocol.groups.stored_group import (
+    FORMAT_DESCRIPTION_EVENT,
+    GTID_EVENT,
+    HEAD_BYTES,
+    HEAD_FIELDS,
+)
+from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import Part
+from binlog_storage.disk.given_files import open_given
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position
 
@@ -33,8 +48,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+ROW_GROUP_BYTES_MAX: Final = 64 << 20
+"""Of a row group, unpacked. Those that are written here have 8 MiB, and at most one batch of a source more."""
+
 _READ_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 64
+_COLUMNS: Final = {
+    "gtid": "struct<domain: int64, server: int64, seq: int64>",
+    "file": "int64",
+    "offset": "int64",
+    "ts": "timestamp[us, tz=UTC]",
+    "part": "int32",
+    "is_last": "bool",
+    "data": "binary",
+}
+# Under these a value takes as much room in the file, unpacked, as in memory; a dictionary says one a million times.
+_ENCODINGS: Final = frozenset(
+    ("PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +86,11 @@ class PartRows:
     offset: NDArray[np.int64]
     is_marker: NDArray[np.bool_]
     large: LargeGroup | None = None
+
+    def gtid(self, i: int) -> Gtid:
+        """Of a row that is no marker."""
+        seq = int(self.seq.view("<u8")[i])
+        return Gtid(int(self.domain[i]), int(self.server[i]), seq)
 
     def payloads(self) -> list[bytes]:
         """The payload of each row."""
@@ -80,33 +116,56 @@ class PartReader:
 
     def _check_file(self) -> None:
         part, digest = self.part, hashlib.sha256()
-        try:
-            size = self.path.stat().st_size
+        with self._file() as file:
+            size = os.fstat(file.fileno()).st_size
             if size != part.size:
                 raise self._damaged(f"it has {size} bytes, not {part.size}")
-            with self.path.open("rb") as file:
-                while data := file.read(_READ_BYTES):
-                    digest.update(data)
+            while data := file.read(_READ_BYTES):
+                digest.update(data)
+        if digest.hexdigest() != part.sha256:
+            raise self._damaged("its bytes are not those that were written (sha256)")
+
+    @contextmanager
+    def _file(self) -> Iterator[BufferedReader]:
+        try:
+            with open_given(self.path) as file:
+                yield file
         except FileNotFoundError:
             raise self._damaged("it is missing") from None
         except OSError as error:
             raise self._damaged(f"it cannot be read: {error.strerror or error}") from error
-        if digest.hexdigest() != part.sha256:
-            raise self._damaged("its bytes are not those that were written (sha256)")
 
     def rows(self) -> Iterator[PartRows]:
-        """All rows, a few MiB at a time. Raises `ArchiveDamaged`."""
+        """All rows, a few MiB at a time. Raises `ArchiveDamaged`, at the end too, if more or less was to come."""
+        told = _Told()
         with self._open() as file:
             number = 0
             while number < file.num_row_groups:
-                table, begin = file.read_row_group(number), number
+                table, begin = self._row_group(file, number), number
                 number += 1
-                if table.column("is_last")[0].as_py():
-                    yield self._plain(table)
+                if not len(table):
                     continue
-                while not _ends_group(file, number - 1):
-                    number += 1
-                yield self._large(table.slice(0, 1), begin, number)
+                if table.column("is_last")[0].as_py():
+                    if not all(table.column("is_last").to_pylist()):
+                        raise self._damaged("a group of several rows is not alone in its row group")
+                    rows = self._plain(table)
+                else:
+                    while not self._ends_group(file, number - 1):
+                        number += 1
+                    rows = self._large(table.slice(0, 1), begin, number)
+                told.add(rows)
+                yield rows
+        self._compare(told)
+
+    def _compare(self, told: _Told) -> None:
+        """The manifest, with all that was read."""
+        part = self.part
+        if told.groups != part.groups:
+            raise self._damaged(f"it has {told.groups} groups, and the manifest says {part.groups}")
+        if (told.first, told.last) != (part.first, part.last):
+            raise self._damaged(f"it has the groups {told.first} to {told.last}")
+        if told.state != BinlogState.parse(part.gtids):
+            raise self._damaged(f"it ends at '{told.state}', and the manifest says '{part.gtids}'")
 
     def check(self) -> None:
         """Whether the groups are those that were read at the source. Raises `ArchiveDamaged`."""
@@ -134,11 +193,36 @@ class PartReader:
         data = batch.column("data")
         _, offsets, values = data.buffers()
         begins = np.frombuffer(offsets, np.int32, len(data) + 1, data.offset * 4).astype(np.int64)
-        whole = memoryview(values)[int(begins[0]) : int(begins[-1])]
+        whole = memoryview(values or b"")[int(begins[0]) : int(begins[-1])]
         file, offset = _integers(batch.column("file")), _integers(batch.column("offset"))
         file = file + np.where(is_marker, 0, self.part.file_base)
-        ends = begins[1:] - begins[0]
-        return PartRows(whole, ends, domain, server, seq, file, offset, is_marker)
+        begins -= begins[0]
+        rows = PartRows(whole, begins[1:], domain, server, seq, file, offset, is_marker)
+        self._check_heads(rows, begins[:-1])
+        return rows
+
+    def _check_heads(self, rows: PartRows, begins: NDArray[np.int64]) -> None:
+        """Whether each group has the GTID that its columns have."""
+        import numpy as np
+
+        if (rows.ends - begins < HEAD_BYTES).any():
+            raise self._damaged(f"a group of less than {HEAD_BYTES} bytes")
+        octets = np.frombuffer(rows.data, np.uint8)
+        at = begins[:, None] + np.arange(HEAD_BYTES)
+        heads = np.ascontiguousarray(octets[at]).view(np.dtype(HEAD_FIELDS)).reshape(-1)
+        is_group = ~rows.is_marker
+        differs = heads["type"] != np.where(is_group, GTID_EVENT, FORMAT_DESCRIPTION_EVENT)
+        for name, column in (("domain", rows.domain), ("server", rows.server), ("seq", rows.seq)):
+            differs |= is_group & (heads[name] != column.view("<u8"))
+        if differs.any():
+            i = int(differs.argmax())
+            said = "a start marker" if rows.is_marker[i] else f"group {rows.gtid(i)}"
+            found = Gtid(*(int(heads[name][i]) for name in ("domain", "server", "seq")))
+            if heads["type"][i] == GTID_EVENT:
+                raise self._damaged(f"what its columns call {said} is group {found} by its bytes")
+            raise self._damaged(
+                f"what its columns call {said} begins with an event of type {heads['type'][i]}"
+            )
 
     def _large(self, first: pa.Table, number: int, end: int) -> PartRows:
         rows = self._plain(first)
@@ -154,13 +238,62 @@ class PartReader:
     def _pieces(self, number: int, end: int) -> Iterator[bytes]:
         with self._open() as file:
             for row_group in range(number, end):
-                table = file.read_row_group(row_group, columns=["data"])
+                table = self._row_group(file, row_group, ["data"])
                 for piece in table.column(0):
                     yield piece.as_py()
 
-    def _open(self) -> Any:
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        with self._file() as opened:
+            file = self._said_by_pyarrow(lambda: self._parquet.ParquetFile(opened))
+            columns = self._said_by_pyarrow(
+                lambda: {field.name: str(field.type) for field in file.schema_arrow}
+            )
+            if columns != _COLUMNS:
+                raise self._damaged(f"its columns are {columns}, not {_COLUMNS}")
+            yield file
+
+    def _row_group(self, file: Any, number: int, columns: list[str] | None = None) -> pa.Table:
+        """Not empty where it must not be, and not larger than the limit."""
+        self._said_by_pyarrow(lambda: self._check_size(file.metadata.row_group(number)))
+        table = self._said_by_pyarrow(lambda: file.read_row_group(number, columns=columns))
+        for name in {"part", "is_last", "data"} & set(table.column_names):
+            if table.column(name).null_count:
+                raise self._damaged(f"a row has no {name}")
+        if "gtid" in table.column_names:
+            for gtid in table.column("gtid").chunks:
+                if any(part.null_count > 0 for part in gtid.drop_null().flatten()):
+                    raise self._damaged("a GTID is not whole")
+        return table
+
+    def _check_size(self, group: Any) -> None:
+        """Before it is read."""
+        columns = [group.column(i) for i in range(group.num_columns)]
+        size = sum(column.total_uncompressed_size for column in columns)
+        foreign = {encoding for column in columns for encoding in column.encodings} - _ENCODINGS
+        if foreign:
+            raise self._damaged(f"its columns are written as {', '.join(sorted(foreign))}")
+        # All rows but the last of a large group are at least the head of a group.
+        if size > ROW_GROUP_BYTES_MAX or group.num_rows > 1 + size // HEAD_BYTES:
+            raise self._damaged(
+                f"a row group has {size} bytes and {group.num_rows} rows; those of an archive have at most "
+                f"{ROW_GROUP_BYTES_MAX} bytes, and rows of {HEAD_BYTES} bytes at least"
+            )
+
+    def _ends_group(self, file: Any, number: int) -> bool:
+        """Whether a large group ends with this row group."""
+        if number >= file.num_row_groups:
+            raise self._damaged("it ends in the middle of a group")
+        is_last = self._row_group(file, number, ["is_last"]).column(0).to_pylist()
+        if any(is_last[:-1]):
+            raise self._damaged("a group of several rows is not alone in its row groups")
+        return bool(is_last and is_last[-1])
+
+    def _said_by_pyarrow(self, call: Callable[[], Any]) -> Any:
         try:
-            return self._parquet.ParquetFile(self.path)
+            return call()
+        except ArchiveDamaged:
+            raise
         except Exception as error:  # whatever pyarrow says of it
             raise self._damaged(str(error)) from error
 
@@ -171,10 +304,27 @@ class PartReader:
         )
 
 
-def _ends_group(file: Any, number: int) -> bool:
-    """Whether a large group ends with this row group."""
-    is_last = file.read_row_group(number, columns=["is_last"]).column(0)
-    return bool(is_last[-1].as_py())
+class _Told:
+    """What was read of a part, as the manifest says it."""
+
+    def __init__(self) -> None:
+        self.groups = 0
+        self.first = self.last = ""
+        self.state: Final = BinlogState()
+
+    def add(self, rows: PartRows) -> None:
+        import numpy as np
+
+        at = np.flatnonzero(~rows.is_marker)
+        if not len(at):
+            return
+        self.groups += len(at)
+        self.first = self.first or str(rows.gtid(int(at[0])))
+        self.last = str(rows.gtid(int(at[-1])))
+        # The last of each domain and server, in their order.
+        keys = (rows.domain[at] << 32 | rows.server[at])[::-1]
+        _, from_end = np.unique(keys, return_index=True)
+        self.state.overlay(rows.gtid(int(i)) for i in at[sorted(len(at) - 1 - from_end)])
 
 
 def _integers(array: pa.Array) -> NDArray[np.int64]:
