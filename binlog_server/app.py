@@ -249,10 +249,10 @@ class Server:
 
     def state_texts(self) -> StateTexts:
         """See `sql.view.ServerView`."""
-        end = self.engine.written_end
+        age, end = self.engine.age, self.engine.written_end
         texts = self._texts
-        if texts is None or texts.end != end:
-            texts = self._texts = StateTexts(end, self.engine.binlog_state())
+        if texts is None or (texts.age, texts.end) != (age, end):
+            texts = self._texts = StateTexts(age, end, self.engine.binlog_state())
         return texts
 
     def refresh_holds(self) -> None:
@@ -269,10 +269,8 @@ class Server:
 
     def history_changed(self) -> None:
         """See `sql.view.ServerView`."""
-        # Positions mean something else now; nobody dumps, or it could not have been done.
-        self._texts = None
-        self.frames = FrameCache(self.engine, self.config.dump_frame_cache_size)
-        self.publisher.history_changed()
+        # Positions mean something else now; nobody dumps, or it could not have been done. What else remembers
+        # any looks at the age of the engine.
         self.semi_sync.forget()
         self.relay.domains.forget()
 

@@ -6,8 +6,10 @@ in the order of the commits.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from binlog_protocol.errors import (
     ServerShutdown,
@@ -20,12 +22,15 @@ from binlog_protocol.groups.statement_group import Origin, QuickGroup, ddl_group
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
 from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.errors import BinlogBegunAnew
+
+_NEVER: Final = -1  # in no age: to be read anew
 
 
 class Domain:
     """The numbers of one replication domain. `seq_no` is the highest so far."""
 
-    __slots__ = ("foreign", "history", "id", "last", "own", "seq_no")
+    __slots__ = ("age", "foreign", "id", "last", "own", "seq_no")
 
     def __init__(self, domain_id: int) -> None:
         self.id = domain_id
@@ -33,7 +38,7 @@ class Domain:
         self.last: Gtid | None = None  # in the order of logging
         self.foreign = False  # its numbers are given by the upstream
         self.own = False  # and they are given here
-        self.history = -1  # of which these numbers are
+        self.age = _NEVER  # of the binlog in which these are the numbers
 
     def next_seq_no(self) -> int:
         """Raises `UnknownServerError` (1105) behind the highest; MariaDB goes on with 0, which nobody could order."""
@@ -76,12 +81,11 @@ class Publisher:
         self._server_id = server_id
         self._domain_id = domain_id
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
-        self._announced = False
+        self._announced = _NEVER  # the age in which it has
         self._follows = follows
         self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
-        self._history = 0  # another one when the numbers may have changed behind our back
         self._read_only = read_only
         self._stopping = False
         self.accepts = not read_only  # the sum of both
@@ -109,7 +113,7 @@ class Publisher:
         if not value:  # its domains may go on here, from where it has left them
             for domain in self._domains.values():
                 domain.foreign = False
-            self._history += 1
+                domain.age = _NEVER
 
     def stop(self) -> None:
         """Refuse all further commits."""
@@ -141,7 +145,7 @@ class Publisher:
             domain = self._domains[domain_id] = Domain(domain_id)
             state = self._reload(domain)
             domain.foreign = self._follows and state.has_others_than(self._server_id)
-        elif domain.history != self._history:
+        elif domain.age != self._engine.age:
             self._reload(domain)
         return domain
 
@@ -159,16 +163,11 @@ class Publisher:
             if last is not None and gtid.seq_no <= max(known.seq_no for known in state.entries()):
                 raise GtidOutOfOrder(gtid, last)
 
-    def history_changed(self) -> None:
-        """The store was reset: numbers begin anew, and the next group is the first."""
-        self._announced = False
-        self._history += 1
-
     def _reload(self, domain: Domain) -> BinlogState:
+        domain.age = self._engine.age  # before the state, which may be that of the next age
         state = self._engine.binlog_state(domain.id)
         domain.seq_no = max((gtid.seq_no for gtid in state.entries()), default=0)
         domain.last = state.last(domain.id)
-        domain.history = self._history
         return state
 
     # --- commits ---
@@ -201,14 +200,18 @@ class Publisher:
         """
         gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
-        self.announce()
-        if standalone:
-            transaction.commit(origin.standalone_head(gtid, now), gtid)
-        else:
+        if not standalone:
             transaction.write(origin.commit(gtid.seq_no, now))
-            transaction.commit(origin.begin(gtid, now), gtid)
-        self._committed(domain, gtid)
-        return gtid
+        while True:
+            self.announce()
+            head = origin.standalone_head if standalone else origin.begin
+            try:
+                transaction.commit(head(gtid, now), gtid, domain.age)
+            except BinlogBegunAnew:
+                gtid = self._next_of(domain, origin, seq_no)
+            else:
+                self._committed(domain, gtid)
+                return gtid
 
     def commit_prepared(
         self,
@@ -228,7 +231,7 @@ class Publisher:
         return gtid
 
     def _next_of(self, domain: Domain, origin: Origin, seq_no: int) -> Gtid:
-        if domain.history != self._history:
+        if domain.age != self._engine.age:
             self._reload(domain)
         gtid = Gtid(domain.id, origin.server_id, seq_no or domain.next_seq_no())
         if self.strict and domain.last is not None and gtid.seq_no <= domain.seq_no:
@@ -244,27 +247,34 @@ class Publisher:
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
         """A transaction of one statement: the hot path. Raises as `commit`."""
-        if domain.history != self._history:
-            self._reload(domain)
-        seq_no = domain.next_seq_no()
-        gtid = Gtid(domain.id, server_id, seq_no)
-        if not self._announced:  # after RESET MASTER, by whoever is on this path already
-            self.announce()
-        self._engine.append(group.build(seq_no, int(self._clock()), text), gtid)
+        engine = self._engine
+        while True:
+            if domain.age != engine.age:
+                self._reload(domain)
+            seq_no = domain.next_seq_no()
+            gtid = Gtid(domain.id, server_id, seq_no)
+            if self._announced != domain.age:  # after RESET MASTER
+                self.announce()
+            try:
+                engine.append(group.build(seq_no, int(self._clock()), text), gtid, domain.age)
+                break
+            except BinlogBegunAnew:
+                continue  # under a number of the new binlog
         domain.last = gtid
         domain.seq_no = seq_no
 
     def announce(self) -> None:
         """Put the start marker in front of the first group."""
-        if not self._announced:
+        while self._announced != (age := self._engine.age):
             started = FormatDescription(
                 self._server_version,
                 self._server_id,
                 created=self.now(),
                 timestamp=self.now(),
             )
-            self._engine.append(StartMarker(started).payload, None)
-            self._announced = True
+            with contextlib.suppress(BinlogBegunAnew):
+                self._engine.append(StartMarker(started).payload, None, age)
+                self._announced = age
 
     # --- for programs ---
 

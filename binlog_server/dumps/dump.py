@@ -38,6 +38,7 @@ from binlog_server.dumps.large_group_frames import Chunk, LargeGroupFrames
 from binlog_server.dumps.stream_events import StreamEvents
 from binlog_server.dumps.stream_writer import STREAM_NAME, Sink, StreamWriter
 from binlog_server.dumps.tail import Tail
+from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.sessions.connections import Connection
@@ -124,7 +125,7 @@ class Dump:
     async def _stream(self) -> None:
         request = self._request
         # Before the search: what it finds must not be purged before it is read.
-        hold = self._hold = self._engine.hold(f"server_id {request.server_id}", dump=True)
+        hold = self._hold = await self._take_hold()
         start = await asyncio.to_thread(start_of, request, self._engine)
         groups_filter = DumpFilter(
             request.position,
@@ -165,6 +166,16 @@ class Dump:
             self.until = groups_filter.state.position()
             self._out.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._out.cursor)
         self._sink.write(self._machine.dump_end_eof())
+
+    async def _take_hold(self) -> Hold:
+        """In a thread: it waits while RESET MASTER deletes files."""
+        name = f"server_id {self._request.server_id}"
+        taking = asyncio.ensure_future(asyncio.to_thread(self._engine.hold, name, dump=True))
+        try:
+            return await shielded(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(_release)  # nobody else knows of it
+            raise
 
     # --- semi-sync ---
 
@@ -383,6 +394,11 @@ def _started(what: Coroutine[None, None, T]) -> asyncio.Task[T]:
     reading = asyncio.get_running_loop().create_task(what)
     reading.add_done_callback(take_error)  # perhaps the replica goes before it comes
     return reading
+
+
+def _release(taken: asyncio.Future[Hold]) -> None:
+    if not taken.cancelled() and taken.exception() is None:
+        taken.result().release()
 
 
 def _is_wanted(groups_filter: DumpFilter, group: bytes) -> bool:

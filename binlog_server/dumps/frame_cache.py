@@ -19,7 +19,9 @@ from binlog_storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Positio
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.loop.shielded import shielded
 
-_Key = tuple[Position, FrameStyle]
+_Key = tuple[
+    int, Position, FrameStyle
+]  # with the age of the binlog, in which alone a position means anything
 # How a replica waits for a batch that is being made. It must not cancel the task: other replicas wait for the same one.
 Waiting = Callable[[asyncio.Task[FramedBatch]], Awaitable[FramedBatch]]
 # Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
@@ -40,6 +42,7 @@ class FrameCache:
         self._engine = engine
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._age = engine.age  # of all that is kept
         self._made: dict[_Key, FramedBatch] = {}
         self._being_made: dict[_Key, asyncio.Task[FramedBatch]] = {}
         self.hits = 0
@@ -71,14 +74,17 @@ class FrameCache:
         That takes as long as the disk needs for all that lies before the next group: `waiting` may do something else
         meanwhile.
         """
-        key = (start, style)
+        if self._age != self._engine.age:
+            self._age, self._bytes = self._engine.age, 0
+            self._made.clear()
+        key = (self._age, start, style)
         batch = self._made.pop(key, None)
         if batch is not None:
             self._made[key] = batch  # to the young end
             self.hits += 1
         elif key not in self._being_made and self._is_made_at_once(start, style):
             self.misses += 1
-            return self._keep(key, self._make(start, style))  # in memory: done at once
+            return self._keep(key, self._make(key))  # in memory: done at once
         else:
             making = self._being_made.get(key)
             if making is None:
@@ -87,7 +93,7 @@ class FrameCache:
             else:
                 self.hits += 1
             batch = await waiting(making)
-        self._read_ahead((batch.end, style))
+        self._read_ahead((key[0], batch.end, style))
         return batch
 
     def _is_made_at_once(self, start: Position, style: FrameStyle) -> bool:
@@ -102,7 +108,8 @@ class FrameCache:
     def _read_ahead(self, key: _Key) -> None:
         if key in self._made or key in self._being_made or len(self._being_made) >= _BUSY:
             return
-        if key[0] < self._engine.durable_end and not self._engine.is_recent(key[0]):
+        start = key[1]
+        if start < self._engine.durable_end and not self._engine.is_recent(start):
             # Errors are not cached: the next replica at this place reads again.
             self.made_ahead += 1
             self._begin(key).add_done_callback(take_error)
@@ -116,19 +123,23 @@ class FrameCache:
     async def _make_in_thread(self, key: _Key) -> FramedBatch:
         try:
             loop = asyncio.get_running_loop()
-            return self._keep(key, await loop.run_in_executor(None, self._make, *key))
+            return self._keep(key, await loop.run_in_executor(None, self._make, key))
         finally:
             del self._being_made[key]
 
-    def _make(self, start: Position, style: FrameStyle) -> FramedBatch:
+    def _make(self, key: _Key) -> FramedBatch:
+        _, start, style = key
         if style.classic:
             return style.placed_frames(self._engine.read_placed(start))
         batch = self._engine.read(start)
         return FramedBatch(batch.end, style.frames(batch.groups), large=batch.large)
 
     def _keep(self, key: _Key, batch: FramedBatch) -> FramedBatch:
-        if batch.end == key[0]:
+        age, start, _ = key
+        if batch.end == start:
             return batch  # the durable end: there will be more here
+        if age != self._age or age != self._engine.age:
+            return batch  # of a binlog that is gone
         self._made[key] = batch
         self._bytes += batch.frames.memory_bytes
         while self._bytes > self._bytes_max and len(self._made) > 1:

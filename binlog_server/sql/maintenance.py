@@ -22,6 +22,7 @@ from binlog_protocol.errors.sql_errors import (
 from binlog_protocol.gtid import U32_MAX, BinlogState, SlavePosition
 from binlog_storage.binlog.purge import PurgePlan
 from binlog_storage.errors import (
+    BinlogHasGtids,
     BinlogInUse,
     BinlogInUseByTransaction,
     CorruptBinlog,
@@ -68,6 +69,8 @@ def server_error(error: StorageError) -> ServerError:
     match error:
         case UnknownBinlog():
             return UnknownTargetBinlog()
+        case BinlogHasGtids():
+            return BinlogNotEmpty()
         case BinlogInUse():
             return BinlogHasReaders(str(error))
         case BinlogInUseByTransaction():
@@ -211,19 +214,28 @@ def _domain_in(text: str, domains: list[int]) -> int:
     return int(match[1]) if match else domains[0]
 
 
-def reset(view: ServerView, given_up: Callable[[], bool], state: BinlogState | None = None) -> None:
-    """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244)."""
+def reset(
+    view: ServerView,
+    given_up: Callable[[], bool],
+    state: BinlogState | None = None,
+    *,
+    only_if_empty: bool = False,
+) -> None:
+    """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244).
+
+    `only_if_empty`: `BinlogNotEmpty` (1956) if any GTID was logged.
+    """
     try:
-        view.engine.reset(state, given_up)
+        view.engine.reset(state, given_up, only_if_empty=only_if_empty)
     finally:
         view.look_at_begin()
 
 
 def set_binlog_state(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
     """SET GLOBAL gtid_binlog_state. Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941)."""
-    if len(view.engine.binlog_state()):
+    if len(view.engine.binlog_state()):  # as MariaDB says before it reads the list
         raise BinlogNotEmpty
-    reset(view, given_up, BinlogState.parse(text))
+    reset(view, given_up, BinlogState.parse(text), only_if_empty=True)
 
 
 def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
@@ -232,12 +244,9 @@ def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]
     Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
     """
     position = SlavePosition.parse(text)
-    state = view.engine.binlog_state()
-    if state.position() == position:
+    if view.engine.binlog_state().position() == position:
         return
-    if len(state):
-        raise BinlogNotEmpty
-    reset(view, given_up, BinlogState(position))
+    reset(view, given_up, BinlogState(position), only_if_empty=True)
 
 
 def create_lease(view: ServerView, statement: CreateLease) -> None:

@@ -18,10 +18,10 @@ _AT_ONCE_GTIDS: Final = 500  # half a millisecond
 
 
 class StateTexts:
-    """Of one state. `end` is where the binlog ended then, or before."""
+    """Of one state. `end` is where the binlog ended then, or before, and `age` its age."""
 
-    def __init__(self, end: Position, state: BinlogState) -> None:
-        self.end = end
+    def __init__(self, age: int, end: Position, state: BinlogState) -> None:
+        self.age, self.end = age, end
         self._state = state
         self._texts: tuple[str, str] | None = None
         self.is_short = len(state) <= _AT_ONCE_GTIDS

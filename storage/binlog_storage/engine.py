@@ -207,13 +207,19 @@ class BinlogEngine(Protocol):
     def cache_bytes(self) -> int:
         """Groups up to this size are stored in one piece, larger ones are spilled."""
 
-    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+    @property
+    def age(self) -> int:
+        """Another number after each RESET MASTER: what is remembered of the binlog is right in one age alone."""
+
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
+
+        With `age`, in that age alone, in which its number was given: `BinlogBegunAnew` in another.
 
         Returns the end of the group: it is durable once `durable_end` has reached it. Raises `StoreFailed` after an
         earlier failure of the disk; `WaitGivenUp` if there is no room, and nobody waits for it; `NoRoom`, or another
-        `DiskError`, for a group that goes back in its domain, if that cannot be noted first. Behind the latter two
-        nothing was written: the group can be appended later.
+        `DiskError`, for a group that goes back in its domain, if that cannot be noted first. Behind the latter two, and
+        behind `BinlogBegunAnew`, nothing was written: the group can be appended later.
         """
 
     def append_run(self, run: GroupRun, index: int = 0) -> int:
@@ -342,10 +348,15 @@ class BinlogEngine(Protocol):
         """
 
     def reset(
-        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+        self,
+        state: BinlogState | None = None,
+        given_up: Callable[[], bool] = lambda: False,
+        *,
+        only_if_empty: bool = False,
     ) -> None:
         """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
 
+        `only_if_empty`: `BinlogHasGtids` if there is any GTID. `hold`, `first_start` and `find_start` wait for its end.
         `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared;
         `NoRoom` if the store is closed, or `given_up` says so, while the first file waits for room: it is empty then.
         """

@@ -44,6 +44,14 @@ class BinlogInUseByTransaction(StorageError):
     """RESET MASTER while a transaction holds data in the binlog (4244)."""
 
 
+class BinlogBegunAnew(StorageError):
+    """RESET MASTER came between two steps that belong together. Nothing was done: both can be tried again."""
+
+
+class BinlogHasGtids(StorageError):
+    """A state is to be given to a binlog that is not empty (1956)."""
+
+
 class DomainInUse(StorageError):
     """FLUSH BINARY LOGS DELETE_DOMAIN_ID of a domain that existing files still hold groups of."""
 

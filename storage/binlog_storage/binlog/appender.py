@@ -68,6 +68,7 @@ class Appender:
         self._room = room
         self._durability = durability
         self._prepared = prepared
+        self._references = references
         self._breaks = breaks
         self.piece_bytes = piece_bytes
         self.last_marker = last_marker
@@ -87,11 +88,12 @@ class Appender:
 
     # --- groups ---
 
-    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """See `BinlogEngine`."""
         if len(payload) <= self.piece_bytes:
             with self.lock:
                 self.admit(len(payload))
+                self._references.require_age(age)
                 if gtid is not None and self._writer.write_plain(payload, gtid) is not None:
                     self.commits += 1
                     self.last_marker = None
@@ -108,6 +110,7 @@ class Appender:
         group = self.begin()
         try:
             group.spill(memoryview(payload)[len(gtid_event) :])
+            self._references.require_age(age)  # what was spilled holds it
             return group.commit(gtid_event, gtid)
         except BaseException:
             group.rollback()  # or it would hold its files for ever

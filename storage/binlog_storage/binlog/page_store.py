@@ -104,12 +104,12 @@ class PageStore:
                 self._cache[key] = page  # to the young end
                 return page
             self.pages_missed += 1
-            written_end = self.written_end
+            written_end, cache = self.written_end, self._cache
             cut = self._cuts.get(file_no)
         if cut is not None and page_no * PAGE_SIZE >= cut:
             return None
         with self.files.use(file_no) as file:
-            return None if file is None else self._read(file, key, written_end, ahead=ahead)
+            return None if file is None else self._read(file, key, written_end, cache, ahead=ahead)
 
     def _unflushed_page(self, key: PageKey) -> bytes | None:
         page = self._unflushed.get(key)
@@ -185,7 +185,15 @@ class PageStore:
         """Capacity of the cache in pages."""
         return self._cache_pages
 
-    def _read(self, file: File, key: PageKey, written_end: PageKey, *, ahead: bool) -> bytes | None:
+    def _read(
+        self,
+        file: File,
+        key: PageKey,
+        written_end: PageKey,
+        cache: OrderedDict[PageKey, bytes],
+        *,
+        ahead: bool,
+    ) -> bytes | None:
         file_no, first = key
         count = READ_AHEAD_PAGES - first % READ_AHEAD_PAGES if ahead else 1
         if written_end[0] == file_no:
@@ -210,6 +218,8 @@ class PageStore:
             sound.append(page)
         with self._lock:
             self.pages_read += len(pages)
+            if cache is not self._cache:
+                return pages[0]  # the file was removed meanwhile, and another one has its number
             for page_no, page in enumerate(sound, first):
                 self._keep((file_no, page_no), page)
         return pages[0]
@@ -354,7 +364,7 @@ class PageStore:
         """Forget all files: RESET MASTER has removed them."""
         self.files.restart()
         with self._lock:
-            self._cache.clear()
+            self._cache = OrderedDict()  # another one: what is still being read is not for it
             self._unflushed.clear()
             self._unflushed_runs.clear()
             self.fifo.clear()

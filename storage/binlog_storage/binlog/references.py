@@ -1,5 +1,9 @@
 """Which files must stay: for open groups, prepared transactions, readers, and whoever else says so by name.
 
+And for how long they are those files: RESET MASTER begins another *age* of the binlog, in which all numbers begin anew.
+It looks for holds and closes the references in one step; a reader's hold that comes later is one on a file of the new
+age. What was found in one age, or is remembered of it, says nothing in another.
+
 The lowest file that an open or prepared transaction may refer to goes into the header of each new file (fields 48 and
 56), so that it is known after a restart too.
 """
@@ -7,11 +11,12 @@ The lowest file that an open or prepared transaction may refer to goes into the 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from binlog_storage.errors import BinlogInUse, BinlogInUseByTransaction
+from binlog_storage.errors import BinlogBegunAnew, BinlogInUse, BinlogInUseByTransaction
 
 
 class Reason(Enum):
@@ -54,16 +59,26 @@ class Hold:
 
 
 class References:
-    """All holds of one store. May be used from several threads."""
+    """All holds of one store, and its age. May be used from several threads.
+
+    Attributes:
+        age: another number after each RESET MASTER; odd while one is at work.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._opened = threading.Condition(self._lock)
         self._holds: set[Hold] = set()
+        self.age = 0
 
-    def hold(self, reason: Reason, name: str, file_no: int) -> Hold:
-        """Hold the files from `file_no` on."""
+    def hold(self, reason: Reason, name: str, file_no: int, age: int | None = None) -> Hold:
+        """Hold the files from `file_no` on. Raises `BinlogBegunAnew` if that number is not of this `age` any more.
+
+        Whoever writes gives none: it is admitted in one age alone, and holds under the append lock.
+        """
         hold = Hold(self, reason, name, file_no)
         with self._lock:
+            self.require_age(age)
             self._holds.add(hold)
         return hold
 
@@ -97,22 +112,50 @@ class References:
         with self._lock:
             return sum(h.reason is reason for h in self._holds)
 
-    def refuse_reset(self, *, is_empty: bool) -> None:
-        """Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words.
+    # --- RESET MASTER ---
+
+    def wait_until_open(self) -> int:
+        """Wait for a RESET MASTER that is at work. Returns the age."""
+        with self._opened:
+            self._opened.wait_for(lambda: self.age % 2 == 0)
+            return self.age
+
+    def require_age(self, age: int | None) -> None:
+        """Raises `BinlogBegunAnew` if another age has begun, or is about to; never for None."""
+        if age is not None and age != self.age:
+            raise BinlogBegunAnew("RESET MASTER was executed meanwhile")
+
+    def close(self, *, is_empty: bool) -> None:
+        """End the age: readers wait until `open`. Under the append lock.
+
+        Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words.
 
         Args:
             is_empty: nothing was ever logged, so there is nothing that a name could hold.
         """
-        if self.count(Reason.DUMP) or (self.count(Reason.NAMED) and not is_empty):
+        with self._lock:
+            self._refuse_reset(Counter(hold.reason for hold in self._holds), is_empty=is_empty)
+            self.age += 1
+
+    def open(self) -> None:
+        """Begin the next age: the new binlog is there."""
+        with self._opened:
+            self.age += 1
+            self._opened.notify_all()
+
+    def _refuse_reset(self, count: Counter[Reason], *, is_empty: bool) -> None:
+        """Under the lock."""
+        if count[Reason.DUMP] or (count[Reason.NAMED] and not is_empty):
             raise BinlogInUse(
                 "Cannot execute RESET MASTER as the binlog is in use by a connected slave or other RESET MASTER or "
                 'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'
             )
-        if self.count(Reason.ACTIVE_TRANSACTION) or self.count(Reason.PREPARED_XA):
+        if count[Reason.ACTIVE_TRANSACTION] or count[Reason.PREPARED_XA]:
             text = "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
-            prepared = [hold.name for hold in self.holds() if hold.reason is Reason.PREPARED_XA]
+            prepared = [hold for hold in self._holds if hold.reason is Reason.PREPARED_XA]
             if prepared:
-                text += f" ({prepared[0]} is prepared: XA COMMIT or XA ROLLBACK ends it)"
+                oldest = min(prepared, key=lambda hold: hold.file_no)
+                text += f" ({oldest.name} is prepared: XA COMMIT or XA ROLLBACK ends it)"
             raise BinlogInUseByTransaction(text)
 
     def holds(self) -> list[Hold]:

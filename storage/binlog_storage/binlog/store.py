@@ -21,7 +21,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
@@ -55,6 +55,7 @@ from binlog_storage.engine import (
     StartPoint,
 )
 from binlog_storage.errors import (
+    BinlogHasGtids,
     CorruptBinlog,
     DiskError,
     DiskFull,
@@ -117,13 +118,11 @@ class IbbEngine:
         self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self._resetting = threading.Lock()
-        self._ages = 0  # odd while RESET MASTER deletes what there was
         self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
-        self._shapes: dict[int, FileShape] = {}
-        self._whole_from: tuple[int, Position] | None = None  # of the first file
+        self._known = _Known()
         with contextlib.ExitStack() as opened:  # what is open is closed behind any error
             self._pages = PageStore(disk, cache_pages, self._full)
             opened.callback(self._pages.close)
@@ -361,8 +360,17 @@ class IbbEngine:
                 if self._pages.first_number() == first:
                     raise
 
+    @property
+    def age(self) -> int:
+        """See `BinlogEngine`."""
+        return self.references.age
+
     def reset(
-        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+        self,
+        state: BinlogState | None = None,
+        given_up: Callable[[], bool] = lambda: False,
+        *,
+        only_if_empty: bool = False,
     ) -> None:
         """See `BinlogEngine`."""
         self._require_written()
@@ -371,16 +379,15 @@ class IbbEngine:
                 with self._flusher.working, self.keeper.working:
                     with self._append_lock:
                         self._durability.require_sound()
-                        self.references.refuse_reset(is_empty=not len(self._writer.state))
+                        is_empty = not len(self._writer.state)
+                        if only_if_empty and not is_empty:
+                            raise BinlogHasGtids("there are GTIDs in the binlog")
+                        self.references.close(is_empty=is_empty)
                         self._room.pause()  # nobody appends until the new file is there
-                    files = self._pages.files.numbers()  # the last that may want a descriptor
                     try:
-                        self._start_anew(
-                            files, BinlogState(state.entries() if state is not None else [])
-                        )
-                    except DiskError as error:
-                        self._durability.fail(error)
-                        raise
+                        self._start_anew(BinlogState(state.entries() if state is not None else []))
+                    finally:
+                        self.references.open()  # before anybody appends
                 try:
                     self._has_begun(
                         given_up
@@ -391,21 +398,21 @@ class IbbEngine:
                 self._room.resume()
         self._durability.wake()
 
-    def _start_anew(self, files: list[int], state: BinlogState) -> None:
+    def _start_anew(self, state: BinlogState) -> None:
         """After a crash at any step the store is as it was, or as a new one."""
-        self._durability.sync_log()
-        self._ages += 1
+        files = self._pages.files.numbers()  # the last that may want a descriptor
         try:
+            self._durability.sync_log()
             self._redo.begin(None)  # from now on the files are remnants
             for file_no in files:
                 self._pages.files.remove(file_no)
             self._pages.restart()
             self._flusher.restart()
-            self._shapes.clear()
-            self._whole_from = None
+            self._known = _Known()  # behind the last page of the old binlog
             self._begin_new(state)
-        finally:
-            self._ages += 1
+        except DiskError as error:
+            self._durability.fail(error)
+            raise
 
     @property
     def max_binlog_size_min(self) -> int:
@@ -423,14 +430,22 @@ class IbbEngine:
 
     def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
         """See `BinlogEngine`."""
-        file_no = self._pages.first_number() if name is None else self.keeper.number_of(name)
+        age, file_no = self._in_one_age(lambda age: (age, self._file_no(name)))
         start = Position(file_no, offset)
-        return groups_of_file(self._pages, start, self.durable_end, self.references)
+        return groups_of_file(self._pages, start, self.durable_end, self.references, age)
 
     def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
         """See `BinlogEngine`."""
-        file_no = self._pages.first_number() if start is None else start.file_no
-        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, file_no)
+        reason = Reason.DUMP if dump else Reason.NAMED
+
+        def take(age: int) -> Hold:
+            file_no = self._pages.first_number() if start is None else start.file_no
+            return self.references.hold(reason, name, file_no, age)
+
+        return self._in_one_age(take)
+
+    def _file_no(self, name: str | None) -> int:
+        return self._pages.first_number() if name is None else self.keeper.number_of(name)
 
     # --- what there is ---
 
@@ -529,8 +544,24 @@ class IbbEngine:
 
     # --- reading ---
 
+    def _in_one_age(self, look: Callable[[int], _T]) -> _T:
+        """What `look`, which is given the age, finds before a RESET MASTER or behind it: one at work is waited for."""
+        while True:
+            age = self.references.wait_until_open()
+            try:
+                found = look(age)
+            except Exception:
+                if age == self.references.age:
+                    raise
+            else:
+                if age == self.references.age:
+                    return found
+
     def first_start(self) -> StartPoint:
         """See `BinlogEngine`."""
+        return self._in_one_age(lambda _: self._first_of_all())
+
+    def _first_of_all(self) -> StartPoint:
         while True:
             files = self._pages.files.numbers()
             if not files:
@@ -543,31 +574,20 @@ class IbbEngine:
 
     def _first_start(self, files: list[int]) -> StartPoint:
         """Looked for once for each first file: what comes later refers to nothing that has gone."""
-        place = self._whole_from
+        known = self._known  # before the look, which may be one at files that RESET MASTER deletes
+        place = known.whole_from
         if place is None or place[0] != files[0]:
             found = behind_halves(self._pages, files, self.durable_end)
-            place = self._whole_from = files[0], found
+            place = known.whole_from = files[0], found
         return StartPoint(place[1], self.state_at(place[1]))
 
     def find_start(self, position: SlavePosition) -> StartPoint:
-        """See `BinlogEngine`. Waits for a RESET MASTER that is at work: the start is one before it or behind it."""
-        while True:
-            age = self._ages
-            if age % 2:
-                with self._append_lock:  # which RESET MASTER has until it is done
-                    continue
-            try:
-                if self.durable_end <= _FIRST_PLACE:
-                    self._durability.sync_log()  # the state that a new binlog begins with
-                found = self._find_start(position)
-            except Exception:
-                if self._ages == age:
-                    raise
-            else:
-                if self._ages == age:
-                    return found
+        """See `BinlogEngine`."""
+        return self._in_one_age(lambda _: self._find_start(position))
 
     def _find_start(self, position: SlavePosition) -> StartPoint:
+        if self.durable_end <= _FIRST_PLACE:
+            self._durability.sync_log()  # the state that a new binlog begins with
         while True:
             # Behind RESET MASTER the first one may wait for room.
             files = self._pages.files.numbers() or self._pages.numbers()
@@ -628,15 +648,14 @@ class IbbEngine:
         return self._pages.is_recent(start.file_no, start.page_no)
 
     def _shape(self, file_no: int) -> FileShape:
-        shape = self._shapes.get(file_no)
+        shapes = self._known.shapes
+        shape = shapes.get(file_no)
         if shape is None:
             header = self._pages.header(file_no)
             size = self._pages.size(file_no)
             if header is None or size is None:
                 raise PositionPurged(f"{file_name(file_no)} has gone")
-            shape = self._shapes[file_no] = FileShape(
-                header.state_interval_pages, size // PAGE_SIZE
-            )
+            shape = shapes[file_no] = FileShape(header.state_interval_pages, size // PAGE_SIZE)
         return shape
 
     # --- a disk that was full when the store was opened ---
@@ -739,6 +758,15 @@ class IbbEngine:
             log.warning("%s: the last pages are in the redo log only, until the next start", error)
 
 
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What searches remember of the files of one age: a search that outlives it writes into the one it began with."""
+
+    shapes: dict[int, FileShape] = dataclasses.field(default_factory=dict)
+    whole_from: tuple[int, Position] | None = None  # of the first file
+
+
+_T = TypeVar("_T")
 _FIRST_PLACE: Final = Position(0, PAGE_SIZE)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.engine import BinlogEngine, GroupMark, Position
+from binlog_storage.errors import BinlogBegunAnew
 from binlog_storage.ibb.xa import Xid
 
 BINLOG_CACHE_SIZE = 32 * 1024
@@ -92,12 +93,17 @@ class Transaction:
             self._group.rewind(savepoint.mark)
             self._cache.clear()
 
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
-        """The group is `gtid_event`, the statement events, the transactional events. Returns its end."""
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
+        """The group is `gtid_event`, the statement events, the transactional events. Returns its end.
+
+        `age`: see `BinlogEngine.append`; behind `BinlogBegunAnew` it can be committed under another number.
+        """
         if self._fits(gtid_event):
             self._group.rollback()
-            return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid)
+            return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
         self._spill_all()
+        if age is not None and age != self._engine.age:  # it is held now, and stays
+            raise BinlogBegunAnew("RESET MASTER was executed meanwhile")
         return self._group.commit(gtid_event, gtid)
 
     def prepare(self, xid: Xid) -> Position:

@@ -34,6 +34,7 @@ from binlog_storage.engine import (
     Xid,
 )
 from binlog_storage.errors import (
+    BinlogHasGtids,
     DiskError,
     DomainInUse,
     PositionPurged,
@@ -79,10 +80,16 @@ class MemoryEngine:
 
     # --- writing ---
 
-    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+    @property
+    def age(self) -> int:
+        """See `BinlogEngine`."""
+        return self.references.age
+
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
+            self.references.require_age(age)
             self._groups.append((bytes(payload), gtid))
             return self.written_end
 
@@ -174,13 +181,20 @@ class MemoryEngine:
             wake()
 
     def reset(
-        self, state: BinlogState | None = None, given_up: Callable[[], bool] = lambda: False
+        self,
+        state: BinlogState | None = None,
+        given_up: Callable[[], bool] = lambda: False,
+        *,
+        only_if_empty: bool = False,
     ) -> None:
         """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
             is_empty = not self._groups and not len(self._first_state)
-            self.references.refuse_reset(is_empty=is_empty)
+            if only_if_empty and len(self.binlog_state()):
+                raise BinlogHasGtids("there are GTIDs in the binlog")
+            self.references.close(is_empty=is_empty)
+            self.references.open()  # nobody gets in between: all of it is under the lock
             self._groups.clear()
             self._prepared.clear()
             self._history.purged = 0

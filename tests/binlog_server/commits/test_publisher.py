@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from binlog_protocol.errors import ServerShutdown
 from binlog_protocol.errors.sql_errors import OptionPreventsStatement
 from binlog_protocol.events import EventType, FormatDescription, QueryEvent
 from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
+from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.groups.stored_group import is_start_marker
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.engine import BinlogEngine, Position
 from binlog_storage.ibb.chunk import Record, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -214,3 +218,70 @@ def test_read_only_and_stop(disk: MemoryDisk) -> None:
     assert not own.accepts
     with pytest.raises(ServerShutdown):
         own.require_open(0)
+
+
+# --- RESET MASTER between a number and its group, from another thread ---
+
+
+def commit_one(own: Publisher, size: int, *, standalone: bool = False) -> None:
+    transaction = own.begin()
+    transaction.write(b"x" * size)
+    own.commit(transaction, Origin(7), own.domain(0), standalone=standalone)
+
+
+COMMITS: dict[str, Callable[[Publisher], object]] = {
+    "quickly": lambda own: own.commit_quickly(
+        own.domain(0), QuickGroup(0, Origin(7)), 7, b"INSERT INTO t VALUES (1)"
+    ),
+    "a transaction": lambda own: commit_one(own, 100),
+    "DDL": lambda own: commit_one(own, 100, standalone=True),
+}
+
+
+@pytest.mark.parametrize("appends", [1, 2])
+@pytest.mark.parametrize("name", COMMITS)
+def test_a_number_that_was_given_before_a_reset(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, name: str, appends: int
+) -> None:
+    """The new binlog begins with a start marker and number 1, whichever of the two the reset came before."""
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine)
+    for _ in range(5):
+        COMMITS[name](own)
+    real, left = engine.append, [0] * appends
+
+    def append(payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
+        if left:
+            left.pop()
+            engine.reset()
+        return real(payload, gtid, age)
+
+    monkeypatch.setattr(engine, "append", append)
+    COMMITS[name](own)
+    monkeypatch.undo()
+    assert left == []
+    assert engine.binlog_state().entries() == [Gtid(0, 7, 1)]
+    assert [is_start_marker(payload) for payload in stored(engine)] == [True, False]
+    COMMITS[name](own)
+    assert engine.binlog_state().entries() == [Gtid(0, 7, 2)]
+
+
+def test_a_reset_before_a_transaction_spills_at_its_end(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = IbbEngine(disk, STORE)
+    own = publisher(engine)
+    for _ in range(5):
+        commit_one(own, 100)
+    real = Transaction._spill_all
+
+    def spill_all(self: Transaction) -> None:
+        monkeypatch.undo()
+        engine.reset()
+        real(self)
+
+    monkeypatch.setattr(Transaction, "_spill_all", spill_all)
+    commit_one(own, 32 * 1024 - 40)
+    assert engine.binlog_state().entries() == [Gtid(0, 7, 1)]
+    assert engine.references.holds() == []
+    assert [is_start_marker(payload) for payload in stored(engine)] == [True, False]

@@ -196,3 +196,33 @@ async def test_much_with_checksums_is_made_in_a_thread(
     await asyncio.sleep(0)
     assert not waiting.done()
     assert (await within(waiting)).end == Position(0, 2 * BATCH_GROUPS)
+
+
+@pytest.mark.parametrize("recent", [True, False])
+async def test_frames_of_a_binlog_that_was_reset(engine: SlowEngine, recent: bool) -> None:
+    """A replica that came during RESET MASTER has the same cache as those before it."""
+    engine.recent = recent
+    cache = FrameCache(engine, 1 << 20)
+    old = await within(cache.frames(START, PLAIN))
+    engine.reset()
+    fill(engine, [Gtid(9, 1, 1)])
+    new = await within(cache.frames(START, PLAIN))
+    assert new.end == Position(0, 1)
+    assert old.end == Position(0, BATCH_GROUPS)
+    assert cache.memory_bytes == new.frames.memory_bytes
+    assert await within(cache.frames(START, PLAIN)) is new
+
+
+async def test_frames_that_were_being_made_when_the_binlog_was_reset(engine: SlowEngine) -> None:
+    cache = FrameCache(engine, 1 << 20)
+    engine.read_gate.clear()
+    ahead = asyncio.ensure_future(cache.frames(START, PLAIN))
+    await until(lambda: engine.reads == [START])
+    engine.reset()
+    fill(engine, [Gtid(9, 1, 1)])
+    new = asyncio.ensure_future(cache.frames(START, PLAIN))
+    await until(lambda: engine.reads == [START, START])
+    engine.read_gate.set()
+    await within(asyncio.gather(ahead, new))
+    assert (await within(cache.frames(START, PLAIN))) is new.result()
+    assert cache.memory_bytes == new.result().frames.memory_bytes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.references import Reason, References
 from binlog_storage.binlog.store import IbbEngine
@@ -74,3 +76,34 @@ async def test_two_dumps_hold_each_their_own() -> None:
         await until(lambda: sorted(held(engine.references)) == both)
         one.client.close()
         await until(lambda: held(engine.references) == [("server_id 2", 1)])
+
+
+async def test_a_dump_that_begins_during_a_reset() -> None:
+    """It waits in a thread: the loop goes on. What it holds then is the new binlog."""
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        engine.references.close(is_empty=True)  # as RESET MASTER does first ...
+        replica = await lab.replica(server_id=77)
+        other = await lab.client()
+        assert await other.query("SELECT 1") == [["1"]]
+        assert held(engine.references) == []
+        engine.references.open()  # ... and last
+        await replica.opening()
+        assert held(engine.references) == [("server_id 77", 0)]
+        lab.publish("0-1-1")
+        assert await replica.groups(1) == "0-1-1"
+
+
+async def test_a_replica_that_leaves_during_a_reset_holds_nothing() -> None:
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        engine.references.close(is_empty=True)
+        replica = await lab.replica(server_id=77)
+        replica.client.close()
+        await until(lambda: not any(c.dump_server_id for c in lab.server.connections))
+        engine.references.open()
+        engine.hold("the end of the waiting").release()
+        await until(lambda: held(engine.references) == [])
+        await asyncio.to_thread(engine.reset)

@@ -10,9 +10,11 @@ from datetime import datetime
 
 import pytest
 from binlog_protocol.errors import RemoteError, ServerError
+from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Value
 from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.engine import Position
 from binlog_storage.errors import CorruptBinlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from binlog_server.accounts.users import Account
 from binlog_server.app import Server
 from binlog_server.relay.master_info import MasterInfo
+from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.sessions.connections import Connection
 from binlog_server.sql.maintenance import seconds_of
 from binlog_server.sql.sql_session import SqlSession
@@ -217,6 +220,41 @@ def test_numbers_begin_anew_after_reset(sql: SqlSession, lab: Lab) -> None:
     run(sql, "SET GLOBAL gtid_binlog_state='0-1-41,5-2-7'")
     assert publisher.transaction(["INSERT INTO t VALUES (1)"]) == Gtid(0, 1, 42)
     assert value(sql, "SELECT @@gtid_binlog_state") == "0-1-42,5-2-7"
+
+
+def test_states_are_shown_of_the_new_binlog(sql: SqlSession, lab: Lab) -> None:
+    """Also by who asks before the loop hears of the reset, and where both binlogs end at the same place."""
+    run(sql, "RESET MASTER")
+    ends = []
+    for history in ("0-1-1", "7-1-1"):
+        lab.engine.reset()
+        lab.publish(history)
+        ends.append(lab.engine.written_end)
+        assert value(sql, "SELECT @@gtid_binlog_pos") == history
+    assert ends[0] == ends[1]
+
+
+def test_numbers_of_an_upstream_are_forgotten_by_reset(sql: SqlSession, lab: Lab) -> None:
+    domains = lab.server.relay.domains
+    group = EventGroup(Gtid(0, 1, 5), b"", 1)
+    assert domains.is_new(group)
+    assert not domains.is_new(group)
+    run(sql, "RESET MASTER")
+    assert domains.is_new(group)
+
+
+def test_semi_sync_counts_from_the_new_beginning() -> None:
+    lab = Lab(
+        store=SMALL, rpl_semi_sync_master_enabled=True, rpl_semi_sync_master_wait_no_slave=False
+    )
+    semi_sync, done = lab.server.semi_sync, []
+    semi_sync.when_acknowledged(Position(7, 90000), lambda: done.append(1))
+    assert done
+    assert not semi_sync.is_on, "there is no replica"
+    run(SqlSession(lab.server, 1, "root@localhost", grants=EVERYTHING), "RESET MASTER")
+    semi_sync.add(ReplicaAcks(Position(0, 16389), checksum=False, moved=semi_sync.moved))
+    assert semi_sync.is_on, "the replica has all that there is"
+    lab.directory.close()
 
 
 def test_binlog_state_only_of_an_empty_binlog(sql: SqlSession) -> None:

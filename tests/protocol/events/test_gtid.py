@@ -199,3 +199,14 @@ def test_state_before_position(state: str, position: str, before: bool) -> None:
 def test_own_position_is_never_passed(gtids: list[Gtid]) -> None:
     state = BinlogState(gtids)
     assert state.is_before(state.position())
+
+
+def test_a_copy_of_one_domain_stays_as_it_is() -> None:
+    state = BinlogState([Gtid(0, 1, 5), Gtid(1, 1, 1)])
+    state.update(Gtid(0, 1, 6))
+    copy = state.of_domain(0)
+    state.update(Gtid(0, 1, 7))
+    state.update(Gtid(0, 2, 8))
+    assert copy == BinlogState([Gtid(0, 1, 6)])
+    copy.update(Gtid(0, 3, 9))
+    assert [str(gtid) for gtid in state.of_domain(0).entries()] == ["0-1-7", "0-2-8"]

@@ -20,7 +20,6 @@ from binlog_storage.errors import (
     DiskError,
     DiskFull,
     NoRoom,
-    PositionPurged,
     StorageError,
     StoreFailed,
     TooManyOpenFiles,
@@ -710,31 +709,6 @@ def test_a_reset_on_a_disk_without_room_for_facts() -> None:
     append_all(engine, GROUPS)
     engine.sync()
     assert read_all(engine) == payloads(GROUPS)
-    engine.close()
-
-
-def test_at_the_moment_when_a_reset_has_removed_all_files() -> None:
-    disk = MemoryDisk()
-    engine = IbbEngine(disk, SMALL)
-    append_all(engine, GROUPS)
-    engine.checkpoint()  # so that none is still to be made
-    told: list[str] = []
-
-    def meanwhile(kind: str, name: str) -> None:
-        if ibb_names(disk):
-            return
-        for ask in (
-            lambda: engine.hold("somebody").release(),
-            lambda: list(engine.groups_of_file()),
-        ):
-            try:
-                ask()
-            except PositionPurged as error:
-                told.append(str(error))
-
-    disk.fault = meanwhile
-    engine.reset()
-    assert "there is no binlog file: RESET MASTER is at work, or they were deleted by hand" in told
     engine.close()
 
 

@@ -133,12 +133,10 @@ def _newest_first(old: Callable[..., PurgePlan], *args: object, **kwargs: object
     return PurgePlan(plan.delete[::-1], plan.kept, plan.why)
 
 
-def _removed_first(
-    old: Callable[..., None], engine: IbbEngine, files: list[int], state: BinlogState
-) -> None:
-    for file_no in files:
+def _removed_first(old: Callable[..., None], engine: IbbEngine, state: BinlogState) -> None:
+    for file_no in engine._pages.files.numbers():
         engine._pages.files.remove(file_no)
-    old(engine, files, state)
+    old(engine, state)
 
 
 def _not_whole(_: object, writer: LogWriter) -> FullPages:

@@ -1,0 +1,353 @@
+"""RESET MASTER beside everybody else: what was found in the old binlog is not taken for one of the new one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog import store
+from binlog_storage.binlog.references import Hold
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.errors import BinlogBegunAnew, BinlogHasGtids, BinlogInUse
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log import halves, search
+from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
+from tests.storage.sizes import small
+
+A_MOMENT = 0.2  # in which a thread that need not wait has long done its work
+TIME_OUT = 20.0
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+@pytest.fixture
+def engine(disk: MemoryDisk) -> IbbEngine:
+    """Three files, all of them on disk, and a group that is not durable yet."""
+    engine = IbbEngine(disk, small())
+    append_all(engine, simple(400, size=200))
+    engine.checkpoint()
+    engine.purge_to(engine.files()[-2].name)
+    append_all(engine, simple(1, first=401))
+    return engine
+
+
+def once(what: Callable[[], object]) -> Callable[[], None]:
+    """Calls it the first time, and never again: what it does may come to the same place."""
+    calls = [what]
+
+    def call() -> None:
+        if calls:
+            calls.pop()()
+
+    return call
+
+
+# --- who comes while RESET MASTER is at work ---
+
+STEPS: dict[str, Callable[[str, str], bool]] = {
+    "the log is synced": lambda kind, name: kind == "sync" and not name.endswith(".ibb"),
+    "a file is deleted": lambda kind, name: kind == "unlink" and name.endswith(".ibb"),
+    "all are deleted": lambda kind, name: kind == "sync directory",
+}
+COMERS: dict[str, Callable[[IbbEngine], object]] = {
+    "a dump": lambda engine: engine.hold("server_id 7", dump=True),
+    "a dump, which searches": lambda engine: engine.find_start(SlavePosition()).position,
+    "SHOW BINLOG EVENTS": lambda engine: sum(1 for _ in engine.groups_of_file()),
+    "a look at the begin": lambda engine: engine.first_start(),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("comer", COMERS)
+def test_who_comes_waits_for_its_end(
+    engine: IbbEngine, disk: MemoryDisk, step: str, comer: str
+) -> None:
+    found: list[object] = []
+    processor_s: list[float] = []
+
+    def come() -> None:
+        before = time.thread_time()
+        try:
+            found.append(COMERS[comer](engine))
+        except Exception as error:  # noqa: BLE001 - told by the test
+            found.append(error)
+        processor_s.append(time.thread_time() - before)
+
+    thread = threading.Thread(target=come)
+    found_then: list[object] = []
+
+    def arrives() -> None:
+        thread.start()
+        thread.join(A_MOMENT)
+        found_then.extend(found)
+
+    arrive = once(arrives)
+
+    def fault(kind: str, name: str) -> None:
+        if STEPS[step](kind, name):
+            arrive()
+
+    disk.fault = fault
+    engine.reset()
+    disk.fault = None
+    thread.join(TIME_OUT)
+    assert found_then == [], "it did not wait"
+    match comer:
+        case "a dump":
+            (hold,) = found
+            assert isinstance(hold, Hold)
+            assert hold.file_no == 0, "of the new binlog"
+            append_all(engine, simple(400, size=200))
+            engine.checkpoint()
+            assert engine.purge_to(engine.files()[-1].name).delete == []
+            with pytest.raises(BinlogInUse):
+                engine.reset()
+        case "a dump, which searches":
+            assert found == [engine.durable_end]
+            assert processor_s[0] < A_MOMENT / 4, "it waits, and does not look again and again"
+        case "SHOW BINLOG EVENTS":
+            assert found == [0]
+        case _:
+            assert found == [engine.first_start()]
+    engine.close()
+
+
+def test_a_reset_that_is_refused_lets_others_in(engine: IbbEngine) -> None:
+    age, hold = engine.age, engine.hold("server_id 7", dump=True)
+    for _ in range(2):
+        with pytest.raises(BinlogInUse):
+            engine.reset()
+    engine.hold("server_id 8", dump=True).release()
+    hold.release()
+    engine.reset()
+    assert engine.age != age
+    engine.hold("server_id 9", dump=True).release()
+    engine.close()
+
+
+# --- RESET MASTER while somebody looks ---
+
+
+def test_a_search_looks_again(engine: IbbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = BinlogState([Gtid(0, 1, 300)])
+    reset = once(lambda: engine.reset(past))
+    real = search.find_start
+
+    def find_start(*args: Any) -> Any:
+        found = real(*args)
+        reset()
+        return found
+
+    monkeypatch.setattr(search, "find_start", find_start)
+    found = engine.find_start(SlavePosition([Gtid(0, 1, 390)]))
+    assert found == (engine.durable_end, past)
+    engine.close()
+
+
+def test_a_search_that_failed_looks_again(
+    engine: IbbEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset = once(lambda: engine.reset())
+    real = search.find_start
+
+    def find_start(*args: Any) -> Any:
+        reset()
+        return real(*args)
+
+    monkeypatch.setattr(search, "find_start", find_start)
+    assert engine.find_start(SlavePosition()).state == BinlogState()  # and not that it was purged
+    engine.close()
+
+
+def test_a_hold_is_one_of_the_new_binlog(
+    engine: IbbEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine._pages.first_number
+    reset = once(lambda: engine.reset())
+
+    def first_number() -> int:
+        found = real()
+        reset()
+        return found
+
+    monkeypatch.setattr(engine._pages, "first_number", first_number)
+    assert engine.hold("server_id 7", dump=True).file_no == 0
+    assert len(engine.references.holds()) == 1
+    engine.close()
+
+
+def test_groups_of_a_file_that_was_reset(engine: IbbEngine) -> None:
+    groups = engine.groups_of_file()
+    engine.reset()
+    append_all(engine, simple(3))
+    engine.sync()
+    with pytest.raises(BinlogBegunAnew):
+        next(groups)
+    engine.close()
+
+
+@pytest.mark.parametrize("domains", [1, 4000])
+def test_where_the_new_binlog_is_whole(monkeypatch: pytest.MonkeyPatch, domains: int) -> None:
+    engine = IbbEngine(MemoryDisk(), small(pages=16))
+    engine.reset(BinlogState([Gtid(d, 1, 7) for d in range(domains)]))  # a state of several pages
+    append_all(engine, simple(20, first=8))
+    engine.sync()
+    real = halves.behind_halves
+    reset = once(lambda: engine.reset())
+
+    def behind_halves(*args: Any) -> Any:
+        found = real(*args)
+        reset()
+        return found
+
+    monkeypatch.setattr(store, "behind_halves", behind_halves)
+    engine.first_start()
+    groups = simple(2000)
+    append_all(engine, groups)
+    engine.sync()
+    assert engine.first_start().state == BinlogState()
+    assert read_from(engine, engine.first_start().position) == payloads(groups)
+    engine.close()
+
+
+def test_what_was_known_of_whole_files_is_forgotten() -> None:
+    engine = IbbEngine(MemoryDisk(), small(pages=16))
+    engine.reset(BinlogState([Gtid(d, 1, 7) for d in range(4000)]))
+    append_all(engine, simple(20, first=8))
+    engine.sync()
+    assert engine.first_start().position.offset > PAGE_SIZE + 100
+    engine.reset()
+    append_all(engine, simple(20))
+    engine.sync()
+    assert read_from(engine, engine.first_start().position) == payloads(simple(20))
+    engine.close()
+
+
+def test_files_of_another_size_are_searched_to_their_end() -> None:
+    disk = MemoryDisk()
+    options = small(pages=8, innodb_log_file_size=1 << 20)
+    engine = IbbEngine(disk, options)
+    append_all(engine, simple(50, size=1000))
+    engine.sync()
+    engine.find_start(SlavePosition([Gtid(0, 1, 40)]))
+    engine.set_option("max_binlog_size", 32 * PAGE_SIZE)
+    engine.reset()
+    append_all(engine, simple(400, size=1000))
+    engine.checkpoint()
+    at = SlavePosition([Gtid(0, 1, 390)])
+    found = engine.find_start(at)
+    engine.close()
+    again = IbbEngine(disk, options)
+    assert found == again.find_start(at)
+    again.close()
+
+
+def test_a_page_that_was_being_read(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not kept for the page of that number in the new binlog."""
+    engine = IbbEngine(disk, small(pages=64, page_cache_bytes=1))
+    append_all(engine, simple(4000, size=200))
+    engine.checkpoint()
+    groups = [*simple(1), group(Gtid(0, 1, 2), 20 * PAGE_SIZE), *simple(9, first=3)]
+
+    def begin_anew() -> None:
+        engine.reset()
+        append_all(engine, groups)
+        engine.checkpoint()
+
+    real = engine._pages._read
+
+    def read(*args: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        file, *rest = args
+        pread = file.pread
+
+        def pread_and_begin_anew(size: int, offset: int) -> bytes:
+            data: bytes = pread(size, offset)
+            begin_anew()
+            return data
+
+        file.pread = pread_and_begin_anew
+        return real(file, *rest, **more)
+
+    monkeypatch.setattr(engine._pages, "_read", read)
+    engine._pages.page(0, 8)
+    assert read_all(engine) == payloads(groups)
+    engine.close()
+
+
+# --- RESET MASTER between a number and its group ---
+
+COMMITS: dict[str, Callable[[IbbEngine, int], object]] = {
+    "a marker": lambda engine, age: engine.append(group(Gtid(0, 1, 1)).payload, None, age),
+    "a group": lambda engine, age: engine.append(*group(Gtid(0, 1, 402)), age),
+    "a large group": lambda engine, age: engine.append(
+        *group(Gtid(0, 1, 402), engine.cache_bytes + 1), age
+    ),
+    "a transaction": lambda engine, age: transaction(engine, 100, age),
+    "one that spills at its end": lambda engine, age: transaction(engine, 32 * 1024, age),
+}
+
+
+def transaction(engine: IbbEngine, size: int, age: int) -> object:
+    gtid = Gtid(0, 1, 402)
+    event = group(gtid).payload
+    made = Transaction(engine)
+    made.write(event * (size // len(event)))
+    try:
+        return made.commit(event, gtid, age)
+    except BinlogBegunAnew:
+        made.rollback()
+        raise
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_a_number_of_another_age_is_not_stored(engine: IbbEngine, commit: str) -> None:
+    COMMITS[commit](engine, engine.age)
+    age = engine.age
+    engine.reset()
+    with pytest.raises(BinlogBegunAnew):
+        COMMITS[commit](engine, age)
+    assert not engine.binlog_state()
+    assert engine.references.holds() == []
+    COMMITS[commit](engine, engine.age)
+    engine.close()
+
+
+# --- a state for an empty binlog ---
+
+
+def test_only_an_empty_binlog_is_given_a_state() -> None:
+    """A commit that came while it waited for a checkpoint was acknowledged, and stays."""
+    engine = IbbEngine(MemoryDisk(), small())
+    told: list[BaseException] = []
+
+    def give() -> None:
+        try:
+            engine.reset(BinlogState([Gtid(0, 9, 100)]), only_if_empty=True)
+        except BinlogHasGtids as error:
+            told.append(error)
+
+    giving = threading.Thread(target=give)
+    with engine._flusher.working:
+        giving.start()
+        giving.join(A_MOMENT)
+        assert giving.is_alive()
+        engine.append(*group(Gtid(1, 1, 1)))
+        engine.sync()
+    giving.join(TIME_OUT)
+    assert len(told) == 1
+    assert read_all(engine) == payloads([group(Gtid(1, 1, 1))])
+    engine.reset()
+    give()
+    assert engine.binlog_state() == BinlogState([Gtid(0, 9, 100)])
+    engine.close()
