@@ -50,7 +50,7 @@ from binlog_server.sql.parser import parse
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Statement
 from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
-from binlog_server.sql.view import ResultSet, RowStream, Wait, Work
+from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.committer import QUICK_WORDS
 from binlog_server.sql_commit.settings import login_variables
 from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
@@ -318,18 +318,19 @@ class Conversation:
         if IS_ABOUT_ACCOUNTS.match(head) and self._accounts.is_for_here(head):
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError("")  # without the text, which may be a password
-            sql = self.committer.for_grammars(query.sql)
-            self._parse(sql, lambda: parse_account_statement(sql), self._answer_about_accounts)
+            self._query(query.sql, parse_account_statement, self._answer_about_accounts)
         elif not self.committer.execute(text):
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError(text[:NEAR_CHARS].decode("utf-8", "replace"))
-            self._query(query.sql)
+            self._query(query.sql, parse, self._answer_query)
 
-    def _query(self, sql: str) -> None:
+    def _query(
+        self, sql: str, parse: Callable[[str], T], answer: Callable[[Callable[[], T]], None]
+    ) -> None:
         self._connection.now("Query", "starting", shown_text(sql))
         text = self.committer.for_grammars(sql)
         try:
-            self._parse(text, lambda: parse(text), self._answer_query)
+            self._parse(text, lambda: parse(text), answer)
         finally:
             self._rest_afterwards()
 
@@ -346,7 +347,9 @@ class Conversation:
         """What only computes, and the rest of the statement. `go_on` gets what gives the result or raises."""
         self.hold(held=True)
         self._ends_early = False
-        self._work = self._computed = called = self._server.runner.in_thread(call)
+        self._work = self._computed = called = self._server.runner.in_thread(
+            self._connection.account, call
+        )
 
         def done(_: asyncio.Future[T]) -> None:
             # An exception that nobody asks for is a traceback in the log.
@@ -377,11 +380,11 @@ class Conversation:
 
     def _answer_about_accounts(self, parsed: Callable[[], AccountStatement]) -> None:
         result = self._accounts.run(parsed(), self.sql.diagnostics)
-        self._machine.warnings = self.sql.warning_count
         if result is None:
+            self._machine.warnings = self.sql.warning_count
             self.write(self._machine.send_ok())
         else:
-            self.write(self._machine.send_result_set(result.columns, result.rows))
+            self._give(result)
 
     def _answer_query(self, parsed: Callable[[], Statement]) -> None:
         statement = parsed()
@@ -400,12 +403,15 @@ class Conversation:
         if self._channel.mute:  # it was KILL of this connection
             return
         self._idle.start()  # it may have set wait_timeout
+        if result is not None:
+            self._give(result)
+        elif not self.committer.settle():
+            self._machine.warnings = self.sql.warning_count
+            self.write(self._machine.send_ok())
+
+    def _give(self, result: ResultSet | Later) -> None:
         machine = self._machine
-        if result is None:
-            if not self.committer.settle():
-                machine.warnings = self.sql.warning_count
-                self.write(machine.send_ok())
-        elif isinstance(result, ResultSet):
+        if isinstance(result, ResultSet):
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))
         else:

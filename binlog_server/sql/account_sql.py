@@ -38,7 +38,7 @@ from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
 from binlog_server.sql.account_statements import AccountStatement, Identified, Kind, Oneself, Who
 from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES
-from binlog_server.sql.view import Diagnostic, Level, ResultSet
+from binlog_server.sql.view import Diagnostic, Level, ResultSet, Work
 
 ACCOUNTS_MAX = 256
 _OPERATIONS = {
@@ -82,10 +82,11 @@ class AccountSql:
             return True
         return head.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
 
-    def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | None:
-        """The result, or None for OK; `told` gets the notes (1396, 1973, 1974).
+    def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | Work | None:
+        """The result, None for OK, or what is left to do; `told` gets the notes (1396, 1973, 1974).
 
-        Raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372, 1396, 1524."""
+        It, or the work, raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372, 1396, 1524; the work
+        `StorageError`, too."""
         if len(statement.who) > ACCOUNTS_MAX:
             raise NotSupportedYet(f"more than {ACCOUNTS_MAX} accounts in a statement")
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
@@ -98,13 +99,26 @@ class AccountSql:
                 return self._show("Grants for", _grant_text, statement.who[0])
             case Kind.SHOW_CREATE:
                 return self._show("CREATE USER for", _create_text, statement.who[0])
-            case Kind.DROP:
-                self._drop(statement, told)
-            case Kind.RENAME:
-                self._rename(statement)
-            case _:
-                self._change(statement, told)
-        return None
+        return self._write(statement, told)
+
+    def _write(self, statement: AccountStatement, told: list[Diagnostic]) -> Work:
+        """The accounts are a file, written and synced as a whole: not on the loop."""
+        changed: list[UserAccount] = []
+
+        def write() -> None:
+            match statement.kind:
+                case Kind.DROP:
+                    self._drop(statement, told)
+                case Kind.RENAME:
+                    self._rename(statement)
+                case _:
+                    changed.extend(self._change(statement, told))
+
+        def done() -> None:
+            for account in changed:
+                self._set_policy(account.name, account.replica)
+
+        return Work(write, done, in_turn_of=self._me.name)
 
     def _who(self, who: Who) -> Who:
         return Who(self._me.user, self._me.host) if isinstance(who, Oneself) else who
@@ -151,8 +165,8 @@ class AccountSql:
                 raise _cannot(statement, [old]) from None
         self._users.save(saved.values(), dropped.values())
 
-    def _change(self, statement: AccountStatement, told: list[Diagnostic]) -> None:
-        """All accounts of the statement, or none."""
+    def _change(self, statement: AccountStatement, told: list[Diagnostic]) -> list[UserAccount]:
+        """All accounts of the statement, or none. Returns them as they are now."""
         changed = []
         refused = []
         named = _privileges(statement, told)
@@ -187,8 +201,7 @@ class AccountSql:
                 raise error
             told.append(_note(error.errno, error.message))
         self._users.save(changed)
-        for account in changed:
-            self._set_policy(account.name, account.replica)
+        return changed
 
     def _new(self, who: Who) -> UserAccount:
         try:

@@ -17,7 +17,9 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
 
 from binlog_server.loop.defects import internal_error
+from binlog_server.loop.fair_thread import FairThread
 from binlog_server.loop.shielded import shielded
+from binlog_server.sql.gtid_waits import GtidWaits
 from binlog_server.sql.maintenance import server_error
 from binlog_server.sql.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
 
@@ -37,19 +39,22 @@ class Runner:
         self._lines: dict[
             str, ThreadPoolExecutor
         ] = {}  # who waits for room must not keep from PURGE
-        self._parser = ThreadPoolExecutor(1, "sql-parser")
+        self._parser = FairThread("sql-parser")
+        self._writer = FairThread("sql-accounts")
+        self._gtid_waits = GtidWaits(engine)
         self._is_closed = False
 
     def close(self) -> None:
         """No more statements. What runs is waited for: it changes files."""
         self._is_closed = True
-        self._parser.shutdown(wait=False, cancel_futures=True)
+        self._parser.close(wait=False)
+        self._writer.close(wait=True)
         for threads in (self._threads, *self._lines.values()):
             threads.shutdown(wait=True, cancel_futures=True)
 
-    def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Call what only computes, in a thread that waits for no disk."""
-        return self._loop.run_in_executor(self._parser, call)
+    def in_thread(self, who: str, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Call what only computes, in a thread that waits for no disk. `who`: the account; they take turns."""
+        return self._parser.call(who, call)
 
     async def answer(
         self,
@@ -93,12 +98,7 @@ class Runner:
             client.hold(held=False)
 
     async def _work(self, work: Work, machine: ServerConnection) -> ResultSet | None:
-        threads = self._threads
-        if work.line:
-            if work.line not in self._lines:
-                self._lines[work.line] = ThreadPoolExecutor(1, f"sql-{work.line}")
-            threads = self._lines[work.line]
-        future = self._loop.run_in_executor(threads, work.run)
+        future = self._begin(work)
 
         def done(_: asyncio.Future[ResultSet | None]) -> None:
             if not future.cancelled():  # before it has begun
@@ -112,6 +112,16 @@ class Runner:
             if not work.line or machine.state is not ServerState.ANSWERING or future.cancel():
                 raise
             return await shielded(future)  # KILL QUERY in its midst: it tells how far it came
+
+    def _begin(self, work: Work) -> asyncio.Future[ResultSet | None]:
+        if work.in_turn_of is not None:
+            return self._writer.call(work.in_turn_of, work.run)
+        threads = self._threads
+        if work.line:
+            if work.line not in self._lines:
+                self._lines[work.line] = ThreadPoolExecutor(1, f"sql-{work.line}")
+            threads = self._lines[work.line]
+        return self._loop.run_in_executor(threads, work.run)
 
     async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
         rows = _Steps(stream.batches)
@@ -139,26 +149,16 @@ class Runner:
         left = list(wait.position)
         if wait.timeout_s == 0:
             return self._have_come(left)
-        moved = asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(moved.set)
-
-        stop = self._engine.subscribe(wake)
         try:
             async with asyncio.timeout(wait.timeout_s):
                 while not self._have_come(left):
-                    await moved.wait()
-                    moved.clear()
+                    await self._gtid_waits.come(left[-1])
                 await self._in_thread(
                     self._engine.sync
                 )  # it may be the last thing that was appended
             return True
         except TimeoutError:
             return False
-        finally:
-            stop()
 
     def _have_come(self, left: list[Gtid]) -> bool:
         """Whether the store has all of them. Takes away those that it has, up to the first that it has not."""

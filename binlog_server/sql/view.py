@@ -77,12 +77,16 @@ class Work:
 
     Work with a `line` may wait for room on the disk without end: one of a line is run at a time, and others than those
     in the line do not wait for it. `give_up` is called when the client has gone, or KILL was said: `run` ends soon.
+
+    With `in_turn_of`, an account, it is one of those that change what the others of them read: they run one after the
+    other, and the accounts take turns.
     """
 
     run: Callable[[], ResultSet | None]
     done: Callable[[], None] = field(default=lambda: None)
     line: str = ""
     give_up: Callable[[], None] = field(default=lambda: None)
+    in_turn_of: str | None = None
 
     @classmethod
     def patient(

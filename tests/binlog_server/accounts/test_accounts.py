@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
@@ -28,8 +30,10 @@ from hypothesis import strategies as st
 from binlog_server.accounts.account import Credential
 from binlog_server.accounts.users import Account, Users
 from binlog_server.logs import JsonFormatter
+from binlog_server.sessions import conversation
 from binlog_server.sessions.login import FailedLogins
 from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
+from binlog_server.sql.parser import parse
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.tls_client import TlsClient
 
@@ -576,3 +580,80 @@ async def test_a_wrong_password_takes_one_check_whoever_it_is(
     monkeypatch.setattr(Credential, "verify", noted)
     plugin = await asked_for(lab, name)
     assert [f"client_{kind}" if kind == ED25519 else kind for kind in checked] == [plugin]
+
+
+WRITING = (
+    "CREATE USER z IDENTIFIED BY 'z'",
+    "SET PASSWORD FOR z = PASSWORD('y')",
+    "ALTER USER z WITH MAX_USER_CONNECTIONS 3",
+    "GRANT PROCESS ON *.* TO z",
+    "REVOKE PROCESS ON *.* FROM z",
+    "RENAME USER z TO y",
+    "DROP USER y",
+)
+
+
+async def test_accounts_are_not_written_on_the_loop(lab: Lab) -> None:
+    """Each is a file written, synced and renamed: nobody else waits for that."""
+    loop, threads = threading.get_ident(), []
+    client = await root(lab)
+    lab.directory.disk.fault = lambda *_: threads.append(threading.get_ident())
+    for sql in WRITING:
+        threads.clear()
+        await client.query(sql)
+        assert threads, sql
+        assert loop not in threads, sql
+    lab.directory.disk.fault = None
+
+
+async def test_changes_of_many_are_one_after_the_other(lab: Lab) -> None:
+    """What one has granted is not lost to another that had read the account before."""
+    clients = [await root(lab) for _ in range(4)]
+    await clients[0].query("CREATE USER z")
+    names = ["PROCESS", "RELOAD", "SUPER", "BINLOG ADMIN"]
+    await asyncio.gather(
+        *(c.query(f"GRANT {n} ON *.* TO z") for c, n in zip(clients, names, strict=True))
+    )
+    text = await shown(clients[0], "SHOW GRANTS FOR z")
+    assert all(name in text for name in names)
+
+
+async def test_a_full_disk(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """It is 1021, which says what is missing, and no defect of the server; nothing has changed."""
+    client = await root(lab)
+    await client.query("CREATE USER z")
+    disk = lab.directory.disk
+    disk.capacity = disk.used()
+    assert await errno(client, "CREATE USER x IDENTIFIED BY 'x'") == 1021
+    assert await errno(client, "GRANT PROCESS ON *.* TO z") == 1021
+    disk.capacity = 1 << 62
+    assert "GRANT USAGE ON" in await shown(client, "SHOW GRANTS FOR z")
+    assert await errno(client, "SHOW GRANTS FOR x") == 1141
+    await client.query("GRANT PROCESS ON *.* TO z")
+    assert "Traceback" not in caplog.text
+
+
+async def test_long_statements_of_one_account_keep_nobody_waiting(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sessions it has: another one's is parsed behind one of them."""
+    gate, parsed = threading.Event(), []
+
+    def slow(text: str) -> Any:
+        gate.wait(30)
+        parsed.append(text[:9])
+        return parse(text)
+
+    monkeypatch.setattr(conversation, "parse", slow)
+    long = ", 'a'" * 40
+    flood = [await logged_in(lab, "plain", "pw") for _ in range(20)]
+    replica = await root(lab)
+    for client in flood:
+        client.command(Query(f"SELECT 10{long}").build())
+    await until(lambda: len(lab.server.runner._parser._waiting.get("plain@%", ())) == 19)
+    replica.command(Query(f"SELECT 77{long}").build())
+    await until(lambda: len(lab.server.runner._parser._waiting) == 2)
+    gate.set()
+    for client in (replica, *flood):
+        assert (await client.answer())[:1] == b"\x29"
+    assert parsed.index("SELECT 77") <= 2

@@ -1,0 +1,80 @@
+"""One thread for many: turns by name, whoever asks how often."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from binlog_server.loop.fair_thread import FairThread
+from tests.binlog_server.lab import within
+
+
+class Busy:
+    """A thread that is in a call until it is `let_go`, and what was called in it then."""
+
+    def __init__(self) -> None:
+        self.thread = FairThread("fair")
+        self.called: list[str] = []
+        self._gate = threading.Event()
+        self.first = self.thread.call("first", self._gate.wait)
+
+    def ask(self, who: str, what: str) -> asyncio.Future[str]:
+        def call() -> str:
+            self.called.append(what)
+            if what == "fails":
+                raise ValueError(what)
+            return what
+
+        return self.thread.call(who, call)
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+
+@pytest.fixture
+async def busy() -> AsyncIterator[Busy]:
+    made = Busy()
+    yield made
+    made.let_go()
+    made.thread.close(wait=True)
+
+
+async def test_names_take_turns(busy: Busy) -> None:
+    asked = [busy.ask("flood", f"flood {n}") for n in range(100)]
+    asked += [busy.ask("replica", f"replica {n}") for n in range(2)]
+    asked += [busy.ask("monitor", "monitor")]
+    busy.let_go()
+    assert sorted(await within(asyncio.gather(*asked))) == sorted(busy.called)
+    expected = ["flood 0", "replica 0", "monitor", "flood 1", "replica 1"]
+    assert busy.called == expected + [f"flood {n}" for n in range(2, 100)]
+
+
+async def test_who_has_gone_has_no_turn(busy: Busy) -> None:
+    gone, stays = busy.ask("a", "gone"), busy.ask("a", "stays")
+    gone.cancel()
+    busy.first.cancel()  # it runs: nobody waits for it, and the next one waits for its end
+    busy.let_go()
+    assert await within(stays) == "stays"
+    assert busy.called == ["stays"]
+
+
+async def test_an_error_is_of_who_has_asked(busy: Busy) -> None:
+    fails, next_one = busy.ask("a", "fails"), busy.ask("a", "next")
+    busy.let_go()
+    with pytest.raises(ValueError, match="fails"):
+        await within(fails)
+    assert await within(next_one) == "next"
+
+
+async def test_the_end(busy: Busy) -> None:
+    waits = busy.ask("a", "never")
+    busy.thread.close(wait=False)
+    assert waits.cancelled()
+    with pytest.raises(RuntimeError):
+        busy.ask("a", "too late")
+    busy.let_go()
+    await within(busy.first)
+    assert busy.called == []
