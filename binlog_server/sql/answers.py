@@ -160,24 +160,27 @@ def _names_state(expression: Expression) -> bool:
 def _maintain(session: SqlSession, statement: Statement) -> Result:
     """In a thread: these wait for a disk."""
     server, told = session.server, session.diagnostics
+    clock = session.clock()  # now: SET STATEMENT ends before the thread begins
     match statement:
         case Purge():
             who = f"connection {session.connection_id} ({session.account})"
             return Work(
-                lambda: maintenance.purge(server, statement, told, session.coordinates, who)
+                lambda: maintenance.purge(server, statement, told, clock, session.coordinates, who)
             )
         case FlushLogs():
             return Work.patient(
                 "flush", lambda given_up: maintenance.flush(server, statement, told, given_up)
             )
         case ExplainPurge():
-            return Work(lambda: explain.explain_purge(server, statement, told, session.coordinates))
+            return Work(
+                lambda: explain.explain_purge(server, statement, told, clock, session.coordinates)
+            )
         case ExplainGtid():
             return Work(lambda: explain.explain_gtid(server, statement))
         case AlterLease():
-            return Work(lambda: maintenance.alter_lease(server, statement, told))
+            return Work(lambda: maintenance.alter_lease(server, statement, told, clock))
         case CreateLease():
-            return Work(lambda: maintenance.create_lease(server, statement))
+            return Work(lambda: maintenance.create_lease(server, statement, clock))
         case DropLease():
             return Work(lambda: maintenance.drop_lease(server, statement, told))
         case ResetMaster(to):

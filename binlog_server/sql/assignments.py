@@ -202,6 +202,8 @@ def _assign_along(session: SqlSession, name: str) -> None:
         variables[twin] = variables[name]
     elif twin:
         variables.pop(twin, None)
+    if name == "timestamp" and variables.get(name) == "0.000000":
+        del variables[name]  # as DEFAULT: it is the time of the machine again
     if name == "collation_connection" and name in variables:
         number = collation_numbered(variables[name])
         charset = None if number is None else charset_of(number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from binlog_protocol.errors import BadGtidList
@@ -17,6 +16,7 @@ from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql.maintenance import PURGE_REASON, not_a_time, seconds_of
 from binlog_server.sql.shows import utc
 from binlog_server.sql.statements import ExplainGtid, ExplainPurge
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, ServerView
 
 _ONLY_CONNECTED: Final = (
@@ -30,6 +30,7 @@ def explain_purge(
     view: ServerView,
     statement: ExplainPurge,
     diagnostics: list[Diagnostic],
+    clock: Clock,
     coordinates: Coordinates = AS_STORED,
 ) -> ResultSet:
     """File by file. Raises `UnknownBinlog`."""
@@ -48,9 +49,9 @@ def explain_purge(
         if to is not None:
             to = coordinates.store_name(to)
         if statement.purge.before is not None:
-            before = seconds_of(statement.purge.before, time.time())
+            before = seconds_of(statement.purge.before, clock)
             if before is None:
-                diagnostics.append(not_a_time(statement.purge.before))
+                diagnostics.append(not_a_time(statement.purge.before, clock))
                 before = 0.0  # nothing is as old
     fates = view.engine.explain_purge(to, before)
     if any(fate.goes for fate in fates):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Final, Protocol
 
@@ -13,6 +14,7 @@ from binlog_protocol.errors.sql_errors import WrongParameterCount
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.results import Column
 
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.view import ResultSet, Wait
 
 Argument = str | int | Decimal | None
@@ -21,7 +23,7 @@ Argument = str | int | Decimal | None
 BARE_FUNCTIONS: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
 )
-# Their values are times: no time zone but UTC is known here.
+# Their values are times.
 TIMES: Final = frozenset({"CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE", "UTC_TIMESTAMP"})
 
 
@@ -33,6 +35,9 @@ class Caller(Protocol):
     current_user: str
     database: bytes
 
+    def clock(self) -> Clock:
+        """What time it is for the session."""
+
     def global_value(self, name: str) -> str:
         """Of a system variable."""
 
@@ -41,9 +46,11 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
     """The value. Raises `SqlSyntaxError` for what there is not, `EngineBinlogUnavailable` (4247)."""
     match name, list(arguments):
         case "UNIX_TIMESTAMP", []:
-            return int(time.time())
+            return int(caller.clock().now)
+        case "SYSDATE", []:  # SET timestamp does not hold it
+            return replace(caller.clock(), now=time.time()).text()
         case _, [] if name in TIMES:
-            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+            return caller.clock().text(in_utc=name == "UTC_TIMESTAMP")
         case "VERSION", []:
             return caller.global_value("version")
         case "CONNECTION_ID", []:

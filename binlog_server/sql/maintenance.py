@@ -5,8 +5,8 @@ from __future__ import annotations
 import calendar
 import logging
 import re
-import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from binlog_protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
 from binlog_protocol.errors.sql_errors import (
@@ -44,6 +44,7 @@ from binlog_server.sql.statements import (
     Moment,
     Purge,
 )
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.view import Diagnostic, Level, ServerView
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,6 @@ _OVERFLOW = "Datetime function: datetime field overflow"
 _FIRST_YEAR, _LAST_YEAR = 1970, 9999
 _FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # of what a shift may lead to
 _LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
-_DAY_S = 86400
 
 _TIME_TEXT = re.compile(
     r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]*)?)?)?\s*"
@@ -82,49 +82,46 @@ def server_error(error: StorageError) -> ServerError:
     return UnknownServerError(str(error))
 
 
-def seconds_of(moment: Moment, now: float) -> float | None:
-    """Seconds since 1970; times are UTC. None if it is no time."""
-    base = _base_seconds(moment, now)
+def seconds_of(moment: Moment, clock: Clock) -> float | None:
+    """Seconds since 1970, of a time in the session's zone. None if it is no time."""
+    base = _base_of(moment, clock)
     if base is None:
         return None
-    if moment.plus_months:
-        year, month, day, *rest = time.gmtime(base)[:6]
-        year, month = divmod(year * 12 + month - 1 + moment.plus_months, 12)
-        if not 1 <= year <= _LAST_YEAR:
-            return None
-        day = min(day, calendar.monthrange(year, month + 1)[1])  # the 31st becomes the last
-        base = calendar.timegm((year, month + 1, day, *rest))
-    seconds = base + moment.plus_seconds
+    try:
+        if moment.plus_months:
+            year, month = divmod(base.year * 12 + base.month - 1 + moment.plus_months, 12)
+            day = min(
+                base.day, calendar.monthrange(year, month + 1)[1]
+            )  # the 31st becomes the last
+            base = base.replace(year, month + 1, day)
+        seconds = clock.seconds(base + timedelta(seconds=moment.plus_seconds))
+    except (OverflowError, ValueError):
+        return None
     return seconds if _FIRST_SECOND <= seconds <= _LAST_SECOND else None
 
 
-def _base_seconds(moment: Moment, now: float) -> float | None:
-    if moment.today:
-        return now - now % _DAY_S
-    if moment.base is None:
-        return now
-    if moment.unix:
-        return float(moment.base) if int(moment.base) <= _LAST_SECOND else None
-    text = str(moment.base)
-    match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
-    if match is None:
+def _base_of(moment: Moment, clock: Clock) -> datetime | None:
+    """In the session's zone, where months and days are added. None if there is no such time."""
+    try:
+        if moment.today:
+            return clock.local(clock.now).replace(hour=0, minute=0, second=0, microsecond=0)
+        if moment.base is None:
+            return clock.local(clock.now).replace(microsecond=0)
+        if moment.unix:
+            return clock.local(int(moment.base))
+        text = str(moment.base)
+        match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
+        if match is None:
+            return None
+        base = datetime(*(int(part or 0) for part in match.groups()))  # type: ignore[arg-type]
+    except (OverflowError, ValueError, OSError):
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
-    if not (
-        year >= _FIRST_YEAR
-        and 1 <= month <= 12
-        and 1 <= day <= calendar.monthrange(year, month)[1]
-        and hour < 24
-        and minute < 60
-        and second < 60
-    ):
-        return None
-    return float(calendar.timegm((year, month, day, hour, minute, second)))
+    return base if base.year >= _FIRST_YEAR else None
 
 
-def not_a_time(moment: Moment) -> Diagnostic:
+def not_a_time(moment: Moment, clock: Clock) -> Diagnostic:
     """The warning about a moment that is none: it is no time, or was shifted to where there is none."""
-    if _base_seconds(moment, 0) is not None:
+    if _base_of(moment, clock) is not None:
         return Diagnostic(Level.WARNING, DATETIME_OVERFLOW, _OVERFLOW)
     shown = str(moment.base)[:64]
     return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
@@ -134,13 +131,14 @@ def purge(
     view: ServerView,
     statement: Purge,
     diagnostics: list[Diagnostic],
+    clock: Clock,
     coordinates: Coordinates = AS_STORED,
     who: str = "",
 ) -> None:
     """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
     view.refresh_holds()
     try:
-        _purge(view, statement, diagnostics, coordinates, who)
+        _purge(view, statement, diagnostics, clock, coordinates, who)
     finally:
         view.refresh_holds()  # the store may begin elsewhere now
 
@@ -149,6 +147,7 @@ def _purge(
     view: ServerView,
     statement: Purge,
     diagnostics: list[Diagnostic],
+    clock: Clock,
     coordinates: Coordinates,
     who: str,
 ) -> None:
@@ -157,9 +156,11 @@ def _purge(
         _told(plan, diagnostics, coordinates, who)
         return
     assert statement.before is not None
-    seconds = seconds_of(statement.before, time.time())
+    seconds = seconds_of(statement.before, clock)
     if seconds is None:
-        diagnostics.append(not_a_time(statement.before))  # and nothing is deleted, as in MariaDB
+        diagnostics.append(
+            not_a_time(statement.before, clock)
+        )  # and nothing is deleted, as in MariaDB
     else:
         plan = view.engine.purge_before(seconds)
         _told(plan, diagnostics, coordinates, who, error=not plan.reached_the_active_file)
@@ -249,17 +250,19 @@ def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]
     reset(view, given_up, BinlogState(position), only_if_empty=True)
 
 
-def create_lease(view: ServerView, statement: CreateLease) -> None:
+def create_lease(view: ServerView, statement: CreateLease, clock: Clock) -> None:
     """Raises `ServerError`."""
-    until = _end_of(statement)
+    until = _end_of(statement, clock)
     view.leases.create(
         statement.name, statement.gtid, until, statement.max_bytes, or_replace=statement.replace
     )
 
 
-def alter_lease(view: ServerView, statement: AlterLease, diagnostics: list[Diagnostic]) -> None:
+def alter_lease(
+    view: ServerView, statement: AlterLease, diagnostics: list[Diagnostic], clock: Clock
+) -> None:
     """Raises `ServerError`."""
-    until, warn = _end_of(statement), _no_room(diagnostics)
+    until, warn = _end_of(statement, clock), _no_room(diagnostics)
     view.leases.alter(statement.name, statement.gtid, until, statement.max_bytes, warn)
 
 
@@ -270,12 +273,12 @@ def _no_room(diagnostics: list[Diagnostic]) -> Callable[[str], None]:
     return warn
 
 
-def _end_of(statement: CreateLease | AlterLease) -> float | None:
+def _end_of(statement: CreateLease | AlterLease, clock: Clock) -> float | None:
     if statement.until is None:
         return None
-    until = seconds_of(statement.until, time.time())
+    until = seconds_of(statement.until, clock)
     if until is None:
-        raise UnknownServerError(not_a_time(statement.until).message)
+        raise UnknownServerError(not_a_time(statement.until, clock).message)
     return until
 
 

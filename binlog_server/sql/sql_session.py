@@ -6,6 +6,7 @@ for whoever owns the loop to run. Which statement does what is said in `sql.answ
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -45,6 +46,7 @@ from binlog_server.sql.statements import (
     Value,
 )
 from binlog_server.sql.statements import Scope as VariableScope
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.variables import VARIABLES, Reach
 from binlog_server.sql.view import (
     Diagnostic,
@@ -258,6 +260,12 @@ class SqlSession:
                 if value is not None:
                     shown[name] = value
         return shown if globally else {**shown, **self.variables}
+
+    def clock(self) -> Clock:
+        """What time it is for this session: SET timestamp and time_zone. Raises `UnknownTimeZone` (1298)."""
+        timestamp = self.variables.get("timestamp", "")
+        zone = self._system_value(VariableScope.SESSION, "time_zone")
+        return Clock.of(timestamp, zone, time.time())
 
     def _system_value(self, scope: VariableScope, name: str) -> str:
         variable = VARIABLES.get(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Callable, Mapping
 from decimal import ROUND_DOWN
 from enum import Enum
@@ -570,7 +571,13 @@ _STATEMENTS: Final = (
     Variable("sql_mode", Text(parse=values.sql_mode, numbered=True), "", _BOTH),
     Variable("time_zone", Text(parse=values.time_zone), "SYSTEM", _BOTH),
     # A time is never later than was said; other numbers are the nearest.
-    Variable("timestamp", Decimals(0, U32_MAX, ROUND_DOWN), "0.000000", _ONLY),
+    Variable(
+        "timestamp",
+        Decimals(0, U32_MAX, ROUND_DOWN),
+        "0.000000",
+        _ONLY,
+        read=lambda session: f"{time.time():.6f}",
+    ),
     Variable("transaction_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="tx_isolation"),
     Variable("tx_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="transaction_isolation"),
     Variable("transaction_read_only", _SWITCH, "OFF", _BOTH, twin="tx_read_only"),
@@ -605,7 +612,7 @@ _ASKED_FOR: Final = (
     Variable("server_uid", _TEXT, "", read=lambda session: session.server.server_uuid),
     Variable("sql_notes", _SWITCH, "ON", _BOTH),
     Variable("sql_quote_show_create", _SWITCH, "ON", _BOTH),
-    Variable("system_time_zone", _TEXT, "UTC"),
+    Variable("system_time_zone", _TEXT, "", read=lambda session: time.strftime("%Z")),
     Variable("version", _TEXT, "", read=lambda session: session.server.config.server_version),
     Variable("version_comment", _TEXT, "binlog-server"),
     Variable(

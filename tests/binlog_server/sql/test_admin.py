@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from binlog_protocol.errors import RemoteError, ServerError
@@ -27,6 +27,7 @@ from binlog_server.sessions.connections import Connection
 from binlog_server.sql.maintenance import seconds_of
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Moment
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.variables import VARIABLES
 from tests.binlog_server.lab import Client, Lab, fill, transaction, until
 from tests.binlog_server.sql.test_answers import errno, rows, run, value
@@ -145,7 +146,59 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
 def test_moments(moment: Moment) -> None:
-    assert seconds_of(moment, 1000.0) == MOMENTS[moment]
+    assert seconds_of(moment, Clock(1000.0, UTC)) == MOMENTS[moment]
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment", "in_utc"),
+    [
+        ("+05:00", Moment("2026-11-20 10:00:00"), "2026-11-20 05:00:00"),
+        ("-3:30", Moment(20261120100000), "2026-11-20 13:30:00"),
+        ("europe/BERLIN", Moment("2026-07-01"), "2026-06-30 22:00:00"),
+        ("Europe/Berlin", Moment("2026-01-01"), "2025-12-31 23:00:00"),
+        # Days are those of the wall clock; FROM_UNIXTIME and NOW() are the same in each zone.
+        ("Europe/Berlin", Moment("2026-03-30", plus_seconds=-86400), "2026-03-28 23:00:00"),
+        ("Europe/Berlin", Moment(86400, unix=True), "1970-01-02 00:00:00"),
+        ("Asia/Tokyo", Moment(), "1970-01-01 15:16:40"),
+        ("Asia/Tokyo", Moment(today=True), "1970-01-01 15:00:00"),
+        # The hour that there is twice, and the one that there is not: the earlier.
+        ("Europe/Berlin", Moment("2026-10-25 02:30:00"), "2026-10-25 00:30:00"),
+        ("Europe/Berlin", Moment("2026-03-29 02:30:00"), "2026-03-29 00:30:00"),
+    ],
+)
+def test_moments_are_of_the_sessions_zone(zone: str, moment: Moment, in_utc: str) -> None:
+    clock = Clock.of("55000.000000", zone, 1.0)
+    assert seconds_of(moment, clock) == seconds(in_utc)
+
+
+def test_purge_and_a_lease_go_by_the_session(sql: SqlSession) -> None:
+    run(sql, "FLUSH BINARY LOGS")
+    before = files(sql)
+    run(
+        sql, "SET time_zone='+05:00'"
+    )  # the files of these tests were written in the first second of 1970, UTC
+    run(sql, "PURGE BINARY LOGS BEFORE '1970-01-01 04:00:00'")
+    assert {row[3] for row in rows(sql, "EXPLAIN PURGE BEFORE '1970-01-01 04:00:00'")} == {"NO"}
+    run(sql, "CREATE BINLOG LEASE x UNTIL '2099-01-01 05:00:00'")
+    assert rows(sql, "SHOW BINLOG LEASES")[0][4] == "2099-01-01 00:00:00"
+    run(sql, "DROP BINLOG LEASE x")
+    run(sql, "SET STATEMENT timestamp=1 FOR PURGE BINARY LOGS BEFORE NOW() - INTERVAL 2 SECOND")
+    run(sql, "SET timestamp=1")
+    run(sql, "PURGE BINARY LOGS BEFORE NOW() - INTERVAL 2 SECOND")
+    assert files(sql) == before
+
+
+def test_the_time_of_a_session(sql: SqlSession) -> None:
+    sql.execute("SET timestamp=1000000000.25, time_zone='+05:00'")
+    assert rows(sql, "SELECT NOW(), CURRENT_TIMESTAMP, UTC_TIMESTAMP(), UNIX_TIMESTAMP()") == [
+        ("2001-09-09 06:46:40", "2001-09-09 06:46:40", "2001-09-09 01:46:40", 1000000000)
+    ]
+    assert value(sql, "SELECT SYSDATE()") != "2001-09-09 06:46:40"
+    for back in ("DEFAULT", "0"):
+        sql.execute(f"SET timestamp=5, timestamp={back}")
+        shown = float(str(value(sql, "SELECT @@timestamp")))
+        assert abs(shown - time.time()) < 3600
+        assert abs(int(str(value(sql, "SELECT UNIX_TIMESTAMP()"))) - time.time()) < 3600
 
 
 def test_flush(sql: SqlSession) -> None:
