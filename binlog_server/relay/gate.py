@@ -6,6 +6,7 @@ With `gtid_ignore_duplicates` a domain may come from several connections, as in 
 whichever connection it comes first, and what has no higher sequence number than the last one of its domain is skipped.
 Without it a number that is not higher than the last one of its domain and server is an error: the upstream's binlog has
 begun anew. After RESET MASTER a real master goes on sending to those who are connected, somewhere in the new history.
+An upstream that would make a store of more than `STATE_ENTRIES_MAX` pairs of domain and server is an error, too.
 
 DO_DOMAIN_IDS, IGNORE_DOMAIN_IDS and IGNORE_SERVER_IDS leave groups out. What is left out of a domain by its server
 leaves a hole there, as on a MariaDB replica.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import STATE_ENTRIES_MAX
 from binlog_storage.engine import BinlogEngine
 
 from binlog_server.commits.publisher import Publisher
@@ -31,6 +33,10 @@ class GroupRefused(Exception):
 
 class DomainTaken(GroupRefused):
     """Groups of a domain that comes from elsewhere."""
+
+
+class TooManyDomains(GroupRefused):
+    """A group of one more domain, or server in a domain, than a store may have."""
 
 
 class HistoryBegunAnew(GroupRefused):
@@ -67,6 +73,7 @@ class Domains:
         """gtid_ignore_duplicates; changed only while nothing is followed."""
         self._owners: dict[int, Gate] = {}
         self._seq_nos: dict[int, int] = {}  # the highest that was taken in, of domains in use
+        self._entries: int | None = None  # pairs of domain and server; None: not counted yet
 
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
         """Give the domain to that connection. Raises `DomainTaken`."""
@@ -92,6 +99,18 @@ class Domains:
         last = self._engine.binlog_state(domain_id).get(domain_id, server_id)
         return -1 if last is None else last
 
+    def enter(self, gtid: Gtid) -> None:
+        """Count a group whose server has none of its domain in the store yet. Raises `TooManyDomains`."""
+        if self._entries is None:
+            self._entries = len(self._engine.binlog_state())
+        if self._entries >= STATE_ENTRIES_MAX:
+            raise TooManyDomains(
+                f"it sends {gtid}, but the store has {self._entries} pairs of domain and server already, "
+                f"{STATE_ENTRIES_MAX} are the most: delete domains that are not used any more, there and here, FLUSH "
+                "BINARY LOGS DELETE_DOMAIN_ID=(...), or name the domains that are wanted in DO_DOMAIN_IDS"
+            )
+        self._entries += 1
+
     def is_new(self, group: EventGroup) -> bool:
         """Whether no group of its domain with this number or a higher one was taken in; this one is from now on."""
         domain_id, _, seq_no = group.gtid
@@ -109,8 +128,9 @@ class Domains:
             del self._owners[domain_id]
 
     def forget(self) -> None:
-        """Forget numbers that were let in: from now on the store alone tells which groups are new."""
+        """Forget what was let in: from now on the store tells which groups are new, and how many domains it has."""
         self._seq_nos.clear()
+        self._entries = None
 
 
 class Gate:
@@ -147,6 +167,10 @@ class Gate:
             return False
         if not duplicates:
             self._go_on(group.gtid, group.gtid.seq_no)
+        elif (domain_id, server_id) not in self._last_seq_nos:
+            if self._domains.last_seq_no(domain_id, server_id) < 0:
+                self._domains.enter(group.gtid)
+            self._last_seq_nos[domain_id, server_id] = group.gtid.seq_no
         return True
 
     @property
@@ -182,6 +206,8 @@ class Gate:
                 "anew, as by RESET MASTER, and groups may be missing; begin anew here, too: RESET MASTER, SET GLOBAL "
                 "gtid_slave_pos, replicas from a backup"
             )
+        if stored < 0:
+            self._domains.enter(first)
         self._last_seq_nos[key] = last_seq_no
 
     def owns(self, domain_id: int) -> bool:

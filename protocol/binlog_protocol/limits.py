@@ -34,8 +34,12 @@ GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
 # Bytes of one group taken from an upstream unless told otherwise. It does not lie in memory: a limit against nonsense.
 EVENT_GROUP_BYTES_MAX: Final = 64 * GROUP_BYTES_MAX
 
-# Bytes of a GTID_LIST event of an upstream: 32,768 entries, one for each domain and server that has ever logged.
-GTID_LIST_EVENT_BYTES_MAX: Final = 512 * 1024 + 64
+# Pairs of a domain and a server in a binlog state that comes from upstreams. Each is kept in memory, in each binlog
+# file, and in what replicas and clients are told; a replica sends its position as text.
+STATE_ENTRIES_MAX: Final = 32 * 1024
+
+# Bytes of a GTID_LIST event of an upstream: an entry for each domain and server that has ever logged.
+GTID_LIST_EVENT_BYTES_MAX: Final = 16 * STATE_ENTRIES_MAX + 64
 
 # Bytes of error text in an ERR packet: MariaDB's MYSQL_ERRMSG_SIZE; what is longer is cut.
 ERROR_TEXT_BYTES_MAX: Final = 512

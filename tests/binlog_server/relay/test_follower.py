@@ -474,6 +474,23 @@ async def test_a_history_that_begins_anew_ends_the_following(
     assert str(engine.binlog_state()) == stored
 
 
+@pytest.mark.parametrize("duplicates", [False, True], ids=["", "gtid_ignore_duplicates"])
+async def test_more_domains_and_servers_than_a_store_may_have_end_the_following(
+    duplicates: bool, engine: MemoryEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_server.relay.gate.STATE_ENTRIES_MAX", 3)
+    status = UpstreamStatus("")
+    sent = groups("0-1-1", "5-1-1", "5-2-2", "0-1-2", "5-1-3", "5-3-4")
+    async with (
+        FakeUpstream([Visit(OPENING + sent)]) as upstream,
+        following(upstream, engine, status=status, duplicates=duplicates) as task,
+    ):
+        await within(task)
+    assert status.stopped
+    assert "it sends 5-3-4, but the store has 3 pairs of domain and server already" in status.error
+    assert str(engine.binlog_state()) == "0-1-2,5-2-2,5-1-3"
+
+
 async def test_a_lower_number_of_another_server(engine: MemoryEngine, delays: Delays) -> None:
     """As after a failover without strict mode: the number is not the place in the domain."""
     async with (
