@@ -580,3 +580,38 @@ def test_what_monitoring_repeats_is_parsed_once() -> None:
     for text in ("SET GLOBAL gtid_slave_pos='0-1-1'", f"SELECT '{'x' * 600}'"):
         assert parse(text) == parse(text)
         assert parse(text) is not parse(text)
+
+
+# As a real 11.8.6 answers `SELECT 1` with them behind it.
+COMMENTS = {
+    "/*!99999 , 2 /* in */ , 3 */": 1,
+    "/*!99999 ,2 /*! ,3 */ ,4 */ ,5": 2,
+    "/*!99999 ,2 /* /* x */ ,3 */": 1,
+    "/*!110899 ,2 */": 1,
+    "/*!110806 ,2 */": 2,
+    "/*!110807 ,2 */": 1,
+    "/*M!110899 ,2 */": 1,
+    "/*!050700 ,2 */": 1,
+    "/*!050699 ,2 */": 2,
+    "/*!50699 ,2 */": 2,
+    "/*!50700 ,2 */": 1,
+    "/*!099999 ,2 */": 1,
+    "/*!100000 ,2 */": 2,
+    "/*M!50700 ,2 */": 2,
+    "/*M!050700 ,2 */": 2,
+    "/*!1234567 ,2 */": 1,
+    "/*! ,2 /*!99999 ,3 */ ,4 */": 3,
+}
+
+
+@pytest.mark.parametrize("comment", COMMENTS)
+def test_versions_of_comments(comment: str) -> None:
+    statement = parse(f"SELECT 1 {comment}")
+    assert isinstance(statement, Select)
+    assert len(statement.items) == COMMENTS[comment]
+
+
+def test_a_skipped_comment_that_is_not_ended() -> None:
+    for text in ("SELECT 1 /*!99999 ,2", "SELECT 1 /*!99999 ,2 /* x */ "):
+        with pytest.raises(SqlSyntaxError):
+            parse(text)
