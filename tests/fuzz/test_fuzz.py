@@ -113,7 +113,10 @@ def _forget_what_was_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_every_part(patch: pytest.MonkeyPatch) -> None:
+    # Its bytes, its columns, and what the manifest says of it: each of them would find most of it alone.
     patch.setattr(PartReader, "_check_file", lambda self: None)
+    patch.setattr(PartReader, "_check_heads", lambda self, rows, begins: None)
+    patch.setattr(PartReader, "_compare", lambda self, told: None)
 
 
 def _expect_three_words(patch: pytest.MonkeyPatch) -> None:
