@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,9 @@ from typing import Any
 
 from binlog_protocol.errors import RemoteError, ServerError
 
+log = logging.getLogger(__name__)
+
+_SESSIONS = "binlog_server.sessions."
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 
@@ -47,7 +51,54 @@ def set_up_logging(level: str, log_format: str = TEXT) -> None:
     """`log_format`: one of `FORMATS`."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == JSON else TextFormatter())
+    handler.addFilter(PeerLimit())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class PeerLimit(logging.Filter):
+    """Nobody fills the log by what a session says: of each kind of line `LINES` in `WINDOW_S`, from each address.
+
+    That lines are left out is told at once, and how many, with the next one of their kind. Errors are never left out.
+    """
+
+    WINDOW_S = 60
+    LINES = 100
+    _KINDS_MAX = 10_000  # beyond it the oldest are forgotten
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        peer = _session_peer(record)
+        if peer is None:
+            return True
+        host = peer.address.rpartition(":")[0]
+        kind = host, str(record.msg)
+        began, count = self._counts.pop(kind, (record.created, 0))
+        if not 0 <= record.created - began < self.WINDOW_S:
+            if count > self.LINES:
+                facts = {"count": count - self.LINES, "host": host, "kind": kind[1]}
+                log.warning("%(count)d lines about %(host)s were left out: '%(kind)s'", facts)
+            began, count = record.created, 0
+        self._counts[kind] = began, count + 1
+        if len(self._counts) > self._KINDS_MAX:
+            self._counts.popitem(last=False)
+        if count == self.LINES:
+            facts = {"host": host, "kind": kind[1], "seconds": self.WINDOW_S}
+            log.warning(
+                "more lines about %(host)s within %(seconds)d s are left out: '%(kind)s'", facts
+            )
+        return count < self.LINES
+
+
+def _session_peer(record: logging.LogRecord) -> Peer | None:
+    """Whom a line is about that a client can cause as often as it likes."""
+    if record.levelno >= logging.ERROR or not record.name.startswith(_SESSIONS):
+        return None
+    args = record.args
+    values = args.values() if isinstance(args, Mapping) else args or ()
+    return next((value for value in values if isinstance(value, Peer)), None)
 
 
 class TextFormatter(logging.Formatter):

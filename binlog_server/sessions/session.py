@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import cast
 
 from binlog_protocol.connection.auth import certificate_proof
@@ -33,6 +34,8 @@ from binlog_server.sessions.tcp_options import keep_alive
 from binlog_server.sessions.tls import TlsLayer
 
 log = logging.getLogger(__name__)
+
+_USER_CHARS_MAX = 128  # as of MariaDB, which cuts what is longer, too
 
 
 class ClientSession(asyncio.Protocol):
@@ -290,6 +293,8 @@ class ClientSession(asyncio.Protocol):
     # --- login ---
 
     def _begin_login(self, request: LoginRequest, *, needs_switch: bool) -> None:
+        # No account has a longer name, and what is quoted of it fills no log.
+        request = replace(request, user=request.user[:_USER_CHARS_MAX])
         self._user, self._request = request.user, request
         switch = self._login.begin(
             request.user, self._address, self._machine.salt, needs_switch=needs_switch

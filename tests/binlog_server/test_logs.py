@@ -14,7 +14,15 @@ from binlog_protocol.gtid import Gtid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.logs import JSON, TEXT, JsonFormatter, Peer, TextFormatter, set_up_logging
+from binlog_server.logs import (
+    JSON,
+    TEXT,
+    JsonFormatter,
+    Peer,
+    PeerLimit,
+    TextFormatter,
+    set_up_logging,
+)
 
 log = logging.getLogger("binlog_server.test")
 
@@ -123,3 +131,35 @@ def test_set_up(monkeypatch: pytest.MonkeyPatch, log_format: str) -> None:
     (line,) = written.getvalue().splitlines()
     assert ('"a": "b"' in line) == (log_format == JSON)
     assert line.endswith(" INFO b") == (log_format == TEXT)
+
+
+def test_nobody_fills_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever user and port: by address and kind of line. It is told that lines are left out, and how many were."""
+    limit = PeerLimit()
+
+    def let_through(
+        count: int,
+        second: float = 0.0,
+        host: str = "10.0.0.1",
+        message: str = "%s: %s",
+        level: int = logging.INFO,
+        name: str = "binlog_server.sessions.channel",
+    ) -> int:
+        passed = 0
+        for number in range(count):
+            args = (Peer(number, f"{host}:{number}", f"u{number}"), "1064")
+            made = log.makeRecord(name, level, "f.py", 1, message, args, None)
+            made.created = 1_700_000_000 + second
+            passed += limit.filter(made)
+        return passed
+
+    assert let_through(250) == PeerLimit.LINES
+    assert let_through(5, host="10.0.0.2") == 5
+    assert let_through(5, message="closed %s: %s") == 5
+    assert let_through(5, level=logging.ERROR) == 5
+    assert let_through(5, name="binlog_server.dumps.dump") == 5
+    assert [r.getMessage() for r in caplog.records] == [
+        "more lines about 10.0.0.1 within 60 s are left out: '%s: %s'"
+    ]
+    assert let_through(3, second=61) == 3
+    assert caplog.messages[1:] == ["150 lines about 10.0.0.1 were left out: '%s: %s'"]

@@ -515,6 +515,14 @@ def test_long_user_names_are_no_login() -> None:
     assert LoginRequest("x" * 300).build()
 
 
+async def test_a_long_user_name_is_cut(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.raises(RemoteError, match="1045"):
+        await logged_in(lab, "x" * 5000, "pw")
+    assert "x" * 128 in caplog.text
+    assert "x" * 129 not in caplog.text
+
+
 async def asked_for(lab: Lab, name: str) -> str:
     """The plugin that a client which speaks mysql_native_password is asked for; every one of these logins fails."""
     client = await lab.connect()
