@@ -93,7 +93,7 @@ def _not_synced(_: object, redo: RedoLog) -> int:
     return redo.durable_lsn
 
 
-def _checkpoint_first(_: object, flusher: Flusher) -> None:
+def _checkpoint_first(_: object, flusher: Flusher, *_given: object) -> None:
     with flusher.working:
         with flusher._lock:
             lsn = flusher._redo.lsn
