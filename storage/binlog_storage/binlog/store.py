@@ -389,9 +389,8 @@ class IbbEngine:
                     finally:
                         self.references.open()  # before anybody appends
                 try:
-                    self._has_begun(
-                        given_up
-                    )  # it may wait for room, and keeps nobody from working then
+                    # It may wait for room, and keeps nobody from working then.
+                    self._has_begun(given_up)
                 except TooManyOpenFiles as error:  # it is in the redo log, and tried again
                     log.warning("%s: the store has begun anew; its first file is made later", error)
             finally:
