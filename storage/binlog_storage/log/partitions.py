@@ -24,6 +24,7 @@ from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
 from binlog_storage.ibb.records import NESTABLE, PageSource, RecordReader
 from binlog_storage.log.batch_reader import LaidBatch, read_batch, read_laid_batch
 from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from binlog_storage.log.search import first_record, read_state
 from binlog_storage.log.whole_file import require_whole
@@ -145,18 +146,23 @@ def partition_batches(
         place = batch.end
 
 
-def batches_from(pages: PlannedPages, place: Position, end: Position) -> Iterator[LaidBatch]:
+def batches_from(pages: LogPages, place: Position, end: Position) -> Iterator[LaidBatch]:
     """All that begins from `place`, where a record begins, up to `end`; in batches of about a MiB.
 
-    Raises `CorruptBinlog`.
+    Behind the last group there may be more in front of `end`: of a large one that is not committed yet.
+
+    Raises `CorruptBinlog`, also where the data end in front of the published end.
     """
     while place < end:
         header = pages.header(place.file_no)
-        if header is None:
-            return
-        file_end = Position(place.file_no, header.pages * PAGE_SIZE)
-        batch = read_laid_batch(pages, place, end, file_end)
-        if batch.end == place:
+        behind = place
+        if header is not None:
+            file_end = Position(place.file_no, header.pages * PAGE_SIZE)
+            batch = read_laid_batch(pages, place, end, file_end)
+            behind = batch.end
+        if behind == place:
+            if end == pages.end:
+                raise CorruptBinlog(*place, "the data end here, but more was published")
             return
         if batch.groups or batch.large is not None:
             yield batch

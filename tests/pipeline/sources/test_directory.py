@@ -14,7 +14,10 @@ from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
 from binlog_storage.errors import TruncatedRecord
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.groups import OfflineBinlog
@@ -26,7 +29,16 @@ from hypothesis import strategies as st
 
 from tests.pipeline.logs import SMALL_FILES
 from tests.pipeline.stores import make_store
-from tests.storage.groups import Group, history, payloads, simple, state_after
+from tests.storage.groups import (
+    Group,
+    append_all,
+    group,
+    gtid_event,
+    history,
+    payloads,
+    simple,
+    state_after,
+)
 from tests.storage.sizes import small
 
 STOPPED_MARIADB = (PUBLICATION_NAME, REDO_NAME)
@@ -331,6 +343,49 @@ def test_torn_anywhere(tmp_path: Path, rng: random.Random, interval: int) -> Non
             assert read(source, wanted, PAGE_SIZE) == whole_ones[seq_no:]
         counts.add(len(whole_ones))
     assert len(counts) > 5
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_published_within_a_group_that_is_open(tmp_path: Path, ends: str) -> None:
+    """The durable end lies behind pieces of a large group that is not committed: nothing of it is there yet."""
+    made = simple(20)
+    large = group(Gtid(1, 1, 1), 40 * PAGE_SIZE)
+    pieces = memoryview(large.payload)[len(gtid_event(Gtid(1, 1, 1))) :]
+    tmp_path.joinpath("store").mkdir()
+    engine = IbbEngine(OsDisk(tmp_path / "store"), SMALL_FILES)
+    source = DirectorySource(str(tmp_path / "store"))
+
+    def publish() -> None:
+        engine.sync()
+        while engine.step():
+            pass
+
+    with closing(engine), closing(source.feed()) as feed:
+        append_all(engine, made[:10])
+        writer = engine.begin()
+        writer.spill(pieces[: 20 * PAGE_SIZE])
+        append_all(engine, made[10:15])
+        writer.spill(pieces[20 * PAGE_SIZE :])
+        publish()
+        published = source.published()
+        assert published is not None
+        assert published.end > Position(2, 0)  # behind pieces, else this test holds nothing
+        for size in (1, 7, 1 << 30):
+            assert read(source, Wanted(), size) == payloads(made[:15])
+        assert sum(map(len, feed.after(SlavePosition(), 0))) == 15
+        if ends == "commit":
+            writer.commit(gtid_event(Gtid(1, 1, 1)), Gtid(1, 1, 1))
+        else:
+            writer.rollback()
+        append_all(engine, made[15:])
+        publish()
+        expected = payloads(made[:15]) + [large.payload] * (ends == "commit") + payloads(made[15:])
+        for size in (1, 7, 1 << 30):
+            assert read(source, Wanted(), size) == expected
+        found = [
+            p for groups in feed.after(SlavePosition.parse("0-1-15"), 0) for p in whole(groups)
+        ]
+        assert found == expected[15:]
 
 
 def test_what_is_published_has_gone(store: Path) -> None:
