@@ -52,7 +52,7 @@ from binlog_server.sql.statements import Statement
 from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
 from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.committer import QUICK_WORDS
-from binlog_server.sql_commit.settings import login_variables
+from binlog_server.sql_commit.settings import login_variables, result_charset
 from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
 
 log = logging.getLogger(__name__)
@@ -411,6 +411,7 @@ class Conversation:
 
     def _give(self, result: ResultSet | Later) -> None:
         machine = self._machine
+        machine.result_charset = result_charset(self.sql.variables)
         if isinstance(result, ResultSet):
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))

@@ -242,7 +242,7 @@ class AccountSql:
         account = self._users.named(who.name) or account
         if account is None:
             raise NoSuchUser if text is _create_text else NonexistingGrant(who.user, who.host)
-        return ResultSet([Column.text(f"{head} {account.name}")], [(text(account),)])
+        return ResultSet([Column.text(f"{head} {account.name}", 1024)], [(text(account),)])
 
 
 def _privileges(statement: AccountStatement, told: list[Diagnostic]) -> frozenset[str]:

@@ -265,6 +265,6 @@ def _gtid_position(session: SqlSession, style: FrameStyle, function: Function, l
 
     def run() -> ResultSet:
         found = classic_places.gtid_position(engine, style, file, position)
-        return ResultSet([Column.text(printable(label), _GTIDS_CHARS)], [(found,)])
+        return ResultSet([Column.text(printable(label), _GTIDS_CHARS, null=True)], [(found,)])
 
     return Work(run)

@@ -39,12 +39,12 @@ def show(
     """
     rows = _rows(engine, statement) if classic is None else _classic(engine, statement, classic)
     columns = [
-        Column.text("Log_name", 80),
-        Column.bigint("Pos"),
-        Column.text("Event_type", 80),
+        Column.text("Log_name", 20),
+        Column.bigint("Pos", 21),
+        Column.text("Event_type", 20),
         Column.integer("Server_id"),
-        Column.bigint("End_log_pos"),
-        Column.text("Info", 80),
+        Column.bigint("End_log_pos", 21),
+        Column.text("Info", 20),
     ]
     return RowStream(columns, _batches(rows, statement))
 

@@ -41,7 +41,7 @@ def explain_purge(
         Column.text("Last_write"),
         Column.text("Wanted", 3),
         Column.text("Purged", 3),
-        Column.text("Held_back_by", 4096),
+        Column.text("Held_back_by", 4096, null=True),
     ]
     to, before = None, None
     if statement.purge is not None:

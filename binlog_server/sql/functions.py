@@ -12,7 +12,15 @@ from typing import Final, Protocol
 from binlog_protocol.errors import EngineBinlogUnavailable, SqlSyntaxError
 from binlog_protocol.errors.sql_errors import WrongParameterCount
 from binlog_protocol.gtid import SlavePosition
-from binlog_protocol.wire.results import Column
+from binlog_protocol.wire.results import (
+    FLAG_UNSIGNED,
+    TYPE_DATETIME,
+    TYPE_LONG,
+    TYPE_LONGLONG,
+    TYPE_STRING,
+    TYPE_TIMESTAMP,
+    Column,
+)
 
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.view import ResultSet, Wait
@@ -23,8 +31,14 @@ Argument = str | int | Decimal | None
 BARE_FUNCTIONS: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
 )
-# Their values are times.
-TIMES: Final = frozenset({"CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE", "UTC_TIMESTAMP"})
+# Their values are times, of these types.
+_TIMES: Final = {
+    **dict.fromkeys(("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE"), TYPE_TIMESTAMP),
+    "UTC_TIMESTAMP": TYPE_DATETIME,
+}
+_TIME_CHARS: Final = 19
+# What MariaDB says of their length, whatever there is to tell.
+_ACCOUNT_CHARS, _ROLE_CHARS, _DATABASE_CHARS, _UUID_CHARS, _UNIX_TIME_DIGITS = 384, 128, 64, 36, 17
 
 
 class Caller(Protocol):
@@ -49,7 +63,7 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             return int(caller.clock().now)
         case "SYSDATE", []:  # SET timestamp does not hold it
             return replace(caller.clock(), now=time.time()).text()
-        case _, [] if name in TIMES:
+        case _, [] if name in _TIMES:
             return caller.clock().text(in_utc=name == "UTC_TIMESTAMP")
         case "VERSION", []:
             return caller.global_value("version")
@@ -74,6 +88,27 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
     raise SqlSyntaxError(f"{name}(")
 
 
+def function_column(name: str, label: str, value: Argument) -> Column:
+    """The column of its value."""
+    match name:
+        case _ if name in _TIMES:
+            return Column.binary(label, _TIMES[name], _TIME_CHARS)
+        case "CONNECTION_ID":
+            return Column.integer(label)
+        case "UNIX_TIMESTAMP":
+            return Column.binary(label, TYPE_LONGLONG, _UNIX_TIME_DIGITS, null=True)
+        case "UUID":
+            column = Column.text(label, _UUID_CHARS, kind=TYPE_STRING)
+            return replace(column, flags=column.flags | FLAG_UNSIGNED, decimals=0)
+        case "DATABASE" | "SCHEMA":
+            return Column.text(label, _DATABASE_CHARS, null=True)
+        case "CURRENT_ROLE":
+            return Column.text(label, _ROLE_CHARS, null=True)
+        case "VERSION":
+            return Column.text(label, len(str(value)))
+    return Column.text(label, _ACCOUNT_CHARS, null=True)
+
+
 def _require_count(name: str, arguments: Sequence[Argument], least: int, most: int) -> None:
     if not least <= len(arguments) <= most:
         raise WrongParameterCount(name)
@@ -84,7 +119,10 @@ def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | Resul
     _require_count("MASTER_GTID_WAIT", arguments, 1, 2)
 
     def result(reached: bool | None) -> ResultSet:
-        return ResultSet([Column.integer(label)], [(None if reached is None else reached - 1,)])
+        return ResultSet(
+            [Column.binary(label, TYPE_LONG, 2, null=reached is None)],
+            [(None if reached is None else reached - 1,)],
+        )
 
     if None in arguments[:1]:
         return result(None)

@@ -21,7 +21,7 @@ def select(statement: SelectSchema) -> ResultSet:
     """No rows. Raises `UnknownSchemaTable` (1109)."""
     if statement.table not in _EMPTY:
         raise UnknownSchemaTable(statement.table)
-    return ResultSet([Column.text(name) for name in statement.columns], [])
+    return ResultSet([Column.text(name, null=True) for name in statement.columns], [])
 
 
 def show() -> NoReturn:

@@ -30,9 +30,9 @@ assert set(_MEANINGS) == set(SINGLE)
 def show() -> ResultSet:
     """One row a privilege."""
     columns = [
-        Column.text("Privilege", 40),
-        Column.text("Context", 60),
-        Column.text("Comment", 256),
+        Column.text("Privilege", 10),
+        Column.text("Context", 15),
+        Column.text("Comment", 64),
     ]
     meanings = {**_MEANINGS, USAGE: "To log in, and nothing else"}
     rows = [(name.capitalize(), "Server Admin", what) for name, what in meanings.items()]

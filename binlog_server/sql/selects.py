@@ -8,19 +8,21 @@ from typing import Protocol
 from binlog_protocol.errors import PacketTooBig
 from binlog_protocol.errors.limit_errors import TooManyColumns
 from binlog_protocol.wire.results import (
-    CHARSET_BINARY,
-    CHARSET_UTF8,
-    FLAG_BINARY,
+    DECIMALS_OF_TEXT,
+    TYPE_DOUBLE,
+    TYPE_LONG,
+    TYPE_LONGLONG,
     TYPE_MEDIUM_BLOB,
+    TYPE_NEW_DECIMAL,
+    TYPE_NULL,
     Column,
 )
 
-from binlog_server.option_kinds import Decimals
-from binlog_server.sql.functions import TIMES, waits_for
+from binlog_server.option_kinds import Decimals, Kind, Number, Switch
+from binlog_server.sql.functions import function_column, waits_for
 from binlog_server.sql.statements import (
     Expression,
     Function,
-    Literal,
     Select,
     SelectItem,
     SystemVariable,
@@ -32,10 +34,12 @@ from binlog_server.sql.view import Result, ResultSet, Row
 
 ROW_CHARS_MAX = 1 << 20  # a short statement may name a long variable often
 COLUMNS_MAX = 256
-_TYPE_DOUBLE, _TYPE_NULL, _TYPE_DATETIME = 5, 6, 12
-_SMALL_DIGITS = 9  # a constant of more is a BIGINT
+_INT_CHARS = 9  # a constant of more is a BIGINT
+_BIGINT_CHARS = 21
 _DECIMALS_SHOWN = 6
-_TEXT_BYTES = 2**24 - 1  # of a MEDIUMBLOB
+_I64_MAX = 2**63 - 1
+_BLOB_CHARS = 2**24 - 1  # of a MEDIUMBLOB
+_DECIMAL_CHARS, _DECIMAL_SCALE = 83, 38  # of a user variable, which may hold any
 
 
 class Finder(Protocol):
@@ -64,22 +68,47 @@ def select(finder: Finder, statement: Select) -> Result:
 def _column(item: SelectItem, value: Value) -> Column:
     label = printable(item.label)
     match item.expression:
-        case SystemVariable(_, name) if isinstance(VARIABLES[name].kind, Decimals):
-            return Column(label, _TYPE_DOUBLE, CHARSET_BINARY, 22, FLAG_BINARY, _DECIMALS_SHOWN)
-        case _ if isinstance(value, Decimal):
+        case SystemVariable(_, name):
+            return _variable_column(label, VARIABLES[name].kind, value)
+        case UserVariable():
+            return _user_variable_column(label, value)
+        case Function(name):
+            return function_column(name, label, value)
+    match value:  # of a constant
+        case None:
+            return Column.binary(label, TYPE_NULL, 0, null=True)
+        case Decimal():
             return Column.decimal(label, value)
-        case Literal(None):
-            return Column(label, _TYPE_NULL, CHARSET_BINARY, 0, FLAG_BINARY)
-        case Literal(int(number)) if len(str(abs(number))) <= _SMALL_DIGITS:
-            return Column.integer(label)
-        case UserVariable() if not isinstance(value, int):
-            text = Column.text(label, _TEXT_BYTES)
-            return Column(
-                label, TYPE_MEDIUM_BLOB, CHARSET_UTF8, text.length, decimals=text.decimals
-            )
-        case Function(name) if name in TIMES:
-            return Column(label, _TYPE_DATETIME, CHARSET_BINARY, 19, FLAG_BINARY)
-    return Column.bigint(label) if isinstance(value, int) else Column.text(label)
+        case str():
+            return Column.text(label, len(value))
+    length = len(str(value))
+    if value > _I64_MAX:
+        return Column.bigint(label, length)
+    return Column.binary(label, TYPE_LONG if length <= _INT_CHARS else TYPE_LONGLONG, length)
+
+
+def _variable_column(label: str, kind: Kind, value: Value) -> Column:
+    match kind:
+        case Decimals():
+            return Column.binary(label, TYPE_DOUBLE, _BIGINT_CHARS, _DECIMALS_SHOWN, null=True)
+        case Switch():
+            return Column.binary(label, TYPE_LONGLONG, 1, null=True)
+        case Number(low) if low < 0:
+            return Column.binary(label, TYPE_LONGLONG, _BIGINT_CHARS, null=True)
+        case Number():
+            return Column.bigint(label, _BIGINT_CHARS, null=True)
+    return Column.text(label, len(str(value or "")), null=True)
+
+
+def _user_variable_column(label: str, value: Value) -> Column:
+    match value:
+        case None:
+            return Column.binary(label, TYPE_MEDIUM_BLOB, _BLOB_CHARS, DECIMALS_OF_TEXT, null=True)
+        case Decimal():
+            return Column.binary(label, TYPE_NEW_DECIMAL, _DECIMAL_CHARS, _DECIMAL_SCALE, null=True)
+        case str():
+            return Column.text(label, _BLOB_CHARS, kind=TYPE_MEDIUM_BLOB, null=True)
+    return Column.binary(label, TYPE_LONGLONG, len(str(_I64_MAX)) + 1, null=True)
 
 
 def printable(label: str) -> str:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from binlog_protocol.errors.sql_errors import UnknownXaFormat
-from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
+from binlog_protocol.wire.results import (
+    CHARSET_BINARY,
+    FLAG_BINARY,
+    FLAG_NOT_NULL,
+    TYPE_DOUBLE,
+    TYPE_LONG,
+    TYPE_LONGLONG,
+    TYPE_MEDIUM_BLOB,
+    Column,
+    Value,
+)
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.dumps.replica_rows import ReplicaRows
@@ -27,7 +38,7 @@ from binlog_server.sql.view import (
     text_of,
 )
 
-_TYPE_DOUBLE = 5
+_BYTES: Final = FLAG_NOT_NULL | FLAG_BINARY
 
 VARIABLE_COLUMNS = ("variable_name", "value")
 
@@ -59,7 +70,7 @@ def databases(statement: ShowDatabases) -> ResultSet:
     name = "Database" if statement.pattern is None else f"Database ({statement.pattern})"
     label = name.encode("utf-8", "replace").decode()
     rows = filtered([("information_schema",)], ("database",), statement.filter)
-    return ResultSet([Column.text(label, 256)], rows)
+    return ResultSet([Column.text(label, 64).of_table()], rows)
 
 
 def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> ResultSet:
@@ -67,8 +78,8 @@ def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> Resul
     wanted = [d for d in told if not statement.errors_only or d.level == Level.ERROR]
     if statement.count:
         name = "error_count" if statement.errors_only else "warning_count"
-        return ResultSet([Column.bigint(f"@@session.{name}")], [(len(wanted),)])
-    columns = [Column.text("Level", 28), Column.integer("Code"), Column.text("Message", 2048)]
+        return ResultSet([Column.bigint(f"@@session.{name}", 21, null=True)], [(len(wanted),)])
+    columns = [Column.text("Level", 7), Column.integer("Code", 4), Column.text("Message", 512)]
     limit = statement.limit
     count = len(wanted) if limit.count is None else limit.count
     rows: list[Row] = list(wanted[limit.offset : limit.offset + count])
@@ -79,7 +90,8 @@ def variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
     """SHOW VARIABLES and SHOW STATUS. Of what may not be among the rows the value is not made."""
     names = (name for name in sorted(shown) if may_hold(test, VARIABLE_COLUMNS, (name,)))
     rows = filtered([(name, text_of(shown[name])) for name in names], VARIABLE_COLUMNS, test)
-    return ResultSet([Column.text("Variable_name", 256), Column.text("Value", 16384)], rows)
+    columns = [Column.text("Variable_name", 64), Column.text("Value", 4096)]
+    return ResultSet([column.of_table() for column in columns], rows)
 
 
 def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
@@ -88,10 +100,13 @@ def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
     if style not in ("RAW", "SQL"):
         raise UnknownXaFormat(statement.format)
     columns = [
-        Column.bigint("formatID"),
-        Column.bigint("gtrid_length"),
-        Column.bigint("bqual_length"),
-        Column.text("data", 1024),
+        *(
+            Column.binary(name, TYPE_LONGLONG, 11)
+            for name in ("formatID", "gtrid_length", "bqual_length")
+        ),
+        Column.text("data", 285)
+        if style == "SQL"
+        else replace(Column.text("data"), charset=CHARSET_BINARY, length=128, flags=_BYTES),
     ]
     rows: list[Row] = [
         (
@@ -108,11 +123,11 @@ def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
 def _master_status(view: ServerView, coordinates: Coordinates, texts: StateTexts) -> ResultSet:
     file, position = places.next_write(view, coordinates)
     columns = [
-        Column.text("File", 2048),
+        Column.text("File", 512),
         Column.bigint("Position"),
         Column.text("Binlog_Do_DB"),
         Column.text("Binlog_Ignore_DB"),
-        Column.text("Gtid_Binlog_Pos"),
+        Column.text("Gtid_Binlog_Pos", 4096),
     ]
     return ResultSet(columns, [(file, position, "", "", texts.position)])
 
@@ -125,8 +140,8 @@ def _binary_logs(view: ServerView, coordinates: Coordinates) -> ResultSet:
 def _slave_hosts(view: ServerView) -> ResultSet:
     columns = [
         Column.integer("Server_id"),
-        Column.text("Host"),
-        Column.integer("Port"),
+        Column.text("Host", 20),
+        Column.integer("Port", 7),
         Column.integer("Master_id"),
     ]
     return ResultSet(columns, list(view.connections.slave_hosts(view.config.server_id)))
@@ -134,15 +149,19 @@ def _slave_hosts(view: ServerView) -> ResultSet:
 
 def _processlist(view: ServerView, user: str | None, info_chars: int | None) -> ResultSet:
     columns = [
-        Column.bigint("Id"),
-        Column.text("User"),
-        Column.text("Host"),
-        Column.text("db"),
-        Column.text("Command"),
-        Column.integer("Time"),
-        Column.text("State"),
-        Column.text("Info"),
-        Column("Progress", _TYPE_DOUBLE, CHARSET_BINARY, 7, FLAG_BINARY, 3),
+        Column.binary("Id", TYPE_LONGLONG, 11),
+        Column.text("User", 128),
+        Column.text("Host", 64),
+        Column.text("db", 64, null=True),
+        Column.text("Command", 16),
+        Column.binary("Time", TYPE_LONG, 7),
+        Column.text("State", 30, null=True),
+        Column.text("Info", info_chars, null=True)
+        if info_chars
+        else Column.text(
+            "Info", 3 * view.config.max_allowed_packet, kind=TYPE_MEDIUM_BLOB, null=True
+        ),
+        Column.binary("Progress", TYPE_DOUBLE, 7, 3),
     ]
     at = [column.name for column in columns].index("Info")
     upstreams = [c.process for c in view.relay.connections if c.runs] if user is None else []
@@ -158,14 +177,15 @@ def _cut(info: Value, chars: int | None) -> Value:
 
 def _engines(_: ServerView) -> ResultSet:
     columns = [
-        Column.text("Engine", 256),
-        Column.text("Support", 32),
-        Column.text("Comment", 640),
-        Column.text("Transactions", 12),
-        Column.text("XA", 12),
-        Column.text("Savepoints", 12),
+        Column.text("Engine", 64),
+        Column.text("Support", 8),
+        Column.text("Comment", 160),
+        Column.text("Transactions", 3, null=True),
+        Column.text("XA", 3, null=True),
+        Column.text("Savepoints", 3, null=True),
     ]
     comment = "The binlog in its files (binlog_storage_engine); there are no tables"
+    columns = [column.of_table() for column in columns]
     return ResultSet(columns, [("InnoDB", "DEFAULT", comment, "YES", "NO", "YES")])
 
 
@@ -175,11 +195,11 @@ def _binlog_replicas(view: ServerView) -> Work:
         Column.integer("Server_id"),
         Column.text("Host"),
         Column.text("User"),
-        Column.text("Sent_gtid"),
-        Column.text("Durable_gtid"),
-        Column.text("Acknowledged_gtid"),
-        Column.bigint("Gap_bytes"),
-        Column.bigint("Gap_ms"),
+        Column.text("Sent_gtid", null=True),
+        Column.text("Durable_gtid", null=True),
+        Column.text("Acknowledged_gtid", null=True),
+        Column.bigint("Gap_bytes", null=True),
+        Column.bigint("Gap_ms", null=True),
         Column.text("State"),
     ]
     rows = ReplicaRows(view.engine, list(view.connections))
@@ -192,8 +212,8 @@ def _binlog_leases(view: ServerView, coordinates: Coordinates) -> ResultSet:
         Column.text("From_gtid"),
         Column.text("First_file"),
         Column.text("Created"),
-        Column.text("Until"),
-        Column.bigint("Max_bytes"),
+        Column.text("Until", null=True),
+        Column.bigint("Max_bytes", null=True),
         Column.bigint("Held_bytes"),
     ]
     rows: list[Row] = [

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from binlog_protocol.errors.sql_errors import NoMasterConnection
-from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, Column, Value
+from binlog_protocol.wire.results import (
+    TYPE_DATETIME,
+    TYPE_FLOAT,
+    TYPE_LONG,
+    TYPE_LONGLONG,
+    TYPE_SHORT,
+    Column,
+    Value,
+)
 
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.sql.state_texts import StateTexts
@@ -13,58 +21,58 @@ from binlog_server.sql.view import ResultSet, ServerView
 
 SlaveRows = Mapping[str, Mapping[str, Value]]  # by connection, then by column
 
-# As 11.8 sends them. Numbers by their width; all others are text of so many bytes.
-_SMALLINT, _INT, _BIGINT, _FLOAT, _DATETIME = -2, -3, -8, -4, -12
-_LONG_TEXT = 87376
+# As 11.8 sends them: text of so many characters, or another type (below 0); NULL where `_NULLABLE` says so.
+_PORT, _ERRNO, _INT, _BIGINT, _FLOAT, _DATETIME = -1, -2, -3, -4, -5, -6
+_LONG_TEXT = 21844
 
 _ONE = {
-    "Slave_IO_State": 256,
-    "Master_Host": 1020,
-    "Master_User": 1536,
-    "Master_Port": _SMALLINT,
+    "Slave_IO_State": 64,
+    "Master_Host": 255,
+    "Master_User": 384,
+    "Master_Port": _PORT,
     "Connect_Retry": _INT,
-    "Master_Log_File": 2048,
+    "Master_Log_File": 512,
     "Read_Master_Log_Pos": _BIGINT,
-    "Relay_Log_File": 2048,
+    "Relay_Log_File": 512,
     "Relay_Log_Pos": _BIGINT,
-    "Relay_Master_Log_File": 2048,
-    "Slave_IO_Running": 40,
-    "Slave_SQL_Running": 12,
+    "Relay_Master_Log_File": 512,
+    "Slave_IO_Running": 10,
+    "Slave_SQL_Running": 3,
     "Replicate_Do_DB": _LONG_TEXT,
     "Replicate_Ignore_DB": _LONG_TEXT,
     "Replicate_Do_Table": _LONG_TEXT,
     "Replicate_Ignore_Table": _LONG_TEXT,
     "Replicate_Wild_Do_Table": _LONG_TEXT,
     "Replicate_Wild_Ignore_Table": _LONG_TEXT,
-    "Last_Errno": _SMALLINT,
-    "Last_Error": 4096,
+    "Last_Errno": _ERRNO,
+    "Last_Error": 1024,
     "Skip_Counter": _INT,
     "Exec_Master_Log_Pos": _BIGINT,
     "Relay_Log_Space": _BIGINT,
-    "Until_Condition": 24,
-    "Until_Log_File": 2048,
+    "Until_Condition": 6,
+    "Until_Log_File": 512,
     "Until_Log_Pos": _BIGINT,
-    "Master_SSL_Allowed": 28,
-    "Master_SSL_CA_File": 2048,
-    "Master_SSL_CA_Path": 2048,
-    "Master_SSL_Cert": 2048,
-    "Master_SSL_Cipher": 2048,
-    "Master_SSL_Key": 2048,
+    "Master_SSL_Allowed": 7,
+    "Master_SSL_CA_File": 512,
+    "Master_SSL_CA_Path": 512,
+    "Master_SSL_Cert": 512,
+    "Master_SSL_Cipher": 512,
+    "Master_SSL_Key": 512,
     "Seconds_Behind_Master": _BIGINT,
-    "Master_SSL_Verify_Server_Cert": 12,
-    "Last_IO_Errno": _SMALLINT,
-    "Last_IO_Error": 4096,
-    "Last_SQL_Errno": _SMALLINT,
-    "Last_SQL_Error": 4096,
+    "Master_SSL_Verify_Server_Cert": 3,
+    "Last_IO_Errno": _ERRNO,
+    "Last_IO_Error": 1024,
+    "Last_SQL_Errno": _ERRNO,
+    "Last_SQL_Error": 1024,
     "Replicate_Ignore_Server_Ids": _LONG_TEXT,
     "Master_Server_Id": _INT,
-    "Master_SSL_Crl": 2048,
-    "Master_SSL_Crlpath": 2048,
-    "Using_Gtid": 44,
+    "Master_SSL_Crl": 512,
+    "Master_SSL_Crlpath": 512,
+    "Using_Gtid": 11,
     "Gtid_IO_Pos": _LONG_TEXT,
     "Replicate_Do_Domain_Ids": _LONG_TEXT,
     "Replicate_Ignore_Domain_Ids": _LONG_TEXT,
-    "Parallel_Mode": 48,
+    "Parallel_Mode": 12,
     "SQL_Delay": _INT,
     "SQL_Remaining_Delay": _INT,
     "Slave_SQL_Running_State": _LONG_TEXT,
@@ -74,8 +82,8 @@ _ONE = {
     "Replicate_Rewrite_DB": _LONG_TEXT,
 }
 _EVERY = {
-    "Connection_name": 256,
-    "Slave_SQL_State": 256,
+    "Connection_name": 64,
+    "Slave_SQL_State": 64,
     **_ONE,
     "Retried_transactions": _INT,
     "Max_relay_log_size": _INT,
@@ -87,8 +95,37 @@ _EVERY = {
     "Slave_last_event_time": _DATETIME,
     "Master_Slave_time_diff": _INT,
 }
-_LENGTHS = {_SMALLINT: 5, _INT: 10, _BIGINT: 20, _FLOAT: 9, _DATETIME: 19}
-_FLOAT_DECIMALS = 3
+_TYPES = {
+    _PORT: (TYPE_SHORT, 5),
+    _ERRNO: (TYPE_SHORT, 4),
+    _INT: (TYPE_LONG, 10),
+    _BIGINT: (TYPE_LONGLONG, 20),
+}
+_NULLABLE = frozenset(
+    {
+        "Slave_IO_State",
+        "Master_Host",
+        "Master_User",
+        "Last_Error",
+        "Until_Log_File",
+        "Master_SSL_Allowed",
+        "Master_SSL_CA_File",
+        "Master_SSL_CA_Path",
+        "Master_SSL_Cert",
+        "Master_SSL_Cipher",
+        "Master_SSL_Key",
+        "Seconds_Behind_Master",
+        "Last_IO_Error",
+        "Last_SQL_Error",
+        "Master_SSL_Crl",
+        "Master_SSL_Crlpath",
+        "Using_Gtid",
+        "SQL_Remaining_Delay",
+        "Slave_SQL_Running_State",
+        "Slave_SQL_State",
+        "Master_Slave_time_diff",
+    }
+)
 
 
 def slave_rows(view: ServerView, texts: StateTexts) -> SlaveRows:
@@ -120,7 +157,11 @@ def _result(columns: Mapping[str, int], rows: Iterable[Mapping[str, Value]]) -> 
 
 
 def _column(name: str, kind: int) -> Column:
+    null = name in _NULLABLE
     if kind > 0:
-        return Column.text(name, kind)
-    decimals = _FLOAT_DECIMALS if kind == _FLOAT else 0
-    return Column(name, -kind, CHARSET_BINARY, _LENGTHS[kind], FLAG_BINARY, decimals)
+        return Column.text(name, kind, null=null).of_table()
+    if kind == _FLOAT:
+        return Column.binary(name, TYPE_FLOAT, 9, 3).of_table()
+    if kind == _DATETIME:
+        return Column.binary(name, TYPE_DATETIME, 19, null=True).of_table()
+    return Column.unsigned(name, *_TYPES[kind], null=null).of_table()

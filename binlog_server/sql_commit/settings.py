@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.errors import WrongVariableValue
-from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of
 from binlog_protocol.events.collation_names import (
     collation_name,
     collation_numbered,
@@ -23,9 +23,11 @@ from binlog_protocol.events.statement_context import (
 )
 from binlog_protocol.events.status_variables import SessionFlags, StatusVariables
 from binlog_protocol.groups.statement_group import Origin
+from binlog_protocol.wire.results import UTF8, ResultCharset
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"
+_UTF8_BYTES: Final = {"utf8mb3": 3, "utf8mb4": 4}  # of a character
 _U64_MASK: Final = 2**64 - 1
 
 # Bit of each mode in the order of the bits.
@@ -151,6 +153,19 @@ def login_variables(collation: int) -> dict[str, str]:
         "character_set_results": charset,
         "collation_connection": collation_name(collation),
     }
+
+
+def result_charset(variables: Mapping[str, str]) -> ResultCharset:
+    """What the client is told of texts, which are UTF-8 whatever it asks for: so only a kind of UTF-8 is told."""
+    charset = variables.get("character_set_results", "utf8mb4")
+    if charset == BINARY:
+        return ResultCharset(BINARY_COLLATION, 1)
+    if charset not in _UTF8_BYTES:
+        return UTF8
+    number = collation_numbered(variables.get("collation_connection", ""))
+    if number is None or charset_of(number) != charset:
+        number = default_collation(charset)
+    return ResultCharset(number, _UTF8_BYTES[charset])
 
 
 def literal_collation(text: str, variables: Mapping[str, str]) -> int:

@@ -59,6 +59,7 @@ from binlog_protocol.wire.packets import (
 )
 from binlog_protocol.wire.results import (
     STATUS_AUTOCOMMIT,
+    UTF8,
     Column,
     Row,
     column_payloads,
@@ -111,6 +112,8 @@ class ServerConnection:
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.
         self.status = STATUS_AUTOCOMMIT
+        # What the client is told of the texts in result sets.
+        self.result_charset = UTF8
         # What the next OK or result set tells; to be set before each that has some.
         self.warnings = 0
         self._compressed = False
@@ -308,7 +311,9 @@ class ServerConnection:
         """Raises ValueError when a row does not fit the columns."""
         self._machine.require(ServerStep.ANSWER_SENT)
         warnings, self.warnings = self.warnings, 0
-        payloads = result_set_payloads(columns, rows, status=self.status, warnings=warnings)
+        payloads = result_set_payloads(
+            columns, rows, status=self.status, warnings=warnings, charset=self.result_charset
+        )
         self._machine.advance(ServerStep.ANSWER_SENT)
         data, self._seq = frame_packets(payloads, self._seq)
         return data
@@ -318,7 +323,8 @@ class ServerConnection:
     def begin_result_set(self, columns: Sequence[Column]) -> bytes:
         """Send the columns of a result set; rows follow."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        data, self._seq = frame_packets(column_payloads(columns, status=self.status), self._seq)
+        payloads = column_payloads(columns, status=self.status, charset=self.result_charset)
+        data, self._seq = frame_packets(payloads, self._seq)
         return data
 
     def more_rows(self, rows: Iterable[Row]) -> bytes:

@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
 from binlog_protocol.events.row_values.numbers import digits_and_scale
@@ -54,19 +54,30 @@ STATUS_IN_TRANS_READONLY: Final = 0x2000
 STATUS_ANSI_QUOTES: Final = 0x8000
 
 # Kinds of columns that a MariaDB server uses for the statements we answer.
+TYPE_SHORT: Final = 2
 TYPE_LONG: Final = 3
+TYPE_FLOAT: Final = 4
+TYPE_DOUBLE: Final = 5
+TYPE_NULL: Final = 6
+TYPE_TIMESTAMP: Final = 7
 TYPE_LONGLONG: Final = 8
-TYPE_MEDIUM_BLOB: Final = 251
+TYPE_DATETIME: Final = 12
 TYPE_NEW_DECIMAL: Final = 246
+TYPE_MEDIUM_BLOB: Final = 251
 TYPE_VAR_STRING: Final = 253
+TYPE_STRING: Final = 254
 
 CHARSET_UTF8: Final = 33
 CHARSET_BINARY: Final = 63
 
 FLAG_NOT_NULL: Final = 0x0001
+FLAG_UNSIGNED: Final = 0x0020
 FLAG_BINARY: Final = 0x0080
+FLAG_NO_DEFAULT: Final = 0x1000
 
-_DECIMALS_OF_TEXT: Final = 39
+DECIMALS_OF_TEXT: Final = 39
+_U32_MAX: Final = 2**32 - 1
+_UTF8_BYTES: Final = 3  # of a character, as the length of a column counts them
 
 _COLUMN_FIXED: Final = struct.Struct("<BHIBHBH")
 assert _COLUMN_FIXED.size == 13
@@ -77,9 +88,19 @@ Value = str | int | bytes | None
 Row = Sequence[Value]
 
 
+class ResultCharset(NamedTuple):
+    """What a client is told of texts: the number of a collation, and the bytes of a character at most."""
+
+    collation: int = CHARSET_UTF8
+    bytes_per_character: int = _UTF8_BYTES
+
+
+UTF8: Final = ResultCharset()
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a result set. `length` is in bytes of the widest value."""
+    """One column of a result set. `length` is in bytes of the widest value; of a text, three for each character."""
 
     name: str
     type: int = TYPE_VAR_STRING
@@ -93,25 +114,58 @@ class Column:
     original_name: str = ""
 
     @classmethod
-    def text(cls, name: str, length: int = 1024) -> Column:
-        """VAR_STRING (253) in utf8."""
-        return cls(name, TYPE_VAR_STRING, CHARSET_UTF8, length, 0, _DECIMALS_OF_TEXT)
+    def text(
+        cls, name: str, characters: int = 255, *, kind: int = TYPE_VAR_STRING, null: bool = False
+    ) -> Column:
+        """VAR_STRING (253), unless `kind` is another type of texts."""
+        length = characters * _UTF8_BYTES
+        return cls(name, kind, CHARSET_UTF8, length, _not_null(null=null), DECIMALS_OF_TEXT)
 
     @classmethod
-    def bigint(cls, name: str) -> Column:
-        """LONGLONG (8)."""
-        return cls(name, TYPE_LONGLONG, CHARSET_BINARY, 21, FLAG_BINARY)
+    def binary(
+        cls, name: str, kind: int, length: int, decimals: int = 0, *, null: bool = False
+    ) -> Column:
+        """Of a type whose values are in no character set: a signed number, a time."""
+        flags = FLAG_BINARY | _not_null(null=null)
+        return cls(name, kind, CHARSET_BINARY, length, flags, decimals)
 
     @classmethod
-    def integer(cls, name: str) -> Column:
-        """LONG (3)."""
-        return cls(name, TYPE_LONG, CHARSET_BINARY, 10, FLAG_BINARY)
+    def unsigned(cls, name: str, kind: int, length: int, *, null: bool = False) -> Column:
+        """An integer of that type."""
+        flags = FLAG_BINARY | FLAG_UNSIGNED | _not_null(null=null)
+        return cls(name, kind, CHARSET_BINARY, length, flags)
+
+    @classmethod
+    def bigint(cls, name: str, length: int = 20, *, null: bool = False) -> Column:
+        """LONGLONG (8), unsigned."""
+        return cls.unsigned(name, TYPE_LONGLONG, length, null=null)
+
+    @classmethod
+    def integer(cls, name: str, length: int = 10, *, null: bool = False) -> Column:
+        """LONG (3), unsigned."""
+        return cls.unsigned(name, TYPE_LONG, length, null=null)
 
     @classmethod
     def decimal(cls, name: str, value: Decimal) -> Column:
         """NEWDECIMAL (246), as wide as the value."""
         digits, scale = digits_and_scale(value)
-        return cls(name, TYPE_NEW_DECIMAL, CHARSET_BINARY, digits + 2, FLAG_BINARY, scale)
+        return cls.binary(name, TYPE_NEW_DECIMAL, digits + bool(scale) + 1, scale)
+
+    def of_table(self) -> Column:
+        """As MariaDB sends it where the rows are those of a table of information_schema."""
+        is_text = self.charset == CHARSET_UTF8
+        flags = self.flags if self.type == TYPE_DATETIME else self.flags & ~FLAG_BINARY
+        decimals = 0 if is_text else self.decimals
+        return replace(self, flags=flags | FLAG_NO_DEFAULT, decimals=decimals)
+
+    def sent_in(self, charset: ResultCharset) -> Column:
+        """As a client is told of it whose texts are in that character set."""
+        if self.charset != CHARSET_UTF8 or charset == UTF8:
+            return self
+        characters = self.length // _UTF8_BYTES
+        return replace(
+            self, charset=charset.collation, length=characters * charset.bytes_per_character
+        )
 
     def build(self) -> bytes:
         names = ("def", self.schema, self.table, self.original_table, self.name, self.original_name)
@@ -121,7 +175,7 @@ class Column:
                 _COLUMN_FIXED.pack(
                     _COLUMN_FIXED.size - 1,
                     self.charset,
-                    self.length,
+                    min(self.length, _U32_MAX),
                     self.type,
                     self.flags,
                     self.decimals,
@@ -154,6 +208,10 @@ class Column:
             original_table,
             original_name,
         )
+
+
+def _not_null(*, null: bool) -> int:
+    return 0 if null else FLAG_NOT_NULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +342,10 @@ def result_set_payloads(
     *,
     status: int = STATUS_AUTOCOMMIT,
     warnings: int = 0,
+    charset: ResultCharset = UTF8,
 ) -> list[bytes]:
     """The payloads of a whole result set; a value None is NULL, numbers are sent as text."""
-    payloads = column_payloads(columns, status=status)
+    payloads = column_payloads(columns, status=status, charset=charset)
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(f"row of {len(row)} values for {len(columns)} columns")
@@ -295,9 +354,14 @@ def result_set_payloads(
     return payloads
 
 
-def column_payloads(columns: Sequence[Column], *, status: int = STATUS_AUTOCOMMIT) -> list[bytes]:
-    """The packets in front of the first row."""
+def column_payloads(
+    columns: Sequence[Column],
+    *,
+    status: int = STATUS_AUTOCOMMIT,
+    charset: ResultCharset = UTF8,
+) -> list[bytes]:
+    """The packets in front of the first row. `charset`: what the client is told of texts."""
     payloads = [lenenc_int(len(columns))]
-    payloads += [column.build() for column in columns]
+    payloads += [column.sent_in(charset).build() for column in columns]
     payloads.append(eof_payload(status=status))
     return payloads
