@@ -19,9 +19,9 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = (
-    "protocol/binlog_protocol/groups/_group_runs.c",
+    "protocol/binlog_protocol/events/_group_runs.c",
     "protocol/binlog_protocol/wire/_speedups.c",
-    "storage/binlog_storage/log/_speedups.c",
+    "storage/binlog_storage/ibb/_speedups.c",
 )
 SUFFIX = ".abi3.so"
 ABI = "cp311-abi3"  # what Py_LIMITED_API says in the sources

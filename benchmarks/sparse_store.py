@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.options import STATE_INTERVAL_DEFAULT
 from binlog_storage.binlog.state_breaks import BREAKS_KEY
 from binlog_storage.binlog.store import IbbEngine
@@ -58,7 +58,7 @@ def _make_file(directory: Path, file_no: int, pages: int, seq_no: int, *, last: 
             state = [Gtid(0, 1, seq_no)] if seq_no else []
             seq_no += _SEQ_NOS_AT_ONCE
             payload, _ = group(Gtid(0, 1, seq_no))
-            data = chunk(RecordType.GTID_STATE, gtid_state.encode(state))
+            data = chunk(RecordType.GTID_STATE, gtid_state.encode(BinlogState(state)))
             data += chunk(RecordType.COMMIT, commit.encode(payload))
             page = bytearray(PAGE_SIZE)
             page[: len(data)] = data

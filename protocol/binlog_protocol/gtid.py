@@ -14,7 +14,7 @@ GTID of a domain comes last among those of the domain, and a reader takes it so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, ValuesView
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
 from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
@@ -185,16 +185,10 @@ class BinlogState:
             for server_id, seq_no in seq_nos.items()
         ]
 
-    def entries_of(self, last: Gtid) -> Sequence[Gtid]:
-        """Those of the domain that has logged this last."""
-        seq_nos = self._seq_nos[last[0]]
-        if len(seq_nos) == 1:
-            return (last,)
-        return [Gtid(last[0], server_id, seq_no) for server_id, seq_no in seq_nos.items()]
-
-    def lasts(self) -> ValuesView[Gtid]:
-        """The GTID logged last in each domain, in the order of `entries`; another object after each `update`."""
-        return self._last.values()
+    @property
+    def seq_nos(self) -> Mapping[int, Mapping[int, int]]:
+        """The last sequence number by domain and by server, in the order of `entries`. No copy: read it at once."""
+        return self._seq_nos
 
     def position(self) -> SlavePosition:
         """The last GTID of each domain: `gtid_binlog_pos`."""

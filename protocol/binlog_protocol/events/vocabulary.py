@@ -197,7 +197,7 @@ def is_never_sound(event: bytes, table: bytes) -> bool:
 
 is_sound: Callable[[bytes, bytes], bool] = is_never_sound
 try:
-    from binlog_protocol.groups import _group_runs
+    from binlog_protocol.events import _group_runs
 except ImportError:
     pass
 else:

@@ -145,7 +145,7 @@ take_part: Callable[[Buffer, int, int, int, int, bool], TakenPart | None] = take
 take_bare_run: Callable[[Buffer, int, int, int], Taken | None] = take_no_bare_run
 
 try:
-    from binlog_protocol.groups import _group_runs
+    from binlog_protocol.events import _group_runs
 except ImportError:
     pass
 else:

@@ -70,7 +70,7 @@ FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytear
 fill_page: FillPage = fill_page_plainly
 fill_pages: FillPages = fill_pages_plainly
 try:
-    from binlog_storage.log import _speedups
+    from binlog_storage.ibb import _speedups
 except ImportError:
     pass
 else:

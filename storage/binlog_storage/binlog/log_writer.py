@@ -24,7 +24,7 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
 from binlog_storage.binlog.references import Reason, References
-from binlog_storage.ibb import compressed_int
+from binlog_storage.ibb import compressed_int, gtid_state
 from binlog_storage.ibb.chunk import (
     CHUNK_DATA_MAX,
     CHUNK_HEADER,
@@ -36,7 +36,6 @@ from binlog_storage.ibb.chunk import (
     RecordType,
 )
 from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader
-from binlog_storage.ibb.gtid_state import StateEncoder
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from binlog_storage.redo.format import (
     CUT,
@@ -83,9 +82,10 @@ class LogWriter:
         self._references = references or References()
         self.options = options  # pages of files that are entered from now on
         self.state = BinlogState()
-        self._encoder = StateEncoder()  # of it
         self._since_page_one = BinlogState()
-        self._difference_encoder = StateEncoder()  # of that
+        self._before_page_one = (
+            BinlogState()
+        )  # what that was for the file before, until it is forgotten
         self._file_no = 0
         self._page_no = 0
         self._at = 0
@@ -128,7 +128,6 @@ class LogWriter:
     def forget_state(self, state: BinlogState) -> None:
         """Replace the binlog state. The next file begins with it, and is a state break."""
         self.state = state
-        self._encoder = StateEncoder()
 
     def start_new(self, file_no: int) -> None:
         """Enter a new file of that number."""
@@ -138,9 +137,7 @@ class LogWriter:
     def resume(self, found: Recovered) -> None:
         """Continue where recovery found the end."""
         self.state = found.state
-        self._encoder = StateEncoder()
         self._since_page_one = found.since_page_one
-        self._difference_encoder = StateEncoder()
         self._file_no = found.header.file_no
         self._page_no = found.page_no
         self._at = found.at
@@ -397,9 +394,11 @@ class LogWriter:
         self._page = bytearray(PAGE_SIZE)
         self._log_whole_page = False
         self._pages.begin_tail(self._file_no, page_no, self._page)
+        if not nested and page_no > 1:
+            self._before_page_one.clear()
         if page_no == 1:
-            self._since_page_one = BinlogState()
-            self._difference_encoder = StateEncoder()
+            # To forget many domains takes milliseconds, as to write them does: not both at once.
+            self._before_page_one, self._since_page_one = self._since_page_one, BinlogState()
             body = self._full_state() if full_state is None else full_state
             self._chunks(RecordType.GTID_STATE, body, nested=True)
         elif self._interval and page_no % self._interval == 0 and not nested:
@@ -430,7 +429,7 @@ class LogWriter:
         self._enter_page(1, full_state=full_state)
 
     def _full_state(self) -> bytes:
-        return self._encoder.encode(self.state, self._references.lowest(Reason.PREPARED_XA))
+        return gtid_state.encode(self.state, self._references.lowest(Reason.PREPARED_XA))
 
     @staticmethod
     def _pages_of(body: bytes) -> int:
@@ -438,7 +437,7 @@ class LogWriter:
 
     def _write_difference(self) -> None:
         xa_ref = self._references.lowest(Reason.PREPARED_XA)
-        body = self._difference_encoder.encode(self._since_page_one, xa_ref)
+        body = gtid_state.encode(self._since_page_one, xa_ref)
         pages_needed = self._pages_of(body)
         # Behind it there must be room for data, and readers probe the next interval for a record of its own.
         if self._page_no + pages_needed < self._file_pages and pages_needed <= self._interval:

@@ -201,7 +201,7 @@ def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[byt
 
 take_plain_commits: Callable[[bytes, int, int, list[bytes]], int] = take_plain_commits_plainly
 try:
-    from binlog_storage.log import _speedups
+    from binlog_storage.ibb import _speedups
 except ImportError:
     pass
 else:

@@ -134,10 +134,10 @@ def test_a_state_of_several_pages() -> None:
 def state_entries(size: int) -> list[Gtid]:
     """Entries whose state record has a body of exactly `size` bytes."""
     six = [Gtid(0, 1000 + number, 70_000) for number in range((size - 3) // 6 - 1)]
-    short = size - len(gtid_state.encode(six))
+    short = size - len(gtid_state.encode(BinlogState(six)))
     for server_id, bits in itertools.product((1, 1000), (0, 5, 13, 21, 29, 37, 45, 53)):
         entries = [*six, Gtid(1, server_id, 1 << bits)]  # one more, of 3 to 12 bytes
-        if len(gtid_state.encode(entries)) == size:
+        if len(gtid_state.encode(BinlogState(entries))) == size:
             return entries
     raise AssertionError(f"{short} bytes are missing")
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
-from binlog_storage.ibb import compressed_int, gtid_state
+from binlog_protocol.limits import STATE_ENTRIES_MAX
+from binlog_storage.ibb import gtid_state
 from binlog_storage.ibb.gtid_state import GtidStateRecord
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+HAS_C = gtid_state.entries_encoded is not gtid_state.entries_encoded_plainly
 EXAMPLES = [
     ([], None, "00 00"),
     ([Gtid(0, 1, 100), Gtid(1, 3, 7)], None, "10 00 00 08 21 03 08 18 38"),
@@ -28,15 +33,16 @@ gtids = st.builds(
 @pytest.mark.parametrize(("entries", "xa_ref", "text"), EXAMPLES)
 def test_examples(entries: list[Gtid], xa_ref: int | None, text: str) -> None:
     body = bytes.fromhex(text)
-    assert gtid_state.encode(entries, xa_ref) == body
+    assert gtid_state.encode(BinlogState(entries), xa_ref) == body
     assert gtid_state.decode(body) == GtidStateRecord(entries, xa_ref)
     assert gtid_state.decode(body + b"room for more") == GtidStateRecord(entries, xa_ref)
 
 
 @given(st.lists(gtids, max_size=40), st.none() | st.integers(0, 2**64 - 2))
 def test_round_trip(entries: list[Gtid], xa_ref: int | None) -> None:
-    body = gtid_state.encode(entries, xa_ref)
-    assert gtid_state.decode(body) == GtidStateRecord(entries, xa_ref)
+    state = BinlogState(entries)
+    body = gtid_state.encode(state, xa_ref)
+    assert gtid_state.decode(body) == GtidStateRecord(state.entries(), xa_ref)
 
 
 @pytest.mark.parametrize("size", range(9))
@@ -68,32 +74,38 @@ def test_any_bytes(data: bytes) -> None:
     assert len(record.entries) <= len(data)
 
 
-few = st.builds(Gtid, st.integers(0, 3), st.integers(1, 3), st.integers(1, 2**40))
+@pytest.mark.skipif(not HAS_C, reason="the C part is not built")
+@given(st.lists(gtids, max_size=40))
+@example([Gtid(0, 1, 1 << bits) for bits in range(64)])
+@example([Gtid(0, number, (1 << bits) - 1) for number, bits in enumerate(range(1, 65))])
+def test_in_c_and_in_python(entries: list[Gtid]) -> None:
+    seq_nos = BinlogState(entries).seq_nos
+    assert gtid_state.entries_encoded(seq_nos) == gtid_state.entries_encoded_plainly(seq_nos)
 
 
-@given(st.lists(st.lists(few, max_size=5), max_size=8), st.none() | st.integers(0, 9))
-def test_a_state_that_grows(steps: list[list[Gtid]], xa_ref: int | None) -> None:
-    """What was made before is taken again only where it still holds; others may have taken copies."""
-    state, encoder = BinlogState(), gtid_state.StateEncoder()
-    for step in steps:
-        for gtid in step:
-            state.update(gtid)
-        state.copy().update(Gtid(0, 9, 9))
-        assert encoder.encode(state, xa_ref) == gtid_state.encode(state.entries(), xa_ref)
+@pytest.mark.skipif(not HAS_C, reason="the C part is not built")
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ([], TypeError),
+        ({1: []}, TypeError),
+        ({1: {1: -1}}, OverflowError),
+        ({1: {"1": 1}}, TypeError),
+    ],
+)
+def test_what_is_no_state(wrong: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        gtid_state.entries_encoded(wrong)
 
 
-def test_of_a_state_only_what_changed_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = BinlogState([Gtid(domain_id, 1, 5) for domain_id in range(1000)])
-    encoder = gtid_state.StateEncoder()
-    encoder.encode(state)
-    numbers: list[int] = []
-    encode = compressed_int.encode
+@pytest.mark.skipif(not HAS_C, reason="the C part is not built")
+def test_a_large_state_is_encoded_in_a_moment() -> None:
+    """On the thread that appends, which may be the event loop's."""
+    state = BinlogState(Gtid(number, 1, 5) for number in range(STATE_ENTRIES_MAX))
 
-    def noted(number: int) -> bytes:
-        numbers.append(number)
-        return encode(number)
+    def taken() -> float:
+        began = time.thread_time()
+        gtid_state.encode(state)
+        return time.thread_time() - began
 
-    monkeypatch.setattr(compressed_int, "encode", noted)
-    state.update(Gtid(7, 1, 6))
-    assert encoder.encode(state)[:2] == encode(1000)
-    assert numbers == [7, 1, 6, 1000, 0]
+    assert min(taken() for _ in range(5)) <= 0.005

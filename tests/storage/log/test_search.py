@@ -266,7 +266,7 @@ def make_large_store(directory: Path, files: int) -> None:
                 state = full if page_no == 1 else [Gtid(0, 1, seq_no)]
                 seq_no += 1000
                 page = bytearray(PAGE_SIZE)
-                data = chunk(RecordType.GTID_STATE, gtid_state.encode(state))
+                data = chunk(RecordType.GTID_STATE, gtid_state.encode(BinlogState(state)))
                 payload, _ = group(Gtid(0, 1, seq_no))
                 data += chunk(RecordType.COMMIT, commit.encode(payload))
                 page[: len(data)] = data

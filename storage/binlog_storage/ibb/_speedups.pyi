@@ -1,5 +1,7 @@
 from array import array
+from collections.abc import Mapping
 
+def entries_encoded(seq_nos: Mapping[int, Mapping[int, int]]) -> tuple[int, bytes]: ...
 def fill_page(
     page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
 ) -> tuple[int, int]: ...

@@ -1,5 +1,6 @@
-/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page` and `fill_page.fill_pages` in C. Optional: those
- * are the plain twins, and tests/storage/log/test_batch_reader.py and test_fill_page.py hold them equal.
+/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages` and
+ * `gtid_state.entries_encoded` in C. Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py,
+ * binlog/test_fill_page.py and ibb/test_gtid_state.py hold them equal.
  *
  * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
@@ -232,7 +233,67 @@ done:
     return result;
 }
 
+/* See binlog_storage/ibb/compressed_int.py. */
+#define COMPRESSED_MAX 9
+
+static unsigned char *
+put_compressed(unsigned char *to, uint64_t value)
+{
+    int length = 1;
+    while (length < 8 && value >> (8 * length - 3))
+        length++;
+    uint64_t word = value << 3 | (uint64_t)(length - 1);
+    if (length == 8) { /* there are 1 to 7 bytes, and 9 */
+        to[8] = (unsigned char)(value >> 61);
+        word |= 7;
+    }
+    for (int i = 0; i < length; i++)
+        to[i] = (unsigned char)(word >> 8 * i);
+    return to + length + (length == 8);
+}
+
+PyDoc_STRVAR(entries_doc,
+"entries_encoded(seq_nos)\n--\n\n"
+"See `gtid_state.entries_encoded_plainly`. OverflowError for a number that has no place in a GTID.");
+
+static PyObject *
+entries_encoded(PyObject *Py_UNUSED(module), PyObject *seq_nos)
+{
+    PyObject *domain, *servers, *server, *number;
+    Py_ssize_t count = 0, at = 0;
+
+    if (!PyDict_Check(seq_nos)) {
+        PyErr_SetString(PyExc_TypeError, "no dict");
+        return NULL;
+    }
+    while (PyDict_Next(seq_nos, &at, &domain, &servers)) {
+        if (!PyDict_Check(servers)) {
+            PyErr_SetString(PyExc_TypeError, "no dict of a domain");
+            return NULL;
+        }
+        count += PyDict_Size(servers);
+    }
+    unsigned char *out = PyMem_Malloc((size_t)count * 3 * COMPRESSED_MAX + 1);
+    if (out == NULL)
+        return PyErr_NoMemory();
+    unsigned char *to = out;
+    at = 0;
+    while (PyDict_Next(seq_nos, &at, &domain, &servers)) {
+        Py_ssize_t inside = 0;
+        uint64_t domain_id = PyLong_AsUnsignedLongLong(domain);
+        while (PyDict_Next(servers, &inside, &server, &number)) {
+            to = put_compressed(to, domain_id);
+            to = put_compressed(to, PyLong_AsUnsignedLongLong(server));
+            to = put_compressed(to, PyLong_AsUnsignedLongLong(number));
+        }
+    }
+    PyObject *result = PyErr_Occurred() ? NULL : Py_BuildValue("ny#", count, (char *)out, (Py_ssize_t)(to - out));
+    PyMem_Free(out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"entries_encoded", entries_encoded, METH_O, entries_doc},
     {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},
@@ -259,8 +320,8 @@ static PyModuleDef_Slot slots[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "binlog_storage.log._speedups",
-    .m_doc = "The loops of `batch_reader` and `fill_page` in C.",
+    .m_name = "binlog_storage.ibb._speedups",
+    .m_doc = "The loops of `batch_reader`, `fill_page` and `gtid_state` in C.",
     .m_methods = methods,
     .m_slots = slots,
 };

@@ -789,7 +789,7 @@ static PyModuleDef_Slot slots[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "binlog_protocol.groups._group_runs",
+    .m_name = "binlog_protocol.events._group_runs",
     .m_doc = "The loop of `group_runs` in C.",
     .m_methods = methods,
     .m_slots = slots,
