@@ -199,11 +199,15 @@ class Sessions:
     async def _statements_end(self) -> None:
         """Those in threads, which go on when their session has gone: what they change must not pass for another's."""
         runner = vars(self._lab.server).get("runner")
-        if runner is not None:
-            barrier = threading.Barrier(THREADS)
-            ends = (
-                self._loop.run_in_executor(runner._threads, barrier.wait) for _ in range(THREADS)
-            )
+        if runner is None:
+            return
+        await runner._writer.call("", lambda: None)
+        for threads, count in [
+            (runner._threads, THREADS),
+            *((t, 1) for t in runner._lines.values()),
+        ]:
+            barrier = threading.Barrier(count)
+            ends = (self._loop.run_in_executor(threads, barrier.wait) for _ in range(count))
             await asyncio.gather(*ends)
 
     def _check_log(self) -> None:
