@@ -8,6 +8,7 @@ error. MariaDB's own directory must not be read while it runs: it may hold what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ from binlog_pipeline.sources.directory_reading import (
     RESTORE,
     explained,
     first_place,
+    one_history,
     pruned,
     read_groups,
     start_place,
@@ -68,7 +70,8 @@ class DirectorySource:
 
     def beginning(self) -> BinlogState:
         """What had been logged before the first group that is there. Raises as `earliest`."""
-        with explained(self.path), self._pages(self.published()) as pages:
+        published = self.published()
+        with self._looking(published) as pages:
             files = pages.files()
             self._require_first(files)
             return state_of(pages, files[0]) if files else BinlogState()
@@ -108,7 +111,7 @@ class DirectorySource:
 
     def _slices(self, wanted: Wanted, partition_bytes: int) -> list[DirectorySlice]:
         published = self.published()
-        with explained(self.path), self._pages(published) as pages:
+        with self._looking(published) as pages:
             files = self._files(pages, wanted, published)
             partitions = plan(
                 pages,
@@ -127,7 +130,7 @@ class DirectorySource:
     def parts(self, wanted: Wanted) -> list[LogPart]:
         """From one GTID state to the next. See `ListedSource`."""
         published = self.published()
-        with explained(self.path), self._pages(published) as pages:
+        with self._looking(published) as pages:
             files = self._files(pages, wanted, published)
             gtids = self._pruned(pages, files, wanted, published)
             found = stretches(pages, files, gtids=gtids, times=within(wanted))
@@ -217,6 +220,16 @@ class DirectorySource:
             )
         return published
 
+    @contextmanager
+    def _looking(self, published: Published | None) -> Iterator[LogPages]:
+        """The pages, and what they tell is of the history of `published`. Raises `SourceError`, `DataLost`."""
+        with (
+            one_history(self.path, published),
+            explained(self.path),
+            self._pages(published) as pages,
+        ):
+            yield pages
+
     def _pages(self, published: Published | None) -> LogPages:
         """Raises `SourceError` where there are none."""
         end = None if published is None else published.end
@@ -250,31 +263,20 @@ class DirectorySlice:
         limit = self.partition.end if self.end is None else min(self.end, self.partition.end)
         with LogPages(disk, self.end) as pages:
             try:
-                with explained(self.path):
-                    self._check_history(read_published(disk))
-                    if not pages.has_data(self.partition.file_no):
-                        raise DataLost(f"{self.path}: {self} has gone meanwhile; {RESTORE}")
+                with one_history(self.path, self.published):
+                    with explained(self.path):
+                        if not pages.has_data(self.partition.file_no):
+                            raise DataLost(f"{self.path}: {self} has gone meanwhile; {RESTORE}")
+                    place = first_place(self.path, pages, self.partition.begin, limit)
             except DataLost as error:
                 if self.fail_on_data_loss:
                     raise
                 tell(f"{error}; left out, as failOnDataLoss=false says")
                 return
-            place = first_place(self.path, pages, self.partition.begin, limit)
-            read = (groups for groups, _ in read_groups(self.path, pages, place, limit))
-            yield from chosen(read, self.wanted.mask)
-
-    def _check_history(self, now: Published | None) -> None:
-        """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""
-        then = self.published
-        if then is None or now is None or (now.uuid, now.epoch) == (then.uuid, then.epoch):
-            return
-        position = BinlogState.parse(now.state).position()
-        is_behind = GtidRange(position).is_all_seen(BinlogState.parse(then.state))
-        if now.uuid != then.uuid or now.end < then.end or not is_behind:
-            raise SourceError(
-                f"{self.path}: the store has begun anew (RESET MASTER) since the query was planned; "
-                "start the query anew"
+            read = (
+                groups for groups, _ in read_groups(self.path, pages, place, limit, self.published)
             )
+            yield from chosen(read, self.wanted.mask)
 
     def __str__(self) -> str:
         file_no, first, end = self.partition

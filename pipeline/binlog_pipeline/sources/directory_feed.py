@@ -23,6 +23,7 @@ from binlog_pipeline.sources.directory_reading import (
     RESTORE,
     explained,
     first_place,
+    one_history,
     read_groups,
     start_place,
     tell_gap,
@@ -50,11 +51,11 @@ class DirectoryFeed:
         self._source.check_history(position, published)
         while True:
             try:
-                with explained(path):
+                with one_history(path, published), explained(path):
                     pages, limit = self._open(published)
                     place = self._place(pages, position, limit)
                 wanted = Wanted(GtidRange(start=position))
-                for groups, behind in read_groups(path, pages, place, limit):
+                for groups, behind in read_groups(path, pages, place, limit, published):
                     found = wanted.some(groups)
                     position = after(position, found)
                     self._at = position, behind

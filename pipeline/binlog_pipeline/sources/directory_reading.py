@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import batches_from
+from binlog_storage.log.pending_redo import is_being_reset
+from binlog_storage.log.publication import Published, read_published
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from binlog_storage.log.search import FileShape, find_start, first_record
 
@@ -45,12 +49,51 @@ def explained(path: str) -> Iterator[None]:
         raise SourceError(f"{path}: {error}") from error
 
 
+@contextmanager
+def one_history(path: str, then: Published | None) -> Iterator[None]:
+    """What is read within is of the history of `then`. Raises `SourceError` if RESET MASTER came between.
+
+    Files that it deletes are no damage, and those that it makes have other groups at the same places.
+    """
+    try:
+        yield
+    except SourceError:
+        require_history(path, then)
+        raise
+    require_history(path, then)
+
+
+def require_history(path: str, then: Published | None) -> None:
+    """Positions begin anew with a RESET MASTER; the other way to a new epoch is a start of the server."""
+    if then is None:
+        return
+    disk = ReadOnlyDisk(Path(path))
+    with explained(path):
+        now = read_published(disk)
+        if now is None:
+            return  # what is there is all that can be known
+        begun_anew = is_being_reset(disk, now)
+    if not begun_anew and not now.is_of(then.uuid, then.epoch):
+        position = BinlogState.parse(now.state).position()
+        is_behind = GtidRange(position).is_all_seen(BinlogState.parse(then.state))
+        begun_anew = now.uuid != then.uuid or now.end < then.end or not is_behind
+    if begun_anew:
+        raise SourceError(
+            f"{path}: the store has begun anew (RESET MASTER) since the query was planned; start the "
+            "query anew, when the server runs"
+        )
+
+
 def read_groups(
-    path: str, pages: LogPages, place: Position, limit: Position
+    path: str,
+    pages: LogPages,
+    place: Position,
+    limit: Position,
+    published: Published | None = None,
 ) -> Iterator[tuple[Groups, Position]]:
     """Groups, and where they end; whatever is wanted of them. Raises `DataLost`, `SourceError`."""
     while True:
-        with explained(path):
+        with one_history(path, published), explained(path):
             try:
                 batch = next(batches_from(pages, place, limit), None)
             except TruncatedRecord as error:
@@ -63,7 +106,7 @@ def read_groups(
                 return
             groups = Groups.of_batch(batch)
         if groups.large is not None:
-            groups = Groups.of_large(_explained_large(path, groups.large))
+            groups = Groups.of_large(_explained_large(path, groups.large, published))
         yield groups, batch.end
         place = batch.end
 
@@ -94,9 +137,9 @@ def _is_tail(pages: LogPages, torn: Position) -> bool:
     return last == pages.files()[-1]
 
 
-def _explained_large(path: str, large: LargeGroup) -> LargeGroup:
+def _explained_large(path: str, large: LargeGroup, published: Published | None) -> LargeGroup:
     def pieces() -> Iterator[bytes]:
-        with explained(path):
+        with one_history(path, published), explained(path):
             yield from large.pieces()
 
     return replace(large, pieces=pieces)

@@ -321,7 +321,9 @@ class Flusher:
         self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
     ) -> None:
         count = sum(pages.page_count for pages in batch)
-        if self._unsynced + count > limit:
+        # A file that FLUSH has ended is cut before the next has a header: other processes take zeros in front of a
+        # successor for damage.
+        if self._unsynced + count > limit or self._pages.has_cuts_before(batch[0].key[0]):
             self._sync_files()
         self._pages.write(batch, hurry=hurry)
         self._dirty.add(batch[0].key[0])

@@ -29,7 +29,7 @@ from binlog_storage.binlog.recovery import Recovered, Recovery
 from binlog_storage.binlog.replay import plan_replay
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptRedo
-from binlog_storage.ibb.chunk import LAST_CHUNK_START, Position
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import Published, read_published
@@ -154,7 +154,7 @@ def _require_published(told: Published | None, redo: RedoLog, end: Position | No
     """Refuse the start if the data end before the published durable end."""
     if told is None or not told.is_of(redo.uuid, redo.checkpoint.epoch):
         return
-    if end is None or told.end > _normal(end):
+    if end is None or told.end > end.next_record:
         found = "nothing" if end is None else f"{file_name(end.file_no)}:{end.offset}"
         raise CorruptRedo(
             f"{REDO_NAME} leads to {found}, but {file_name(told.end.file_no)}:{told.end.offset} was durable: the log "
@@ -162,13 +162,6 @@ def _require_published(told: Published | None, redo: RedoLog, end: Position | No
             "changed: restore it from a copy; or start once with innodb_force_recovery=6 to go on with what the .ibb "
             "files hold"
         )
-
-
-def _normal(stand: Position) -> Position:
-    """The place of the next record: behind a full page it is the next page."""
-    if stand.in_page > LAST_CHUNK_START:
-        return Position(stand.file_no, (stand.page_no + 1) * PAGE_SIZE)
-    return stand
 
 
 def _resized(

@@ -270,6 +270,10 @@ class PageStore:
         """End the file at `size` bytes; all of its pages were added."""
         self._cuts[file_no] = size
 
+    def has_cuts_before(self, file_no: int) -> bool:
+        """Whether an earlier file is not cut yet, as `cut_file` said."""
+        return any(number < file_no for number in list(self._cuts))
+
     # --- the flusher, one thread at a time ---
 
     def ready(self, durable_lsn: int, count: int) -> list[FullPages]:

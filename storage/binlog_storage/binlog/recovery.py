@@ -196,9 +196,7 @@ def _recovered(pages: PlannedPages, walk: _Walk, current: int) -> Recovered:
 def _require_end(walk: _Walk, end: Position) -> None:
     if walk.cut is not None:
         raise CorruptBinlog(*walk.cut, f"a record that does not end{ADVICE}")
-    full = end.in_page > LAST_CHUNK_START
-    wanted = Position(end.file_no, (end.page_no + 1) * PAGE_SIZE) if full else end
-    if walk.end != wanted:
+    if walk.end != end.next_record:
         raise CorruptBinlog(
             *walk.end,
             f"the data ends here, but by the redo log at {file_name(end.file_no)}:{end.offset}{ADVICE}",

@@ -79,6 +79,12 @@ class OpenFiles:
             self._files.move_to_end(file_no)
         return file
 
+    def forget(self, file_no: int) -> None:
+        """Close the file: it is opened anew when it is asked for. Another one may have its name by now."""
+        file = self._files.pop(file_no, None)
+        if file is not None:
+            file.close()
+
     def close(self) -> None:
         """Close all files."""
         for file in self._files.values():

@@ -71,6 +71,13 @@ class Position(NamedTuple):
         """Offset inside that page."""
         return self.offset % PAGE_SIZE
 
+    @property
+    def next_record(self) -> Position:
+        """Where the next record begins, if the data end here: behind a full page that is the next page."""
+        if self.in_page > LAST_CHUNK_START:
+            return Position(self.file_no, (self.page_no + 1) * PAGE_SIZE)
+        return self
+
 
 class Record(NamedTuple):
     """One whole record: where its first chunk begins, where the next record may begin, and its data."""

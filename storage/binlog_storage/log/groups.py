@@ -85,6 +85,7 @@ class OfflineBinlog:
 
     def __init__(self, disk: ReadableDisk, numbers: Sequence[int] | None = None) -> None:
         """`numbers`: the files to read groups from; all by default."""
+        self._disk = disk
         self._published = published_end(disk)
         self.pages = OfflinePages(disk)
         self.lost_files = lost_files_of(disk, self.pages.numbers)
@@ -158,11 +159,14 @@ class OfflineBinlog:
 
     def _require_end(self, end: Position) -> None:
         """Check the end of the data: no data may follow, and the published end must not lie behind it."""
-        if self._published is not None and end < self._published:
-            name = file_name(self._published.file_no)
+        told = self._published
+        if (
+            told is not None and end < told and told == published_end(self._disk)
+        ):  # else RESET MASTER
+            name = file_name(told.file_no)
             raise CorruptBinlog(
                 *end,
-                f"the data end here, but up to {name}:{self._published.offset} they were durable",
+                f"the data end here, but up to {name}:{told.offset} they were durable",
             )
         for page_no in range(end.page_no + 1, end.page_no + 1 + UNSYNCED_PAGES_MAX):
             page = self.pages.raw_page(end.file_no, page_no)
@@ -173,6 +177,11 @@ class OfflineBinlog:
                 raise CorruptBinlog(
                     *end, f"the data end here, but page {page_no} of the file holds some"
                 )
+
+    def _has_begun_anew(self, told: Position) -> bool:
+        """Whether RESET MASTER has come since `told` was published; ends only move on else."""
+        now = published_end(self._disk)
+        return now is None or now < told
 
     def _runs(self, first_file: int | None) -> Iterator[tuple[int, int]]:
         """Files that follow one another, as (first, last)."""

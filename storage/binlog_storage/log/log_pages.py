@@ -90,7 +90,7 @@ class LogPages:
     def _is_in_use(self, file_no: int) -> bool:
         """Whether a file must have data: it was published, or a later one has some."""
         if self._end is not None:
-            return Position(file_no, PAGE_SIZE) < self._end
+            return self._was_entered(file_no)
         later = (n for n in reversed(file_numbers(self._disk.names())) if n > file_no)
         return any(self.page(number, 0) not in (None, ZERO_PAGE) for number in later)
 
@@ -105,7 +105,13 @@ class LogPages:
         if page is not None:
             self._cache.move_to_end(key)
             return page
-        pages = self._read(file_no, page_no, self._count(file_no, page_no))
+        count = self._count(file_no, page_no)
+        pages = self._read(file_no, page_no, count)
+        is_used = self._was_told(file_no, page_no) or (not page_no and self._was_entered(file_no))
+        if is_used and (not pages or pages[0] == ZERO_PAGE):
+            # Opened while it was empty, a file may have been made anew since: in another length, by a later start.
+            self._files.forget(file_no)
+            pages = self._read(file_no, page_no, count)
         if page_no and self._was_told(file_no, page_no) and (not pages or pages[0] == ZERO_PAGE):
             raise CorruptBinlog(
                 file_no, page_no * PAGE_SIZE, "the data end here, but more was published"
@@ -124,6 +130,10 @@ class LogPages:
                 break  # asked again when it is needed
             self._keep((file_no, number), page)
         return pages[0]
+
+    def _was_entered(self, file_no: int) -> bool:
+        """Whether groups of the file, or of a later one, were published."""
+        return self._end is not None and Position(file_no, PAGE_SIZE) < self._end
 
     def _was_told(self, file_no: int, page_no: int) -> bool:
         """Whether a page lies before the published end, so that it must hold data."""
@@ -163,7 +173,6 @@ class LogPages:
             numbers = file_numbers(self._disk.names())
             if numbers and file_no < numbers[0]:
                 raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
-            is_told = self._end is not None and Position(file_no, PAGE_SIZE) < self._end
-            if is_told or (numbers and file_no < numbers[-1]):
+            if self._was_entered(file_no) or (numbers and file_no < numbers[-1]):
                 raise no_data(file_no, missing=True) from None
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import CorruptRedo, DiskError
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.log.publication import read_published
+from binlog_storage.log.publication import Published, read_published
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.redo.reader import RedoReader
 
@@ -21,14 +21,35 @@ def published_end(disk: ReadableDisk) -> Position | None:
         told = read_published(disk)
         if told is None:
             return None
-        file = disk.open(REDO_NAME)
-        try:
-            redo = RedoReader(file)
-        finally:
-            file.close()
+        redo = _redo(disk)
     except (DiskError, CorruptRedo):
         return None
     return told.end if told.is_of(redo.uuid, redo.checkpoint.epoch) else None
+
+
+def is_being_reset(disk: ReadableDisk, told: Published) -> bool:
+    """Whether RESET MASTER is at work behind `told`, the newest publication there is, or a crash has ended it.
+
+    Its first step is a checkpoint that says that the store is empty; then files are deleted, and numbers begin anew.
+    A start of the server, which has an epoch of its own as well, goes on where the published end is or behind it.
+    """
+    try:
+        redo = _redo(disk)
+    except (DiskError, CorruptRedo):
+        return False  # a copy of the files alone; or damage that others tell
+    epoch, end = redo.checkpoint.epoch, redo.checkpoint.end
+    if redo.uuid != told.uuid or epoch <= told.epoch:
+        return False
+    return end is None or end.next_record < told.end
+
+
+def _redo(disk: ReadableDisk) -> RedoReader:
+    """Its header and checkpoint; the file is closed. Raises `CorruptRedo`, `DiskError`."""
+    file = disk.open(REDO_NAME)
+    try:
+        return RedoReader(file)
+    finally:
+        file.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups, after
-from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
@@ -52,9 +52,11 @@ def whole(groups: Groups) -> list[bytes]:
 
 
 def read(source: DirectorySource, wanted: Wanted, size: int = 1 << 30) -> list[bytes]:
-    return [
-        p for part in source.slices(wanted, size) for groups in part.read() for p in whole(groups)
-    ]
+    return read_slices(source.slices(wanted, size))
+
+
+def read_slices(parts: Sequence[DirectorySlice]) -> list[bytes]:
+    return [p for part in parts for groups in part.read() for p in whole(groups)]
 
 
 def followed(source: DirectorySource, position: SlavePosition, rng: random.Random) -> list[bytes]:
@@ -416,6 +418,85 @@ def test_a_store_that_begins_anew(store: Path) -> None:
     with pytest.raises(SourceError, match="begun anew"):
         list(parts[0].read())
     feed.close()
+
+
+class _Watched(OsDisk):
+    """Calls `look` behind each change of a name, and each sync of those."""
+
+    look: Callable[[], None] = staticmethod(lambda: None)
+
+    def unlink(self, name: str) -> None:
+        super().unlink(name)
+        self.look()
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        self.look()
+
+    def fsync_dir(self) -> None:
+        super().fsync_dir()
+        self.look()
+
+
+def test_a_reset_at_any_step(tmp_path: Path) -> None:
+    """RESET MASTER while a query is planned and while it reads: all of it, or it has begun anew. Never damage."""
+    disk = _Watched(tmp_path)
+    engine = IbbEngine(disk, SMALL_FILES)
+    made = simple(1200, size=500)
+    source = DirectorySource(str(tmp_path))
+    refusals: list[str] = []
+    whole: list[int] = []
+
+    def look() -> None:
+        for parts in (None, planned):
+            try:
+                found = read_slices(source.slices(Wanted(), 1 << 30) if parts is None else parts)
+            except SourceError as error:
+                refusals.append(str(error))
+            else:
+                assert found in (payloads(made), [])
+                whole.append(len(found))
+
+    with closing(engine):
+        append_all(engine, made[:700])
+        engine.flush()
+        append_all(engine, made[700:])
+        engine.flush()
+        while engine.step():
+            pass
+        planned = source.slices(Wanted(), 4 * PAGE_SIZE)
+        disk.look = look
+        engine.reset()
+        look()
+        while engine.step():
+            pass
+        disk.look = lambda: None
+        assert len(refusals) > 6
+        assert all("begun anew (RESET MASTER)" in told for told in refusals), refusals
+        assert whole
+        assert read(source, Wanted()) == []
+
+
+def test_a_flush_is_met_at_any_step(tmp_path: Path) -> None:
+    """FLUSH has ended a file and begun the next, and its checkpoint is still to come: the flusher publishes first."""
+    made = simple(15)
+    engine = IbbEngine(OsDisk(tmp_path), SMALL_FILES)
+    source = DirectorySource(str(tmp_path))
+    with closing(engine), closing(source.feed()) as feed:
+        append_all(engine, made[:10])
+        engine.checkpoint()
+        with engine._append_lock:
+            assert engine._appender.next_file(set())
+        append_all(engine, made[10:])
+        engine.sync()
+        assert engine._flusher.publish()
+        assert [p for groups in feed.after(SlavePosition(), 0) for p in whole(groups)] == payloads(
+            made
+        )
+        assert read(source, Wanted()) == payloads(made)
+        offline = OfflineBinlog.of_directory(tmp_path)
+        assert [b"".join(g.pieces()) for g in offline.groups()] == payloads(made)
+        offline.close()
 
 
 def test_a_truncated_file_is_told(store: Path) -> None:

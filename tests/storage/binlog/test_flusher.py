@@ -230,7 +230,7 @@ def test_a_file_is_entered_with_a_checkpoint_in_the_one_before() -> None:
     engine.close()
 
 
-def test_the_next_file_is_cut_off_only_when_its_successor_is_there() -> None:
+def test_a_file_is_cut_off_behind_its_last_record_and_in_front_of_its_successor() -> None:
     """FLUSH: the DUMMY record first, then the length."""
     disk, engine = started(3)
     engine.flush()
@@ -239,6 +239,9 @@ def test_the_next_file_is_cut_off_only_when_its_successor_is_there() -> None:
     assert ("write", FIRST) in told[:cut]
     assert told[cut - 1] == ("sync", FIRST)
     assert told[cut + 1] == ("sync", FIRST)
+    assert ("write", SECOND) not in told[
+        :cut
+    ]  # whoever reads meanwhile sees no zeros in front of a successor
     engine.close()
 
 

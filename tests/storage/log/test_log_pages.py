@@ -10,6 +10,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.read_only_disk import ReadableFile, ReadOnlyDisk
 from binlog_storage.errors import CorruptBinlog, PositionPurged
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, seal
 from binlog_storage.log.log_pages import LogPages
@@ -192,3 +193,20 @@ def test_batches_from_anywhere_up_to_anywhere(size: int) -> None:
             assert some == [p for b in whole[i:] for p in b.groups]
             some = [p for b in batches_from(pages, begin, batch.end) for p in b.groups]
             assert some == [p for b in whole[: i + 1] for p in b.groups]
+
+
+def test_a_file_that_was_made_anew() -> None:
+    """Opened while it was made ahead and empty; then a start, or another max_binlog_size, has made it once more."""
+    disk = numbered(0)
+    disk.open(file_name(1), create=True).pwrite(bytes(4 * PAGE_SIZE), 0)
+    with LogPages(disk, Position(0, PAGES * PAGE_SIZE)) as pages:
+        assert not pages.has_data(1)
+        header = FileHeader(file_no=1, pages=8, start_lsn=1, state_interval_pages=2, oob_ref=1)
+        disk.unlink(file_name(1))
+        disk.open(file_name(1), create=True).pwrite(header.build() + page(1) + bytes(PAGE_SIZE), 0)
+        pages.move_end(Position(1, PAGE_SIZE + 8))
+        assert pages.has_data(1)
+        assert pages.page(1, 1) == page(1)
+        pages.move_end(Position(1, 2 * PAGE_SIZE + 8))
+        with pytest.raises(CorruptBinlog, match="more was published"):
+            pages.page(1, 2)
