@@ -15,12 +15,12 @@ from binlog_storage.binlog.options import STATE_INTERVAL_DEFAULT
 from binlog_storage.binlog.state_breaks import BREAKS_KEY
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.ibb import commit, gtid_state
 from binlog_storage.ibb.chunk import RecordType
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, seal
-from binlog_storage.state import StateStore
 
 from benchmarks.store_process import server_options
 from tests.storage.groups import group

@@ -25,9 +25,9 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
-from binlog_storage.state import StateStore
 
 from benchmarks.child import Child, run_json
 from benchmarks.machine import work_directory

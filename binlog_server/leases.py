@@ -22,11 +22,11 @@ from typing import Any
 
 from binlog_protocol.errors import UnknownServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine, Hold, Position
 from binlog_storage.errors import DiskFull, PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.state import StateStore
 
 log = logging.getLogger(__name__)
 

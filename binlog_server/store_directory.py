@@ -11,11 +11,11 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.disk.state import LOST_WITH_STATE, STATE_NAME, StateStore
 from binlog_storage.errors import DiskFull, NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import REDO_NAME
-from binlog_storage.state import LOST_WITH_STATE, STATE_NAME, StateStore
 
 from binlog_server.relay.password import KEY_NAME
 

@@ -2,25 +2,20 @@
 
 binlog_server -> binlog_storage -> binlog_protocol        binlog_pipeline -> binlog_storage, binlog_protocol
 
-And no module needs itself, by whatever way round.
+Within a package `ROOMS` says it. No module needs itself, by whatever way round.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
-OURS = (
-    "binlog_protocol",
-    "binlog_storage",
-    "binlog_server",
-    "binlog_pipeline",
-    "benchmarks",
-    "tests",
-)
+import pytest
+
+from tests.house import PACKAGES, ROOT, House, imports, knots
+
+OURS = (*PACKAGES, "benchmarks", "tests")
 
 
 class Rule(NamedTuple):
@@ -43,32 +38,47 @@ RULES = {
 }
 
 
-class Import(NamedTuple):
-    """One imported module, as an absolute dotted name."""
-
-    module: str
-    line: int
-
-
-def imports(source: str, package: str) -> Iterator[Import]:
-    """All imports of a module of `package`, also those inside functions or under `TYPE_CHECKING`, and by name."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(alias.name, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
-                yield Import(".".join([*parts, *filter(None, [node.module])]), node.lineno)
-            else:
-                yield Import(node.module or "", node.lineno)
-        elif isinstance(node, ast.Call) and node.args:
-            name = ast.unparse(node.func)
-            first = node.args[0]
-            if name in ("__import__", "importlib.import_module", "import_module") and isinstance(
-                first, ast.Constant
-            ):
-                yield Import(str(first.value), node.lineno)
+ROOMS = {
+    "binlog_protocol": {
+        "errors": "",
+        ".": "errors",
+        "events": ". errors",
+        "events.rows": ". errors events",
+        "wire": ". errors events",
+        "dump": ". errors events",
+        "event_text": ". errors events events.rows",
+        "groups": ". errors events events.rows event_text wire",
+        "connection": ". errors events groups wire",
+        "row_columns": ". errors events events.rows event_text groups",
+    },
+    "binlog_storage": {
+        ".": "",
+        "ibb": ".",
+        "disk": ". ibb",
+        "redo": ". ibb disk",
+        "engine": ". ibb disk",
+        "testing": ". ibb disk engine",
+        "log": ". ibb disk redo engine",
+        "binlog": ". ibb disk redo engine log",
+        "verify": ". ibb disk redo log binlog",
+        "intake": ". ibb disk engine log",
+        "classic": ". ibb disk log intake",
+        "archive": ". ibb disk engine intake",
+    },
+    "binlog_pipeline": {
+        ".": "",
+        "sources.dump": ".",
+        "sources": ". sources.dump",
+        "schemas": ". sources",
+        "tables": ". schemas",
+        "views": ". sources schemas",
+        "spark": ". sources tables views",
+        "jobs": ". sources schemas tables views spark",
+        "cli": ". sources schemas spark jobs",
+    },
+}
+"""The plan of each package, from the ground up: a room, and those below it from which it takes. `.` is the package
+itself: what stands beside the rooms. A room that is not said here, or takes from more or from fewer, is a breach."""
 
 
 def breaches(root: Path) -> list[str]:
@@ -79,7 +89,8 @@ def breaches(root: Path) -> list[str]:
         for path in sorted((root / folder).rglob("*.py")):
             shown = path.relative_to(above)
             name, package = shown.parts[0], ".".join(shown.parent.parts)
-            for module, line in imports(path.read_text(encoding="utf-8"), package):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for module, line in imports(ast.walk(tree), package):
                 top = module.split(".")[0]
                 if (top in OURS and top not in {name, *rule.ours}) or top in rule.never:
                     found.append(f"{shown}:{line}: {name} must not import {module}")
@@ -109,14 +120,14 @@ PLANTED = {
 }
 
 EXPECTED = [
-    "binlog_protocol/events/clock.py:2: binlog_protocol must not import time",
+    "binlog_protocol/events/clock.py:2: binlog_protocol must not import time.time",
     "binlog_protocol/wire.py:2: binlog_protocol must not import os.path",
-    "binlog_protocol/wire.py:3: binlog_protocol must not import binlog_storage.disk.disk",
+    "binlog_protocol/wire.py:3: binlog_protocol must not import binlog_storage.disk.disk.Disk",
     "binlog_storage/hidden.py:2: binlog_storage must not import pyspark.sql",
     "binlog_storage/ibb/page.py:2: binlog_storage must not import asyncio",
-    "binlog_storage/up.py:1: binlog_storage must not import binlog_server.dumps.dump",
+    "binlog_storage/up.py:1: binlog_storage must not import binlog_server.dumps.dump.Dump",
     "binlog_server/layout.py:1: binlog_server must not import struct",
-    "binlog_server/near/far.py:2: binlog_server must not import binlog_pipeline",
+    "binlog_server/near/far.py:2: binlog_server must not import binlog_pipeline.jobs",
     "binlog_server/test.py:2: binlog_server must not import tests.kit",
     "binlog_pipeline/up.py:2: binlog_pipeline must not import binlog_server.cli",
 ]
@@ -130,55 +141,36 @@ def test_planted_breaches_are_found(tmp_path: Path) -> None:
     assert breaches(tmp_path) == EXPECTED
 
 
-def needed(root: Path) -> dict[str, set[str]]:
-    """The modules that each of ours imports when it runs, inside functions too: not those for types alone."""
-    paths = {}
-    for folder in RULES:
-        for path in (root / folder).rglob("*.py"):
-            name = ".".join(path.relative_to((root / folder).parent).with_suffix("").parts)
-            paths[name.removesuffix(".__init__")] = path
-    found = {}
-    for name, path in paths.items():
-        tree = WithoutTypes().visit(ast.parse(path.read_text(encoding="utf-8")))
-        names = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                for alias in node.names:
-                    inner = f"{node.module}.{alias.name}"
-                    names.add(inner if inner in paths else str(node.module))
-        found[name] = names & paths.keys() - {name}
-    return found
+def rooms_taken_from(house: House, package: str) -> dict[str, set[str]]:
+    """By room of a package the others of it from which it imports, named as in `ROOMS`."""
+
+    def short(room: str) -> str:
+        return room.removeprefix(package).removeprefix(".") or "."
+
+    return {
+        short(room): {short(one) for one in below if one.split(".")[0] == package}
+        for room, below in house.rooms.items()
+        if room.split(".")[0] == package
+    }
 
 
-class WithoutTypes(ast.NodeTransformer):
-    """Without what stands under `if TYPE_CHECKING`."""
-
-    def visit_If(self, node: ast.If) -> ast.AST:
-        if ast.unparse(node.test) == "TYPE_CHECKING":
-            return ast.Pass()
-        return self.generic_visit(node)
+@pytest.fixture(scope="module")
+def product() -> House:
+    return House(ROOT)
 
 
-def in_cycles(graph: dict[str, set[str]]) -> set[str]:
-    """Those that need themselves."""
-    found = set()
-    for name in graph:
-        seen: set[str] = set()
-        ahead = [*graph[name]]
-        while ahead:
-            one = ahead.pop()
-            if one not in seen:
-                seen.add(one)
-                ahead += graph[one]
-        if name in seen:
-            found.add(name)
-    return found
+@pytest.mark.parametrize("package", ROOMS)
+def test_the_rooms_are_those_of_the_plan(product: House, package: str) -> None:
+    plan = {room: set(below.split()) for room, below in ROOMS[package].items()}
+    assert rooms_taken_from(product, package) == plan
+    built: set[str] = set()
+    for room, below in plan.items():
+        assert below <= built, f"{room} stands on {below - built}, which the plan has above it"
+        built.add(room)
 
 
-def test_no_module_needs_itself() -> None:
-    assert not in_cycles(needed(ROOT))
+def test_no_module_needs_itself(product: House) -> None:
+    assert not knots(product.needs)
 
 
 def test_a_planted_cycle_is_found(tmp_path: Path) -> None:
@@ -192,4 +184,24 @@ def test_a_planted_cycle_is_found(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert in_cycles(needed(tmp_path)) == {f"binlog_protocol.{name}" for name in "abc"}
+    assert knots(House(tmp_path).needs) == [[f"binlog_protocol.{name}" for name in "abc"]]
+
+
+def test_rooms_that_need_each_other_are_found(tmp_path: Path) -> None:
+    texts = {
+        "storage/binlog_storage/errors.py": "",
+        "storage/binlog_storage/disk/disk.py": "from binlog_storage.errors import E\nimport binlog_protocol.gtid\n",
+        "storage/binlog_storage/disk/names.py": "def f():\n    from ..log.search import g\n",
+        "storage/binlog_storage/log/search.py": "from binlog_storage.disk.disk import Disk\n",
+        "protocol/binlog_protocol/gtid.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    house = House(tmp_path)
+    assert rooms_taken_from(house, "binlog_storage") == {
+        ".": set(),
+        "disk": {".", "log"},
+        "log": {"disk"},
+    }
+    assert knots(house.rooms) == [["binlog_storage.disk", "binlog_storage.log"]]

@@ -325,9 +325,9 @@ def pages_named(root: Path) -> Iterator[str]:
 # --- tests stand where the code stands ---
 
 # Tests of the whole of a package, each with a reason in tests/README.md; and where another folder has the tests.
-TESTS_OF_MORE = {"compatibility", "rights", "contract", "crash", "simulation", "events/rows"}
+TESTS_OF_MORE = {"compatibility", "rights", "contract", "crash", "simulation"}
 TESTED_ELSEWHERE = {
-    "events/row_values",  # in events/rows
+    "engine",  # in contract and binlog
     "testing",  # the twins pass the contract
     "sources/dump",  # in sources
 }

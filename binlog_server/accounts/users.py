@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 
 from binlog_server.accounts.account import ANY_HOST, Credential, UserAccount
 from binlog_server.accounts.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants

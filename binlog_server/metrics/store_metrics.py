@@ -6,7 +6,7 @@ import os
 import time
 from typing import Final
 
-from binlog_storage.binlog.purge import PurgeHeld
+from binlog_storage.engine.purge import PurgeHeld
 from binlog_storage.ibb.file_names import file_number
 
 from binlog_server.metrics.metric import (

@@ -30,8 +30,8 @@ from binlog_protocol.errors.sql_errors import (
     OptionPreventsStatement,
 )
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskFull, StorageError
-from binlog_storage.state import StateStore
 
 from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.failure import ER_SLAVE_INCIDENT

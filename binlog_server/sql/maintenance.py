@@ -20,7 +20,7 @@ from binlog_protocol.errors.sql_errors import (
     NoRoomOnDisk,
 )
 from binlog_protocol.gtid import U32_MAX, BinlogState, SlavePosition
-from binlog_storage.binlog.purge import PurgePlan
+from binlog_storage.engine.purge import PurgePlan
 from binlog_storage.errors import (
     BinlogHasGtids,
     BinlogInUse,

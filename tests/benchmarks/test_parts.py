@@ -11,7 +11,7 @@ import pytest
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 
 from benchmarks import machine, sparse_store, store_process
 from benchmarks.child import Child, ChildFailed, run_json

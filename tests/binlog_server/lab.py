@@ -18,8 +18,8 @@ from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 from binlog_protocol.wire.results import parse_column_count, parse_error, parse_row
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.users import Account

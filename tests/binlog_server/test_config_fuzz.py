@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import example, given
 from hypothesis import strategies as st

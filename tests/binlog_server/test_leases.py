@@ -7,9 +7,9 @@ from binlog_protocol.errors import BadGtidList, UnknownServerError
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import BinlogInUse, DiskFull
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.leases import Leases

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import Gtid
+from binlog_storage.disk.state import STATE_NAME
 from binlog_storage.errors import CorruptBinlog, DiskFull, NotAStore, StorageError, StoreInUse
 from binlog_storage.ibb.file_names import LOCK_NAME, file_name, file_number
-from binlog_storage.state import STATE_NAME
 
 from binlog_server.store_directory import StoreDirectory, open_state
 from tests.storage import damaged_stores

@@ -19,11 +19,11 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import CHECKPOINT_AT, REDO_NAME, RING_AT
-from binlog_storage.state import STATE_NAME, StateStore
 
 from tests.storage.groups import Group, append_all
 from tests.storage.sizes import small

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory

@@ -15,8 +15,8 @@ from binlog_protocol.groups.stored_group import group_gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.prepared import PreparedTransactions
-from binlog_storage.binlog.references import Hold, Reason
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine.references import Hold, Reason
 from binlog_storage.ibb import commit, oob, xa
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_header import FileHeader

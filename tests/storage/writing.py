@@ -5,7 +5,7 @@ from __future__ import annotations
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import PageStore
-from binlog_storage.binlog.references import References
+from binlog_storage.engine.references import References
 from binlog_storage.ibb.chunk import RecordType
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound

@@ -23,9 +23,9 @@ from binlog_storage.log.partitions import PARTITION_BYTES
 from binlog_pipeline.errors import DataLost
 from binlog_pipeline.jobs.archive_part import ArchiveItem, WritePart, WrittenPart
 from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
-from binlog_pipeline.jobs.tasks import Workers
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.sources.source import Source
+from binlog_pipeline.tasks import Workers
 
 _PUBLISH_PARTS: Final = 64
 _PUBLISH_S: Final = 2.0

@@ -17,10 +17,10 @@ from binlog_storage.archive.taking import take_archive
 from binlog_storage.binlog.options import FILE_BYTES_MAX, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
 from binlog_storage.intake.intake import Taken
-from binlog_storage.state import STATE_NAME, StateStore
 
 _REDO_BYTES: Final = 96 << 20
 _SMALL_REDO_BYTES: Final = 4 << 20  # taken at once, and a small store needs no more

@@ -10,11 +10,11 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_pipeline.jobs.cutting import cut
 from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.jobs.stats import Statistics, slice_statistics
-from binlog_pipeline.jobs.tasks import Failure, attempt
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
+from binlog_pipeline.tasks import Failure, attempt
 from binlog_pipeline.wanted import Wanted
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Final
 
-from binlog_pipeline.jobs.tasks import Item, Result, Workers, WorkFailed, attempt, outcome
+from binlog_pipeline.tasks import Item, Result, Workers, WorkFailed, attempt, outcome
 
 SPARK_FROM_BYTES: Final = 2 << 30
 """Below that the start of Spark is most of the time."""

@@ -20,8 +20,9 @@ from binlog_storage.log.ranges import GtidRange, TimeRange
 
 from binlog_pipeline.errors import DataLost
 from binlog_pipeline.groups import Groups, after, chosen
-from binlog_pipeline.sources.directory_reading import pruned, tell_gap, within
+from binlog_pipeline.sources.directory_reading import pruned, within
 from binlog_pipeline.sources.source import LogPart
+from binlog_pipeline.telling import tell_gap
 from binlog_pipeline.wanted import Wanted
 
 _POLL_S: Final = 0.05

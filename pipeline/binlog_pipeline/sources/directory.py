@@ -37,11 +37,10 @@ from binlog_pipeline.sources.directory_reading import (
     pruned,
     read_groups,
     start_place,
-    tell_gap,
     within,
 )
 from binlog_pipeline.sources.source import LogPart
-from binlog_pipeline.telling import tell
+from binlog_pipeline.telling import tell, tell_gap
 from binlog_pipeline.wanted import Wanted
 
 _TRIES: Final = 5  # to plan, while files are purged

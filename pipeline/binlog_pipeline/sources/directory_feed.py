@@ -26,8 +26,8 @@ from binlog_pipeline.sources.directory_reading import (
     one_history,
     read_groups,
     start_place,
-    tell_gap,
 )
+from binlog_pipeline.telling import tell_gap
 from binlog_pipeline.wanted import Wanted
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from binlog_storage.log.search import FileShape, find_start, first_record
 
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.telling import tell
 from binlog_pipeline.wanted import Wanted
 
 BEYOND: Final = Position(1 << 62, 0)
@@ -163,19 +162,6 @@ def start_place(
         return _or_tail(pages, limit, lambda: find_start(pages, files, shape, position, limit)[0])
     except PositionPurged:
         return None
-
-
-def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
-    """For failOnDataLoss=false: a warning that names what is behind `start` and is not there any more."""
-    lost = []
-    for gtid in oldest.position():
-        seen = start.get(gtid.domain_id)
-        if seen is None or seen.seq_no < gtid.seq_no:
-            lost.append(f"behind {'the beginning' if seen is None else seen} up to {gtid}")
-    tell(
-        f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
-        "they are left out, as failOnDataLoss=false says"
-    )
 
 
 def within(wanted: Wanted) -> TimeRange | None:

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from binlog_pipeline.admission import Limits, next_end
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.admission import Limits, next_end
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Feed
 from binlog_pipeline.spark.batch_reader import SlicePartition, read_slice

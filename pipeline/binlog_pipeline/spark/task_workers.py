@@ -1,4 +1,4 @@
-"""Spark as the workers of a job: one task an item, results by a DataFrame. See `binlog_pipeline/jobs/tasks.py`.
+"""Spark as the workers of a job: one task an item, results by a DataFrame. See `binlog_pipeline/tasks.py`.
 
 Only DataFrames are used, so a session of Spark Connect does as well. What a task calls must be installed where it runs.
 """
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from binlog_pipeline.jobs.tasks import Item, Result, Workers, attempt, outcome
 from binlog_pipeline.spark.batch_reader import freeze
 from binlog_pipeline.spark.session import session
+from binlog_pipeline.tasks import Item, Result, Workers, attempt, outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa

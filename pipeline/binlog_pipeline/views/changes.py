@@ -29,12 +29,12 @@ import pyarrow as pa
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import RowDecoder, column_names
 
-from binlog_pipeline.admission import Barrier
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
+from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes_gathering import Gathered, gathered
 from binlog_pipeline.views.changes_layouts import Layout, Part
 from binlog_pipeline.views.changes_order import log_order

@@ -15,13 +15,13 @@ import pyarrow as pa
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
 
-from binlog_pipeline.admission import Barrier
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.columns import key_names, schema_id
 from binlog_pipeline.schemas.conversion import bitmap
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
+from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes import in_order
 from binlog_pipeline.views.changes_gathering import Gathered, gathered
 from binlog_pipeline.views.changes_layouts import (

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from binlog_pipeline.admission import Barrier
 from binlog_pipeline.groups import Groups, Integers
+from binlog_pipeline.sources.admission import Barrier
 
 BATCH_ROWS: Final = 16384
 BATCH_BYTES: Final = 8 << 20

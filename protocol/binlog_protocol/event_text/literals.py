@@ -26,7 +26,7 @@ from typing import Final
 
 from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnType
-from binlog_protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
+from binlog_protocol.events.rows import EnumIndex, Geometry, SetBits, Value, ZeroDate
 from binlog_protocol.events.table_map import Column
 
 JsonValue = None | int | float | str | list[float] | dict[str, str | int]

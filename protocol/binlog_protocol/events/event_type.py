@@ -1,6 +1,6 @@
 """The type byte of replication events: MariaDB's numbers (160 and above are its own), and MySQL's below 160.
 
-What becomes of each of them is said in `binlog_protocol.events.vocabulary`.
+What becomes of each of them is said in `binlog_protocol.groups.vocabulary`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from typing import Final
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole
-from binlog_protocol.events.row_values.numbers import decimal, decimal_bytes, digits_and_scale
+from binlog_protocol.events.numbers import decimal, decimal_bytes, digits_and_scale
 from binlog_protocol.values import Cursor
 
 _INTVAR: Final = struct.Struct("<BQ")

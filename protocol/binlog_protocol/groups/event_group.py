@@ -8,7 +8,7 @@ A group begins with a GTID event and ends
 
 Everything else about a stream (ROTATE, STOP, GTID_LIST, BINLOG_CHECKPOINT, START_ENCRYPTION,
 HEARTBEAT, whatever is ARTIFICIAL) belongs to the connection or to the upstream's files, and is
-checked and dropped: `binlog_protocol.events.vocabulary` has all types, and reads each event before it becomes
+checked and dropped: `binlog_protocol.groups.vocabulary` has all types, and reads each event before it becomes
 part of a group. A format description with a creation time tells that the upstream has started
 anew at this place: it becomes a start marker, and an unfinished group before it is gone, as on a
 real replica. An INCIDENT stands between groups.
@@ -34,7 +34,7 @@ from binlog_protocol.events.header import (
 )
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.query import query_ends_group
-from binlog_protocol.events.vocabulary import (
+from binlog_protocol.groups.vocabulary import (
     C_TABLE,
     CHECKS,
     ROLES,

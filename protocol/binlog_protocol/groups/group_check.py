@@ -15,9 +15,9 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, gtid_of
 from binlog_protocol.events.header import TYPE_OFFSET
-from binlog_protocol.events.vocabulary import ROLES, Role, check_event, type_name
 from binlog_protocol.groups.event_group import ends_group, split_events
 from binlog_protocol.groups.group_runs import take_bare_run
+from binlog_protocol.groups.vocabulary import ROLES, Role, check_event, type_name
 
 _OUTSIDE: Final = frozenset({Role.DROPPED, Role.INCIDENT})
 _PIECE_BYTES: Final = 1 << 18

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from binlog_protocol.events.vocabulary import C_TABLE
+from binlog_protocol.groups.vocabulary import C_TABLE
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.semi_sync import STILL, PositionStep
 

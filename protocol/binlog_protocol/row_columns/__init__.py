@@ -10,7 +10,7 @@
 
 docs/rows.md has the table of types. Needs pyarrow and numpy (the extra `spark`), so nothing of the server imports this
 package. Damaged bytes are an error: the vector code only sees that something is wrong, the plain decoder
-(`binlog_protocol/events/row_values`) then says what.
+(`binlog_protocol/events/rows`) then says what.
 """
 
 from binlog_protocol.row_columns.changes import Changes, RowCounts, arrow_schema, column_names

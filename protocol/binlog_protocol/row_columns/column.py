@@ -10,7 +10,7 @@ import pyarrow as pa
 from binlog_protocol.event_text.literals import json_value
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
-from binlog_protocol.events.row_values import Value
+from binlog_protocol.events.rows import Value
 from binlog_protocol.events.table_map import Column, Kind
 from binlog_protocol.row_columns import numbers, plain, temporal, texts
 from binlog_protocol.row_columns.arrays import array, binary

@@ -1,6 +1,6 @@
 """Row images: where the values of each column lie, in many rows at once.
 
-An image is the null bits of its columns, then the values that are not NULL (`binlog_protocol/events/rows.py`). An
+An image is the null bits of its columns, then the values that are not NULL (`events/rows/rows_event.py`). An
 `ImageLayout` is made once for the columns of a table that are present; columns without NULLs among the rows at hand
 cost an addition, others a mask.
 """
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
-from binlog_protocol.events.row_values.numbers import decimal_groups
-from binlog_protocol.events.row_values.temporal import old_size
+from binlog_protocol.events.numbers import decimal_groups
+from binlog_protocol.events.rows.temporal import old_size
 from binlog_protocol.events.table_map import Column
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Integers, RowBytes, Words
 

@@ -1,4 +1,4 @@
-"""Columns of numbers; `binlog_protocol/events/row_values/numbers.py` has their bytes."""
+"""Columns of numbers; `binlog_protocol/events/numbers.py` has their bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from binlog_protocol.events.row_values.numbers import DigitGroup, decimal_groups
+from binlog_protocol.events.numbers import DigitGroup, decimal_groups
 from binlog_protocol.row_columns.arrays import array
 from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Field, Words
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog_protocol.events.row_values import Value, ZeroDate, read_value
+from binlog_protocol.events.rows import Value, ZeroDate, read_value
 from binlog_protocol.events.table_map import Column
 from binlog_protocol.row_columns.options import UnrepresentableValue
 from binlog_protocol.row_columns.row_bytes import Field

@@ -1,4 +1,4 @@
-"""Columns of dates and times; `binlog_protocol/events/row_values/temporal.py` has their bytes."""
+"""Columns of dates and times; `binlog_protocol/events/rows/temporal.py` has their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of text, bytes and labels; `binlog_protocol/events/row_values/strings.py` has their bytes."""
+"""Columns of text, bytes and labels; `binlog_protocol/events/rows/strings.py` has their bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text, replaced_text
-from binlog_protocol.events.row_values import strings
+from binlog_protocol.events.rows import strings
 from binlog_protocol.row_columns import arrays
 from binlog_protocol.row_columns.row_bytes import Field, Integers
 

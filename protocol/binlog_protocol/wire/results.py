@@ -35,7 +35,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
-from binlog_protocol.events.row_values.numbers import digits_and_scale
+from binlog_protocol.events.numbers import digits_and_scale
 from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX, RESULT_COLUMNS_MAX
 from binlog_protocol.values import Cursor, lenenc_bytes, lenenc_int
 

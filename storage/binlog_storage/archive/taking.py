@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
-from binlog_storage.state import StateStore
 
 
 def take_archive(

@@ -19,9 +19,9 @@ from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.open_group import COMMIT_BYTES, NODE_BYTES, GroupContext, OpenGroup
 from binlog_storage.binlog.page_store import PageKey
 from binlog_storage.binlog.prepared import PreparedTransactions
-from binlog_storage.binlog.references import References
 from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
+from binlog_storage.engine.references import References
 from binlog_storage.errors import DiskFull, NoRoom
 from binlog_storage.ibb import commit, xa
 from binlog_storage.ibb.chunk import Position, RecordType

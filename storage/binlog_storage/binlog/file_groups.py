@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binlog_storage.binlog.options import FILE_BYTES_MAX
-from binlog_storage.binlog.references import Reason, References
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import PositionPurged
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from binlog_storage.binlog import purge
 from binlog_storage.binlog.file_table import FileTable
 from binlog_storage.binlog.full_disk import ROOM_RETRY_S
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import PageStore
-from binlog_storage.binlog.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
-from binlog_storage.binlog.references import Reason, References
 from binlog_storage.binlog.worker import Worker
+from binlog_storage.engine import purge
+from binlog_storage.engine.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import CorruptBinlog, DiskError, TooManyOpenFiles, UnknownBinlog
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_number

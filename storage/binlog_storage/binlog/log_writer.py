@@ -23,7 +23,7 @@ from binlog_storage.binlog.fill_page import fill_page, fill_pages
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
-from binlog_storage.binlog.references import Reason, References
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.ibb import compressed_int, gtid_state
 from binlog_storage.ibb.chunk import (
     CHUNK_DATA_MAX,

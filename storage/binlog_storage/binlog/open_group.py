@@ -9,8 +9,8 @@ from binlog_protocol.gtid import Gtid
 
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import PageKey
-from binlog_storage.binlog.references import Hold, Reason, References
 from binlog_storage.engine import GroupMark
+from binlog_storage.engine.references import Hold, Reason, References
 from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.xa import XaPrepare, Xid
@@ -61,7 +61,7 @@ class GroupContext:
 
 
 class OpenGroup:
-    """See `binlog_storage.engine.GroupWriter`. Several may be open; one owner each."""
+    """See `binlog_storage.engine.interface.GroupWriter`. Several may be open; one owner each."""
 
     def __init__(self, context: GroupContext, *, bulk: bool = False) -> None:
         self._context = context

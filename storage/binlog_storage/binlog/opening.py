@@ -28,6 +28,7 @@ from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered, Recovery
 from binlog_storage.binlog.replay import plan_replay
 from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import CorruptRedo
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
@@ -36,7 +37,6 @@ from binlog_storage.log.publication import Published, read_published
 from binlog_storage.redo import log as redo_log
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.redo.log import RedoLog
-from binlog_storage.state import StateStore
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_storage.binlog.references import Hold, Reason, References
+from binlog_storage.engine.references import Hold, Reason, References
 from binlog_storage.errors import CorruptBinlog, XaStateError
 from binlog_storage.ibb import xa
 from binlog_storage.ibb.chunk import Record, RecordType

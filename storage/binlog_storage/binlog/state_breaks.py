@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskError
-from binlog_storage.state import StateStore
 
 log = logging.getLogger(__name__)
 

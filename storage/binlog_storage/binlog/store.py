@@ -37,14 +37,13 @@ from binlog_storage.binlog.opening import open_log
 from binlog_storage.binlog.options import PAGES_MIN, StoreOptions
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.prepared import PreparedTransactions
-from binlog_storage.binlog.purge import PurgeHeld
 from binlog_storage.binlog.recovery import Recovered
-from binlog_storage.binlog.references import Hold, Reason, References
 from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
 from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
     BinlogFile,
@@ -54,6 +53,8 @@ from binlog_storage.engine import (
     Stalled,
     StartPoint,
 )
+from binlog_storage.engine.purge import PurgeHeld
+from binlog_storage.engine.references import Hold, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
     CorruptBinlog,
@@ -78,7 +79,6 @@ from binlog_storage.log.publication import Publication
 from binlog_storage.log.search import FileShape
 from binlog_storage.log.state_at import state_at
 from binlog_storage.log.whole_file import require_whole
-from binlog_storage.state import StateStore
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ _XIDS_LOGGED = 10
 
 
 class IbbEngine:
-    """See `binlog_storage.engine.BinlogEngine`. Every method may be called from any thread.
+    """See `binlog_storage.engine.interface.BinlogEngine`. Every method may be called from any thread.
 
     Args:
         facts: where the store keeps what a search needs to know beside the files; without it a search looks at every

@@ -16,8 +16,8 @@ from typing import Final, Self
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader
-from binlog_protocol.events.vocabulary import NEWER_FROM
 from binlog_protocol.groups.group_runs import GroupRun, take_bare_run
+from binlog_protocol.groups.vocabulary import NEWER_FROM
 from binlog_protocol.limits import EVENT_BYTES_MAX
 
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog

@@ -15,7 +15,6 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import normal_form
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, TYPE_OFFSET
-from binlog_protocol.events.vocabulary import EventRefused
 from binlog_protocol.groups.event_group import EventGroup, Incident, OutsideGroup, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import (
@@ -25,6 +24,7 @@ from binlog_protocol.groups.group_stream import (
     Item,
     StreamEvent,
 )
+from binlog_protocol.groups.vocabulary import EventRefused
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog

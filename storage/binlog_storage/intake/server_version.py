@@ -9,7 +9,7 @@ from typing import Final
 
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 
 UPSTREAM_VERSION_KEY: Final = "upstream_server_version"
 

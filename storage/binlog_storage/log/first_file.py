@@ -11,9 +11,9 @@ import logging
 from typing import Final
 
 from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.disk.state import StateStore, read_facts
 from binlog_storage.errors import DiskError, StorageError
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.state import StateStore, read_facts
 
 log = logging.getLogger(__name__)
 

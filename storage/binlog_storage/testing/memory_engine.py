@@ -1,6 +1,6 @@
 """The plain twin of the store, for tests and simulations: groups in a list.
 
-It keeps every promise of `binlog_storage.engine.BinlogEngine` in the simplest way there is, so that a test which fails
+It keeps every promise of `BinlogEngine` in the simplest way there is, so that a test which fails
 on `IbbEngine` and not here has found something in the files. Nothing is bounded: do not serve from it.
 
 A `Position` is (0, number of entries before it): groups, and the steps of XA transactions, which stand among them as
@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.binlog.purge import FileFate, PurgeHeld, PurgePlan
-from binlog_storage.binlog.references import Hold, Reason, References
 from binlog_storage.disk.durations import Durations
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
@@ -33,6 +31,8 @@ from binlog_storage.engine import (
     StartPoint,
     Xid,
 )
+from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
+from binlog_storage.engine.references import Hold, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
     DiskError,
@@ -52,7 +52,7 @@ PIECE_BYTES = 1000  # of a large group
 
 
 class MemoryEngine:
-    """See `binlog_storage.engine.BinlogEngine`. Every method may be called from any thread."""
+    """See `binlog_storage.engine.interface.BinlogEngine`. Every method may be called from any thread."""
 
     def __init__(self, history: MemoryHistory | None = None, *, cache_bytes: int = 1 << 15) -> None:
         self._history = history or MemoryHistory()

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.binlog.references import Hold, Reason, References
 from binlog_storage.engine import GroupMark, Position, Xid
+from binlog_storage.engine.references import Hold, Reason, References
 
 
 class GroupTaker(Protocol):

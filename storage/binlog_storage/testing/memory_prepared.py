@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from binlog_storage.binlog.references import Reason, References
 from binlog_storage.engine import Xid
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import XaStateError
 from binlog_storage.testing.memory_history import XaStep
 

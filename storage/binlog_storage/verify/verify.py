@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from binlog_storage.binlog.opening import REDO_KEY
 from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.disk.state import read_facts
 from binlog_storage.errors import CorruptBinlog, StorageError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import VERSION_MINOR, FileHeader
@@ -31,7 +32,6 @@ from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.pending_redo import PendingRedo, published_end
 from binlog_storage.redo.format import REDO_NAME
-from binlog_storage.state import read_facts
 from binlog_storage.verify.verify_records import RecordPass
 
 _MINOR_AT = 12

@@ -22,7 +22,7 @@ from binlog_protocol.connection.handshake import AuthSwitchRequest, LoginRequest
 from binlog_protocol.errors import RemoteError, SqlSyntaxError
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import parse_error
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given
 from hypothesis import strategies as st

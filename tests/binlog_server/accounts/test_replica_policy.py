@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from binlog_protocol.errors import RemoteError, SqlSyntaxError
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from binlog_protocol.connection.auth import (
     native_password_text,
 )
 from binlog_protocol.connection.ed25519 import ed25519_sign
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.account import UserAccount, host_matches

@@ -10,10 +10,10 @@ from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.disk.disk import OsFile
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskFull
 from binlog_storage.intake.errors import DoesNotContinue
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY
-from binlog_storage.state import StateStore
 
 from binlog_server.archive_intake import take_archive
 from binlog_server.cli import main

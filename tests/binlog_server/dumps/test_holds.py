@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from binlog_storage.binlog.options import StoreOptions
-from binlog_storage.binlog.references import Reason, References
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.ibb.file_names import file_name
 
 from tests.binlog_server.lab import Lab, until

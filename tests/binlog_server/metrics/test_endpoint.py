@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from binlog_protocol.connection.commands import Ping
 from binlog_protocol.errors import MasterFatalError
-from binlog_storage.binlog.purge import PurgeHeld
 from binlog_storage.disk import disk
 from binlog_storage.engine import Stalled
+from binlog_storage.engine.purge import PurgeHeld
 from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskFull
-from binlog_storage.state import StateStore
 
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 from binlog_server.relay.master_info import MasterInfo

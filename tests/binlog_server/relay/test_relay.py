@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from binlog_protocol.errors import MasterFatalError, ServerError
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory

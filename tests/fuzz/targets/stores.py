@@ -20,6 +20,7 @@ import google_crc32c
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.errors import StorageError
 from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, is_sound, seal
@@ -36,7 +37,6 @@ from binlog_storage.redo.format import (
     RING_AT,
     Checkpoint,
 )
-from binlog_storage.state import STATE_NAME, StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.verify.verify import Verifier
 

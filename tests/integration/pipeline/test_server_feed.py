@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from binlog_pipeline.admission import Limits, next_end
 from binlog_pipeline.errors import SourceError
+from binlog_pipeline.sources.admission import Limits, next_end
 from binlog_pipeline.sources.server_feed import ServerFeed
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import SlavePosition

@@ -9,8 +9,7 @@ from typing import Any
 
 import pymysql.cursors
 import pytest
-from binlog_protocol.events.row_values import Value
-from binlog_protocol.events.rows import ABSENT, ChangeKind
+from binlog_protocol.events.rows import ABSENT, ChangeKind, Value
 from binlog_protocol.events.table_map import Kind
 
 from tests.integration.rows import type_cases

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from binlog_protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
+from binlog_protocol.events.rows import EnumIndex, Geometry, SetBits, Value, ZeroDate
 
 NO_LOG, MINIMAL, FULL = "NO_LOG", "MINIMAL", "FULL"
 

@@ -15,8 +15,8 @@ from binlog_pipeline.cli import COMMANDS, main
 from binlog_pipeline.cli.text_table import size_text, text_table
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.jobs.progress import Progress
-from binlog_pipeline.jobs.tasks import WorkFailed
 from binlog_pipeline.jobs.workers import Engine, LocalWorkers
+from binlog_pipeline.tasks import WorkFailed
 
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.exports import folded, rows_of

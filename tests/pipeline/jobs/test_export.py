@@ -21,9 +21,9 @@ from binlog_pipeline.jobs import typed_files
 from binlog_pipeline.jobs.cutting import cut
 from binlog_pipeline.jobs.export import Exported, export
 from binlog_pipeline.jobs.manifest import Manifest
-from binlog_pipeline.jobs.tasks import WorkFailed
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.tasks import WorkFailed
 
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB

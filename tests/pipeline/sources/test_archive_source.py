@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from binlog_pipeline.admission import Limits, next_end
 from binlog_pipeline.errors import BadOption, DataLost
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.admission import Limits, next_end
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.sources.opening import open_source

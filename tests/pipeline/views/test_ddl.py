@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from binlog_pipeline.admission import Limits, next_end
 from binlog_pipeline.errors import NonRowChange
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.admission import Limits, next_end
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.views import open_view
 from binlog_protocol.gtid import SlavePosition

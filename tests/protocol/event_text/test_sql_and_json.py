@@ -19,8 +19,7 @@ from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
 from binlog_protocol.events.header import HEADER_SIZE, build_event
 from binlog_protocol.events.query import QueryEvent
-from binlog_protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
-from binlog_protocol.events.rows import RowsEvent
+from binlog_protocol.events.rows import EnumIndex, Geometry, RowsEvent, SetBits, Value, ZeroDate
 from binlog_protocol.events.statement_context import UserVarEvent
 from binlog_protocol.events.table_map import Column, TableMap
 from binlog_protocol.events.xa_prepare import XaPrepareEvent

@@ -11,7 +11,7 @@ from typing import Any
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.compressed import COMPRESSED_TYPES
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.row_values.numbers import decimal_groups
+from binlog_protocol.events.numbers import decimal_groups
 from binlog_protocol.events.table_map import Column, Kind
 from binlog_protocol.row_columns.image import value_size
 

@@ -14,8 +14,18 @@ from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import build_event
-from binlog_protocol.events.row_values import EnumIndex, Geometry, SetBits, Value, ZeroDate
-from binlog_protocol.events.rows import ABSENT, ROWS_TYPES, Absent, Image, RowsEvent
+from binlog_protocol.events.rows import (
+    ABSENT,
+    ROWS_TYPES,
+    Absent,
+    EnumIndex,
+    Geometry,
+    Image,
+    RowsEvent,
+    SetBits,
+    Value,
+    ZeroDate,
+)
 from binlog_protocol.events.table_map import Column, TableMap
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.row_columns import Changes, Prepare

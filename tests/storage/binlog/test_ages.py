@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog import store
-from binlog_storage.binlog.references import Hold
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.engine.references import Hold
 from binlog_storage.errors import BinlogBegunAnew, BinlogHasGtids, BinlogInUse
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log import halves, search

@@ -15,6 +15,7 @@ from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import (
     CorruptBinlog,
     DiskError,
@@ -29,7 +30,6 @@ from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.log.first_file import lost_files_of
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (

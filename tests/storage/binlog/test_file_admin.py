@@ -8,10 +8,10 @@ import pytest
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
-from binlog_storage.binlog.references import Reason
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import Position
+from binlog_storage.engine.references import Reason
 from binlog_storage.errors import PositionPurged, UnknownBinlog
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskError, StoreFailed
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.log.publication import PUBLICATION_NAME
@@ -17,7 +18,6 @@ from binlog_storage.redo.format import (
     Write,
     parse_records,
 )
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import append_all, payloads, read_all, simple

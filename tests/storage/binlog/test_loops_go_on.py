@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from binlog_storage.binlog import store as store_module
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.log.publication import read_published
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import append_all, payloads, read_all, simple

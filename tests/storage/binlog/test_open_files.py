@@ -20,12 +20,12 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.worker import RETRY_S
 from binlog_storage.disk.disk import OPEN_FILES_MAX, OsDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskError, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.log.log_pages import LogPages
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk, MemoryFile
 
 from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple

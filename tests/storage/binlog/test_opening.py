@@ -13,6 +13,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.opening import REDO_KEY
 from binlog_storage.binlog.options import NO_LOG_REDO
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import CorruptBinlog, CorruptRedo, DiskError
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -20,7 +21,6 @@ from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.redo.log import FIRST_LSN
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import vectors

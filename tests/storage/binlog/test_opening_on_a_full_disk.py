@@ -12,9 +12,9 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskError, DiskFull, StoreFailed
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
-from binlog_storage.binlog import purge
 from binlog_storage.binlog.options import StoreOptions
-from binlog_storage.binlog.purge import (
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
+from binlog_storage.engine import GroupWriter, Position, Xid, purge
+from binlog_storage.engine.purge import (
     FileFacts,
     PurgePlan,
     Wanted,
@@ -20,16 +23,12 @@ from binlog_storage.binlog.purge import (
     before_file,
     before_time,
 )
-from binlog_storage.binlog.references import Reason, References
-from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.disk.disk import OsDisk
-from binlog_storage.engine import GroupWriter, Position, Xid
+from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import PositionPurged, UnknownBinlog
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log import search
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.state import StateStore
+from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import group, gtid_event, history, state_after, wanted

@@ -13,10 +13,10 @@ from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import FLAG_IGNORABLE, build_event
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.query import QueryEvent
-from binlog_protocol.events.vocabulary import type_name
 from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups import group_runs
 from binlog_protocol.groups.group_stream import PIECE_BYTES
+from binlog_protocol.groups.vocabulary import type_name
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic import event_reader
 from binlog_storage.classic.binlog import ClassicBinlog

@@ -1,4 +1,4 @@
-"""The promises of `binlog_storage.engine.BinlogEngine`, as tests that any engine must pass.
+"""The promises of `binlog_storage.engine.interface.BinlogEngine`, as tests that any engine must pass.
 
 To hold a new engine to them, write a `Bench` for it and a class:
 

@@ -1,4 +1,4 @@
-"""The promises about files, of `binlog_storage.engine.BinlogEngine`: FLUSH, RESET MASTER, PURGE, holds. A part of
+"""The promises about files, of `BinlogEngine`: FLUSH, RESET MASTER, PURGE, holds. A part of
 `EngineContract`; an engine of a single file keeps them too.
 """
 

@@ -1,4 +1,4 @@
-"""The promises of `binlog_storage.engine.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
+"""The promises of `binlog_storage.engine.interface.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
 
 from __future__ import annotations
 

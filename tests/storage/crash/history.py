@@ -9,9 +9,9 @@ from typing import NamedTuple
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.publication import read_published
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.model import Found, Model

@@ -13,15 +13,15 @@ from typing import Any
 from unittest import mock
 
 from binlog_protocol.gtid import BinlogState
-from binlog_storage.binlog import purge
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageStore
-from binlog_storage.binlog.purge import PurgePlan
 from binlog_storage.binlog.replay import _Applier
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk, File
+from binlog_storage.engine import purge
+from binlog_storage.engine.purge import PurgePlan
 from binlog_storage.redo import format as redo_format
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.redo.reader import RedoReader

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import GroupWriter, Xid
 from binlog_storage.errors import DiskError, PositionPurged, StorageError, StoreFailed
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.group_reader import group_payload
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.test_crash import WAYS, go_down

@@ -13,6 +13,7 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.state_breaks import BREAKS_KEY
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import CorruptBinlog, DiskError, DomainInUse, PositionPurged, StoreFailed
 from binlog_storage.ibb import commit, gtid_state
 from binlog_storage.ibb.chunk import CHUNK_HEADER, LAST, Position, RecordType
@@ -21,7 +22,6 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.log import search
 from binlog_storage.log.search import read_state
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.disks import MortalDisk

@@ -21,8 +21,8 @@ from collections.abc import Callable
 
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskError, PositionPurged, StoreFailed
-from binlog_storage.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import groups_held, look, quiet

@@ -7,9 +7,9 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_pipeline.errors import DataLost, SourceError
-from binlog_pipeline.sources.directory_reading import tell_gap
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.beginning import beginning
+from binlog_pipeline.telling import tell_gap
 from binlog_pipeline.wanted import Wanted
 
 _CUT_FROM: Final = 50_000

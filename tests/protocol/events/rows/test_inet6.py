@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from binlog_protocol.events.row_values.strings import inet6
+from binlog_protocol.events.rows.strings import inet6
 
 SHOWN = {
     "::": "::", "::1": "::1", "::ffff": "::ffff", "::1:0": "::0.1.0.0", "::1:2": "::0.1.0.2",

@@ -12,7 +12,7 @@ import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
-from binlog_protocol.events.row_values import (
+from binlog_protocol.events.rows import (
     EnumIndex,
     Geometry,
     SetBits,

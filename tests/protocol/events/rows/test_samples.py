@@ -17,8 +17,7 @@ import pytest
 from binlog_protocol.event_text import Choice, SqlForm
 from binlog_protocol.event_text.literals import sql_literal
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.row_values import Value
-from binlog_protocol.events.rows import ROWS_TYPES, Absent, ChangeKind, Image, RowsEvent
+from binlog_protocol.events.rows import ROWS_TYPES, Absent, ChangeKind, Image, RowsEvent, Value
 from binlog_protocol.events.table_map import Column, TableMap
 from binlog_protocol.groups.event_group import split_events
 

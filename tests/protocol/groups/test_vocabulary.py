@@ -13,7 +13,16 @@ from binlog_protocol.event_text.info import event_info
 from binlog_protocol.events import EventType, FormatDescription, GtidEvent, XidEvent
 from binlog_protocol.events.header import FLAG_IGNORABLE
 from binlog_protocol.events.incident import IncidentEvent
-from binlog_protocol.events.vocabulary import (
+from binlog_protocol.groups.event_group import (
+    EventGroup,
+    EventGroupAssembler,
+    Incident,
+    ends_group,
+    split_events,
+)
+from binlog_protocol.groups.group_check import check_groups, checked_pieces
+from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.vocabulary import (
     C_TABLE,
     CHECKS,
     NEWER_FROM,
@@ -25,15 +34,6 @@ from binlog_protocol.events.vocabulary import (
     is_sound,
     type_name,
 )
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    ends_group,
-    split_events,
-)
-from binlog_protocol.groups.group_check import check_groups, checked_pieces
-from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.gtid import Gtid
 from hypothesis import given
 from hypothesis import strategies as st

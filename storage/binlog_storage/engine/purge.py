@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from binlog_storage.binlog.references import Hold
+from binlog_storage.engine.references import Hold
 
 
 class FileFacts(NamedTuple):

@@ -1,4 +1,4 @@
-"""One plain decoder per value of a row event.
+"""Row events, and one plain decoder per value of them.
 
 =====================================  ======================================================================
 column                                 Python value (NULL is None)
@@ -22,8 +22,35 @@ COMPRESSED columns                     as the plain type
 =====================================  ======================================================================
 """
 
-from binlog_protocol.events.row_values.strings import EnumIndex, Geometry, SetBits
-from binlog_protocol.events.row_values.temporal import ZeroDate
-from binlog_protocol.events.row_values.value import Value, read_value
+from binlog_protocol.events.rows.rows_event import (
+    ABSENT,
+    ROWS_TYPES,
+    Absent,
+    ChangeKind,
+    Image,
+    RowChange,
+    RowsEvent,
+    RowsFlags,
+    RowsHead,
+)
+from binlog_protocol.events.rows.strings import EnumIndex, Geometry, SetBits
+from binlog_protocol.events.rows.temporal import ZeroDate
+from binlog_protocol.events.rows.value import Value, read_value
 
-__all__ = ["EnumIndex", "Geometry", "SetBits", "Value", "ZeroDate", "read_value"]
+__all__ = [
+    "ABSENT",
+    "ROWS_TYPES",
+    "Absent",
+    "ChangeKind",
+    "EnumIndex",
+    "Geometry",
+    "Image",
+    "RowChange",
+    "RowsEvent",
+    "RowsFlags",
+    "RowsHead",
+    "SetBits",
+    "Value",
+    "ZeroDate",
+    "read_value",
+]

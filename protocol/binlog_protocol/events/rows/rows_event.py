@@ -27,7 +27,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, parse_whole
-from binlog_protocol.events.row_values import Value, read_value
+from binlog_protocol.events.rows.value import Value, read_value
 from binlog_protocol.events.table_map import COLUMNS_MAX, TableMap
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.values import Cursor

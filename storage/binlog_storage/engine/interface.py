@@ -21,28 +21,11 @@ from typing import Final, NamedTuple, Protocol
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.binlog.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.disk.durations import Durations
+from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.errors import StorageError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.xa import Xid
-
-__all__ = [
-    "BinlogEngine",
-    "BinlogFile",
-    "GroupBatch",
-    "GroupMark",
-    "GroupWriter",
-    "Hold",
-    "LargeGroup",
-    "Located",
-    "PlacedBatch",
-    "PlacedGroup",
-    "Position",
-    "StartPoint",
-    "Xid",
-]
-
 
 # Bytes of a group beyond which no batch holds it: see `LargeGroup`.
 LARGE_GROUP_BYTES: Final = 4 << 20

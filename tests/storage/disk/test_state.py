@@ -10,8 +10,8 @@ from typing import Any
 import google_crc32c
 import pytest
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.errors import DiskError, NotAStore, StorageError
-from binlog_storage.state import STATE_NAME, StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.vectors import file_bytes, write_file

@@ -10,11 +10,12 @@ from decimal import Decimal
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events import numbers
 from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText
 from binlog_protocol.events.column_type import INTEGER_SIZES, ColumnType
-from binlog_protocol.events.row_values import numbers, strings, temporal
-from binlog_protocol.events.row_values.strings import EnumIndex, Geometry, SetBits
-from binlog_protocol.events.row_values.temporal import ZeroDate
+from binlog_protocol.events.rows import strings, temporal
+from binlog_protocol.events.rows.strings import EnumIndex, Geometry, SetBits
+from binlog_protocol.events.rows.temporal import ZeroDate
 from binlog_protocol.events.table_map import Column, Kind
 from binlog_protocol.values import Cursor
 

@@ -1,0 +1,199 @@
+"""The shape of the product's Python, counted: `python -m tests.house`. What must stay so is held by test_house.py.
+
+Whether two modules are one job is for a reader to judge. These numbers say where to look, and are what a change of the
+house reports before and after.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+PACKAGES = {
+    "binlog_protocol": "protocol/binlog_protocol",
+    "binlog_storage": "storage/binlog_storage",
+    "binlog_server": "binlog_server",
+    "binlog_pipeline": "pipeline/binlog_pipeline",
+}
+"""What is installed, and the folder in which it is."""
+
+Graph = Mapping[str, Collection[str]]
+
+
+class Import(NamedTuple):
+    """One imported name, absolute: a module, or what is taken from one."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file of Python. Its room is the package in which it stands; an `__init__.py` stands in its own."""
+
+    name: str
+    room: str
+    path: Path
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING`."""
+    ahead = [tree]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            ahead += node.orelse
+        else:
+            ahead += ast.iter_child_nodes(node)
+
+
+def imports(nodes: Iterable[ast.AST], room: str) -> Iterator[Import]:
+    """All imports of a module of `room`: inside functions, relative, and by name, too."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            parts = room.split(".")[: len(room.split(".")) - node.level + 1] if node.level else []
+            taken_from = ".".join([*parts, *filter(None, [node.module])])
+            for alias in node.names:
+                yield Import(f"{taken_from}.{alias.name}", node.lineno)
+        elif isinstance(node, ast.Call) and node.args:
+            called, first = ast.unparse(node.func), node.args[0]
+            if called in ("__import__", "importlib.import_module", "import_module") and isinstance(
+                first, ast.Constant
+            ):
+                yield Import(str(first.value), node.lineno)
+
+
+@dataclass(frozen=True)
+class House:
+    """The modules of the product below `root`, by their names."""
+
+    root: Path
+
+    @cached_property
+    def modules(self) -> dict[str, Module]:
+        found = {}
+        for folder in PACKAGES.values():
+            for path in sorted((self.root / folder).rglob("*.py")):
+                parts = path.relative_to((self.root / folder).parent).with_suffix("").parts
+                room = ".".join(parts[:-1])
+                name = room if parts[-1] == "__init__" else ".".join(parts)
+                found[name] = Module(name, room, path, path.read_text(encoding="utf-8"))
+        return found
+
+    def module_of(self, name: str) -> str | None:
+        """The module that an imported name is, or is in; None if it is none of ours."""
+        above = name.rpartition(".")[0]
+        return name if name in self.modules else above if above in self.modules else None
+
+    @cached_property
+    def needs(self) -> dict[str, set[str]]:
+        """By module those that it imports when it runs: not those for types alone."""
+        found = {}
+        for module in self.modules.values():
+            taken = imports(running(module.tree), module.room)
+            names = (self.module_of(one.name) for one in taken)
+            found[module.name] = {name for name in names if name} - {module.name}
+        return found
+
+    @cached_property
+    def rooms(self) -> dict[str, set[str]]:
+        """By room the other rooms that its modules import from."""
+        found: dict[str, set[str]] = {module.room: set() for module in self.modules.values()}
+        for name, needed in self.needs.items():
+            room = self.modules[name].room
+            found[room] |= {self.modules[other].room for other in needed} - {room}
+        return found
+
+    @property
+    def with_one_importer(self) -> list[str]:
+        importers = [other for needed in self.needs.values() for other in needed]
+        return [
+            name
+            for name, module in self.modules.items()
+            if module.path.name != "__init__.py" and importers.count(name) == 1
+        ]
+
+    @property
+    def ambiguous_classes(self) -> dict[str, list[str]]:
+        """Public names of classes that more than one module gives, with these modules."""
+        found = defaultdict(set)
+        for module in self.modules.values():
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].add(module.name)
+        return {name: sorted(found[name]) for name in sorted(found) if len(found[name]) > 1}
+
+    @property
+    def functions(self) -> list[tuple[int, str]]:
+        """How many lines each has, and its name."""
+        return [
+            (node.end_lineno - node.lineno + 1, f"{module.name}.{node.name}")
+            for module in self.modules.values()
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
+        ]
+
+
+def knots(graph: Graph) -> list[list[str]]:
+    """Groups whose members need each other, by whatever way round."""
+    reached = {name: reach(graph, name) for name in graph}
+    together = {
+        frozenset(other for other in reached[name] if name in reached[other])
+        for name in graph
+        if name in reached[name]
+    }
+    return sorted(map(sorted, together))
+
+
+def reach(graph: Graph, start: str) -> set[str]:
+    seen: set[str] = set()
+    ahead = [*graph[start]]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            ahead += graph[name]
+    return seen
+
+
+def main() -> None:
+    house = House(ROOT)
+    files = [module for module in house.modules.values() if module.path.name != "__init__.py"]
+    alone = house.with_one_importer
+    length, function = max(house.functions)
+    print(f"lines of the product          {sum(module.lines for module in house.modules.values())}")
+    print(f"modules                       {len(files)}")
+    print(f"modules with one importer     {len(alone)}")
+    print(f"  of these below 80 lines     {sum(house.modules[one].lines < 80 for one in alone)}")
+    print(f"import cycles                 {len(knots(house.needs))}")
+    print(f"knots of rooms                {len(knots(house.rooms))}")
+    print(f"class names with more classes {len(house.ambiguous_classes)}")
+    print(f"longest function              {length} lines, {function}")
+    for knot in (*knots(house.needs), *knots(house.rooms)):
+        print(f"\n{' <-> '.join(knot)}")
+    for name, modules in house.ambiguous_classes.items():
+        print(f"\nclass {name}: {', '.join(modules)}")
+
+
+if __name__ == "__main__":
+    main()
