@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Self, cast
 
@@ -21,6 +22,7 @@ from binlog_protocol.connection.conversation import (
     start_dump,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.groups.group_stream import GroupStream, Item
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
 from binlog_server.allocation import untouched
@@ -30,8 +32,8 @@ from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
 from binlog_server.relay.client_tls import TlsFailed, TlsOptions
 
 NO_TLS = TlsOptions(enabled=False)
-LARGE_BYTES = 1 << 18  # uncompressed in a thread
-TAKEN_BYTES_MAX = 1 << 22  # of uncompressed bytes, before anybody looks at them
+LARGE_BYTES = 1 << 18  # uncompressed in a thread, and handed over in such pieces
+TAKEN_BYTES_MAX = 1 << 20  # of uncompressed bytes, before anybody looks at them
 
 
 class ClientLink:
@@ -56,9 +58,9 @@ class ClientLink:
         """May be changed: a stream with heartbeats is watched more closely than a login."""
         self._host = host
         self._tls = tls
-        self._packed: CompressedReader | None = (
-            None  # from the login on, if compression was agreed on
-        )
+        # From the login on, if compression was agreed on; and what is left of a packet that was taken apart.
+        self._packed: CompressedReader | None = None
+        self._pieces: Iterator[memoryview] = iter(())
 
     @classmethod
     async def connect(
@@ -75,7 +77,7 @@ class ClientLink:
         """Open the socket; `log_in` comes next. `compress`: everything after it, if the server offers that."""
         async with asyncio.timeout(timeout_s):
             stream = await ByteStream.connect(host, port)
-        machine = ClientConnection(user, password, compress=compress)
+        machine = ClientConnection(user, password, compress=compress, allocate=untouched)
         return cls(stream, machine, timeout_s, host, tls)
 
     async def log_in(self) -> str:
@@ -141,22 +143,31 @@ class ClientLink:
                     return
             self.machine.receive_data(await self._read())  # a part of a large packet
             return
-        part = self._packed.next_part()
-        if part is None:
-            self._packed.feed(await self._read())
-            part = self._packed.next_part()
         # What lies here in compressed packets may be a thousand times as much without: not all of it at once.
         turn, taken = Turn(), 0
-        while part is not None:
-            if part.size < LARGE_BYTES:
-                self.machine.receive_data(part.payload())
-            else:
-                self.machine.receive_data(await asyncio.to_thread(part.payload))
-            taken += part.size
-            if turn.is_over or taken > TAKEN_BYTES_MAX:
-                await asyncio.sleep(0)
-                return
+        while taken <= TAKEN_BYTES_MAX and not turn.is_over:
+            piece = next(self._pieces, None)
+            if piece is not None:
+                self.machine.receive_data(piece)
+                taken += len(piece)
+                continue
             part = self._packed.next_part()
+            if part is None:
+                if taken:
+                    return
+                self._packed.feed(await self._read())
+                turn = Turn()
+            elif max(part.size, len(part.body)) < LARGE_BYTES:
+                self._pieces = iter((memoryview(part.payload()),))
+            else:
+                self._pieces = _pieces(await asyncio.to_thread(part.payload))
+        await asyncio.sleep(0)
+
+    async def next_item(self, stream: GroupStream, *, runs: bool = True) -> Item | None:
+        """As `GroupStream.next` of a stream of this machine, without holding up the loop for what is large."""
+        if self.machine.holds_large:
+            return await asyncio.to_thread(stream.next, runs=runs)
+        return stream.next(runs=runs)
 
     async def _read(self, before: bytes | memoryview = b"") -> memoryview:
         async with asyncio.timeout(self.timeout_s):
@@ -178,3 +189,8 @@ class ClientLink:
     def close(self) -> None:
         """Close the socket."""
         self._stream.close()
+
+
+def _pieces(payload: bytes) -> Iterator[memoryview]:
+    view = memoryview(payload)
+    return (view[at : at + LARGE_BYTES] for at in range(0, len(view), LARGE_BYTES))

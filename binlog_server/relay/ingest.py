@@ -124,7 +124,7 @@ class Ingest:
             self._status.storing, self._status.storing_since = True, time.monotonic()
             self._appended = 0
             try:
-                await self._take(stream)
+                await self._take(link, stream)
             finally:
                 self._status.heard(self._appended, self._gate.last_timestamp)
                 # Also for what came together with the end: no later group may ever come.
@@ -138,7 +138,7 @@ class Ingest:
                 await self._syncer.synced()
                 unsynced = 0
 
-    async def _take(self, stream: GroupStream) -> None:
+    async def _take(self, link: ClientLink, stream: GroupStream) -> None:
         """Store what was received. Other connections get their turns between steps."""
         turn = Turn()
         while True:
@@ -147,7 +147,7 @@ class Ingest:
                 turn = Turn()
             if stream.unfinished is None:
                 self._stored.follow(self._read)
-            item = stream.next(runs=self._gate.takes_runs)
+            item = await link.next_item(stream, runs=self._gate.takes_runs)
             if stream.ack_wanted and self._acks is not None:
                 stream.ack_wanted = False
                 self._acks.asked()

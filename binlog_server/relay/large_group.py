@@ -46,7 +46,8 @@ class LargeGroup:
     async def spill(self, events: Events) -> None:
         """Take the next events; waits for room, and for those before if they are many. Raises `StorageError`."""
         if len(events) > _PARTS_MAX:
-            events = [b"".join(events)]
+            # The last one may be large: it is not copied.
+            events = [b"".join(events[:-1]), events[-1]]
         if self._is_behind:
             with self._room.waiting():
                 while self._is_behind:

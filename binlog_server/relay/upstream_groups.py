@@ -162,7 +162,7 @@ async def _read_on(
         if turn.is_over:
             await asyncio.sleep(0)
             turn = Turn()
-        match stream.next(runs=False):
+        match await link.next_item(stream, runs=False):
             case None:
                 await link.receive()
                 turn = Turn()

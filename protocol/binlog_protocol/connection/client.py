@@ -44,7 +44,12 @@ from binlog_protocol.connection.machine import Machine
 from binlog_protocol.connection.result_reader import ResultReader
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.groups.group_runs import GroupRun, TakenPart, take_part, take_run
-from binlog_protocol.limits import COMMAND_PACKET_BYTES_MAX, UPSTREAM_PACKET_BYTES_MAX
+from binlog_protocol.limits import (
+    LOGIN_PACKET_BYTES_MAX,
+    RESULT_BYTES_MAX,
+    UPSTREAM_PACKET_BYTES_MAX,
+)
+from binlog_protocol.wire.gathered import Allocate
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader, frame_packet
 from binlog_protocol.wire.results import (
     EOF_MARK,
@@ -57,7 +62,7 @@ from binlog_protocol.wire.results import (
     parse_error,
     parse_ok,
 )
-from binlog_protocol.wire.semi_sync import SEQUENCE_AFTER_ACK, parse_event
+from binlog_protocol.wire.semi_sync import SEQUENCE_AFTER_ACK, behind, parse_event
 
 _S = ClientState
 _Data = TypeVar("_Data", bound=bytes | bytearray | memoryview)
@@ -71,13 +76,20 @@ NEED_DATA: Final = None
 class ClientConnection:
     """One connection to an upstream; see the head of this file. Not for several threads."""
 
-    def __init__(self, user: str, password: str, *, compress: bool = False) -> None:
-        """`compress`: if the server offers it."""
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        *,
+        compress: bool = False,
+        allocate: Allocate | None = None,
+    ) -> None:
+        """`compress`: if the server offers it. `allocate`: see `PacketReader`."""
         self._user = user
         self._password = password
         self._machine = Machine(CLIENT_TRANSITIONS, ClientState.CONNECTED)
         # The upstream is not trusted with more memory than its login dialogue needs, either.
-        self._reader = PacketReader(COMMAND_PACKET_BYTES_MAX)
+        self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX, allocate=allocate)
         self._seq = 0
         self._greeting: Greeting | None = None
         self._plugin = NATIVE_PASSWORD
@@ -107,6 +119,11 @@ class ClientConnection:
     def has_unread(self) -> bool:
         """Whether bytes have come that no event has told of."""
         return self._reader.buffered > 0
+
+    @property
+    def holds_large(self) -> bool:
+        """Whether `next_event` has much to do, and whoever calls it on an event loop better calls it in a thread."""
+        return self._reader.holds_large
 
     @property
     def has_proof(self) -> bool:
@@ -303,6 +320,7 @@ class ClientConnection:
         mark = payload[0]
         if mark == OK_MARK:
             self._login_info = parse_ok(payload).info
+            self._reader.payload_bytes_max = RESULT_BYTES_MAX
             self._machine.advance(ClientStep.LOGIN_ACCEPTED)
             return LoggedIn()
         if mark == ERROR_MARK:
@@ -351,7 +369,11 @@ class ClientConnection:
     def _stream_packet(self, payload: bytes) -> ClientEvent:
         mark = payload[0]
         if mark == OK_MARK:
-            return self._semi_sync_event(payload) if self.semi_sync else EventReceived(payload[1:])
+            return (
+                self._semi_sync_event(payload)
+                if self.semi_sync
+                else EventReceived(behind(payload, 1))
+            )
         if mark == ERROR_MARK:
             return self._final_error(payload)
         if is_eof(payload):

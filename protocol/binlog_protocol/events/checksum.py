@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from enum import IntEnum
-from typing import Final
+from typing import Final, cast
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
@@ -62,7 +62,7 @@ def append_checksum(event: bytes) -> bytes:
     return summed + _CRC.pack(zlib.crc32(summed))
 
 
-def verify_checksum(event: bytes) -> None:
+def verify_checksum(event: bytes | bytearray) -> None:
     """Raises `EventChecksumError` when the last four bytes are not the CRC-32 of the others.
 
     A format description is summed as if its file were closed: the IN_USE flag counts as clear.
@@ -93,11 +93,18 @@ def strip_checksum(event: bytes, algorithm: int) -> bytes:
     return event[:LENGTH_OFFSET] + _CRC.pack(length) + event[END_POSITION_OFFSET:length]
 
 
-def normal_form(event: bytes, algorithm: int) -> bytes:
+def normal_form(event: bytes | bytearray, algorithm: int) -> bytes:
     """The event as it is stored: checksum verified and removed, end_position 0.
 
-    `event` is one whole event whose length field has been checked. Raises `EventChecksumError`.
+    `event` is one whole event whose length field has been checked; a bytearray is changed itself, so that what is large
+    is not copied. Raises `EventChecksumError`.
     """
+    if isinstance(event, bytearray):
+        if algorithm:
+            verify_checksum(event)
+            del event[-CHECKSUM_SIZE:]
+        event[LENGTH_OFFSET:FLAGS_OFFSET] = _LENGTH_AND_END.pack(len(event), 0)
+        return cast(bytes, event)
     length = len(event)
     if algorithm:
         verify_checksum(event)

@@ -30,6 +30,7 @@ _FIXED: Final = struct.Struct("<IIBHH")
 assert _FIXED.size == 13
 
 _GROUP_END_TEXTS: Final = (b"COMMIT", b"ROLLBACK")
+_GROUP_END_BYTES_MAX: Final = max(map(len, _GROUP_END_TEXTS))
 _STATUS_LENGTH_OFFSET: Final = HEADER_SIZE + 11
 _DATABASE_LENGTH_OFFSET: Final = HEADER_SIZE + 8
 _VARIABLES_OFFSET: Final = HEADER_SIZE + _FIXED.size
@@ -134,4 +135,4 @@ def query_ends_group(event: bytes) -> bool:
     text_offset = _VARIABLES_OFFSET + status_size + event[_DATABASE_LENGTH_OFFSET] + 1
     if text_offset > len(event):
         raise ProtocolError("QUERY event: its statement begins after its end")
-    return event[text_offset:] in _GROUP_END_TEXTS
+    return event[text_offset : text_offset + _GROUP_END_BYTES_MAX + 1] in _GROUP_END_TEXTS

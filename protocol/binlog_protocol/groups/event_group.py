@@ -136,6 +136,7 @@ class EventGroupAssembler:
         self._count = self._spilled = 0
         self._events: list[bytes | bytearray] = []
         self._bytes = 0
+        self._has_ended = False
 
     @property
     def checksum_algorithm(self) -> int:
@@ -178,8 +179,16 @@ class EventGroupAssembler:
         self._spilled += size
         return spilled
 
-    def feed(self, event: bytes) -> EventGroup | StartMarker | Incident | None:
-        """One event as received; returns what became whole with it.
+    def take_ended(self) -> EventGroup | None:
+        """The group that has become whole and was not given out, because it is large: behind `spill`."""
+        return self._whole() if self._has_ended else None
+
+    def feed(
+        self, event: bytes, large_bytes: int = GROUP_BYTES_MAX
+    ) -> EventGroup | StartMarker | Incident | None:
+        """One event as received; returns what became whole with it. A bytearray is changed, and kept.
+
+        large_bytes: a group of which more is in memory at its end is not put together: `spill` it, then `take_ended`.
 
         Raises `EventChecksumError`, `GroupTooLarge`, or another `ProtocolError`; after an error
         the connection is to be given up and the unfinished group is lost.
@@ -205,13 +214,14 @@ class EventGroupAssembler:
             return None
         if role is _INCIDENT:
             return self._incident(event)
-        return self._continue(event, role)
+        return self._continue(event, role, large_bytes)
 
     def discard_partial(self) -> None:
         """The connection ended: the unfinished group will be sent again as a whole."""
         self._gtid = None
         self._events = []
         self._bytes = self._spilled = 0
+        self._has_ended = False
 
     def _format_description(self, event: bytes) -> StartMarker | None:
         description = FormatDescription.parse(event)
@@ -238,7 +248,7 @@ class EventGroupAssembler:
         self._count = 1
         self._bytes, self._spilled = len(event), 0
 
-    def _continue(self, event: bytes, role: Role) -> EventGroup | None:
+    def _continue(self, event: bytes, role: Role, large_bytes: int) -> EventGroup | None:
         gtid = self._gtid
         if gtid is None:
             raise OutsideGroup(f"an event of type {type_name(event[TYPE_OFFSET])} outside a group")
@@ -251,7 +261,14 @@ class EventGroupAssembler:
         self._count_bytes(len(event))
         if not _ends(event, role, self._standalone):
             return None
-        group = EventGroup(gtid, b"".join(self._events), self._count)
+        if self._bytes > large_bytes:
+            self._has_ended = True
+            return None
+        return self._whole()
+
+    def _whole(self) -> EventGroup:
+        assert self._gtid is not None
+        group = EventGroup(self._gtid, b"".join(self._events), self._count)
         self.discard_partial()
         return group
 

@@ -46,7 +46,8 @@ _U32: Final = struct.Struct("<I")
 
 
 class EventReceived(NamedTuple):
-    """One replication event as sent (with its checksum, if any), without the status byte.
+    """One replication event as sent (with its checksum, if any), without the status byte. A large one may be a
+    bytearray, which is the receiver's own.
 
     `ack_wanted`: with semi-sync, the upstream wants to know that it is stored.
     """
@@ -82,7 +83,7 @@ class GroupPart(NamedTuple):
 
 
 class StreamEvent(NamedTuple):
-    """One event as sent, with a checksum if it says so."""
+    """One event as sent, with a checksum if it says so; a large one of a group without, in normal form."""
 
     sent: bytes
     checksum_algorithm: int
@@ -169,6 +170,8 @@ class GroupStream:
         stream is to be given up.
         """
         assembler = self._assembler
+        if (ended := assembler.take_ended()) is not None:
+            return ended
         if assembler.unfinished is None:
             if runs and (run := self._source.take_run(assembler.checksum_algorithm)) is not None:
                 self.received = True
@@ -189,21 +192,27 @@ class GroupStream:
         assembler = self._assembler
         self.received = True
         algorithm = assembler.checksum_algorithm
-        whole = assembler.feed(sent)
-        if self._place is not None:
-            self._place.feed(sent, algorithm)
+        size = len(sent)
+        end = sent[END_POSITION_OFFSET : END_POSITION_OFFSET + _U32.size]
+        place = self._place
+        if place is not None and isinstance(sent, bytearray):  # the assembler changes it
+            place.feed(sent, algorithm)
+            place = None
+        whole = assembler.feed(sent, self._held_max)
+        if place is not None:
+            place.feed(sent, algorithm)
         self.ack_wanted |= ack_wanted
-        (self._end,) = _U32.unpack_from(sent, END_POSITION_OFFSET)
+        (self._end,) = _U32.unpack(end)
         if sent[TYPE_OFFSET] == _GTID:
             self._held_max = self._large_bytes
             self._first_end, self._behind_first = self._end, 0
         else:
-            self._behind_first += len(sent)
+            self._behind_first += size
         if whole is not None:
             return whole
         if assembler.buffered >= self._held_max:
             return self._part()
-        return StreamEvent(sent, algorithm)
+        return StreamEvent(sent, 0 if len(sent) != size else algorithm)
 
     def _count(self, step: PositionStep, *, ack_wanted: bool) -> None:
         if self._place is not None:

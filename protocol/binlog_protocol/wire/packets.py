@@ -33,6 +33,10 @@ assert _HEADER.size == PACKET_HEADER_SIZE
 _COMPACT_BYTES: Final = 64 * 1024
 
 
+# Beyond this a payload is worth a thread: to check and to copy it may take milliseconds.
+LARGE_BYTES: Final = 1 << 20
+
+
 class Packet(NamedTuple):
     """One whole payload; `seq` is that of its first frame, `next_seq` follows its last one.
 
@@ -66,7 +70,7 @@ class PacketReader:
         """`payload_bytes_max`: bytes of one payload, continuations together. May be changed.
 
         `allocate`: large payloads are gathered in what it gives, and handed over so, without a copy (to copy 16 MB
-        takes 10 ms where the memory is new). Not for bytes that are lent.
+        takes 10 ms where the memory is new).
         """
         self.payload_bytes_max = payload_bytes_max
         self._allocate = allocate
@@ -111,6 +115,8 @@ class PacketReader:
         """
         self._require_taken()
         self._buffer, self._offset = data, 0
+        if self._gathered is not None:
+            self._offset = self._gathered.take(data)
         self._look_ahead()
 
     def _require_taken(self) -> None:
@@ -154,6 +160,9 @@ class PacketReader:
                     return None
                 length = self._payload_length()
                 end = start + length
+                if length >= GATHERED_BYTES_MIN and self._allocate is not None:
+                    self._gather(length, self._allocate)
+                    continue
                 if len(buffer) < end:
                     return None
                 seq = buffer[start - 1]
@@ -177,6 +186,16 @@ class PacketReader:
                 self._seq = seq
             self._parts.append(payload)
             self._parts_bytes += length
+
+    @property
+    def holds_large(self) -> bool:
+        """Whether `next_packet` has much to do: it may give a payload of more than `LARGE_BYTES`."""
+        if self._parts:
+            return True
+        return (
+            self._gathered is not None
+            and self._gathered.filled == self._gathered.length > LARGE_BYTES
+        )
 
     def window(self) -> tuple[bytearray | memoryview, int] | None:
         """The buffer, and where the next packet begins in it, for who takes packets out by itself and tells `take_to`.
@@ -224,9 +243,12 @@ class PacketReader:
 
     def _finish(self, seq: int, payload: bytes) -> Packet:
         first = self._parts[0]
-        if len(self._parts) == 1 and isinstance(first, bytearray):
+        if len(self._parts) == 1 and isinstance(first, bytearray) and len(payload) < LARGE_BYTES:
             first += payload
             whole = cast(bytes, first)
+        elif self._allocate is not None:
+            self._parts.append(payload)
+            whole = cast(bytes, _joined(self._parts, self._allocate))
         else:
             whole = b"".join((*self._parts, payload))
         packet = Packet(self._seq, whole, (seq + 1) & 0xFF)
@@ -243,6 +265,24 @@ class PacketReader:
         elif self._offset >= _COMPACT_BYTES and 2 * self._offset >= len(self._buffer):
             del self._buffer[: self._offset]
             self._offset = 0
+
+
+def _joined(parts: list[bytes], allocate: Allocate) -> bytearray:
+    """Of hundreds of megabytes, perhaps: slice by slice, so that other threads come in between, and with each part let
+    go of behind its last slice.
+    """
+    whole = allocate(sum(map(len, parts)))
+    with memoryview(whole) as to:
+        at = 0
+        for index, part in enumerate(parts):
+            with memoryview(part) as view:
+                for start in range(0, len(view), LARGE_BYTES):
+                    piece = view[start : start + LARGE_BYTES]
+                    to[at : at + len(piece)] = piece
+                    at += len(piece)
+            del piece
+            parts[index] = b""
+    return whole
 
 
 def frame_packet(payload: bytes, seq: int) -> tuple[bytes, int]:

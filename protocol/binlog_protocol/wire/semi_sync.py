@@ -20,7 +20,7 @@ Position and name are the replica's own count, which `ReplicaPlace` repeats (10.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import strip_checksum
@@ -78,12 +78,26 @@ class Ack:
 
 
 def parse_event(payload: bytes) -> tuple[bytes, bool]:
-    """The event in a packet of the stream, and whether it is to be acknowledged. Raises `ProtocolError`."""
+    """The event in a packet of the stream, and whether it is to be acknowledged. Raises `ProtocolError`.
+
+    `payload`: as of `behind`.
+    """
     if payload[:FLAG_OFFSET] != STATUS[:FLAG_OFFSET] or len(payload) < len(STATUS):
         raise ProtocolError(
             f"a packet of the stream without the semi-sync header: {payload[:8].hex()}"
         )
-    return payload[len(STATUS) :], bool(payload[FLAG_OFFSET] & ACK_WANTED)
+    ack_wanted = bool(payload[FLAG_OFFSET] & ACK_WANTED)
+    return behind(payload, len(STATUS)), ack_wanted
+
+
+def behind(payload: bytes | bytearray, status_size: int) -> bytes:
+    """The event in the payload of a packet. Of a bytearray, which must be the caller's own, without a copy: it becomes
+    the event.
+    """
+    if isinstance(payload, bytearray):
+        del payload[:status_size]  # at the front: nothing moves
+        return cast(bytes, payload)
+    return payload[status_size:]
 
 
 class PositionStep(NamedTuple):

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
+import os
 import queue
 import selectors
 import socket
@@ -36,6 +38,9 @@ from binlog_protocol.connection.handshake import (
     LoginRequest,
 )
 from binlog_protocol.events import EventType, append_checksum, build_event
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import (
     COMMAND_PACKET_BYTES_MAX,
@@ -51,13 +56,14 @@ from binlog_server.accounts.users import Account
 from binlog_server.allocation import keep_freed_memory
 from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.password import Password
-from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, until
+from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, transaction, until
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD
 
 HOLD_S: Final = 0.005
 TRIES: Final = 20
 UNIT_S: Final = 0.00025  # of `a_unit` on a quiet machine
+LARGE_STATEMENT: Final = 40 << 20  # in three packets
 MANY: Final = 10_000  # small things at once: without turns they hold the loop for tens of ms
 FIXED_BYTES: Final = 5 << 20  # trees of the parser, answers, threads
 MOST: Final = COMMAND_PACKET_BYTES_MAX - 1  # of a command behind its code
@@ -609,12 +615,36 @@ def test_no_request_holds_the_loop(name: str) -> None:
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
 
 
+def with_statement(text: bytes, *, standalone: bool = False) -> list[bytes]:
+    """The events of group 0-1-1 with such a statement, in a transaction or alone."""
+    begin, _, *end = split_events(transaction(Gtid(0, 1, 1)))
+    if standalone:
+        begin = dataclasses.replace(GtidEvent.parse(begin), flags2=GtidFlags.STANDALONE).build()
+        end = []
+    statement = QueryEvent(text, 1, b"test").build()
+    return [append_checksum(event) for event in (begin, statement, *end)]
+
+
+# Its name, that it is no NULL but a string, collation, length, value.
+A_VARIABLE: Final = struct.pack("<I1sBBII", 1, b"a", 0, 0, 33, LARGE_STATEMENT) + bytes(
+    LARGE_STATEMENT
+)
 HEARTBEAT: Final = append_checksum(build_event(EventType.HEARTBEAT, b"m-bin.000001", server_id=1))
 STREAMS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
     "heartbeats": lambda: [HEARTBEAT] * MANY,
     "rotates": lambda: [OPENING[0]] * MANY,
     "descriptions": lambda: [OPENING[1]] * MANY,
     "small groups": lambda: groups(*(f"0-1-{n}" for n in range(1, MANY))),
+    "a large statement": lambda: with_statement(b"x" * LARGE_STATEMENT),
+    "a large statement, alone": lambda: with_statement(b"x" * LARGE_STATEMENT, standalone=True),
+    "a large user variable": lambda: [
+        *with_statement(b"x")[:1],
+        append_checksum(build_event(EventType.USER_VAR, A_VARIABLE, server_id=1)),
+        *with_statement(b"x")[1:],
+    ],
+    "a large heartbeat": lambda: [
+        append_checksum(build_event(EventType.HEARTBEAT, b"x" * LARGE_STATEMENT, server_id=1))
+    ],
     "a domain each": lambda: groups(*(f"{n}-1-1" for n in range(1, STATE_ENTRIES_MAX))),
 }
 
@@ -680,3 +710,61 @@ def test_no_connect_to_an_upstream_holds_the_loop_where_there_are_many_domains(
                     return rounds.longest
 
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
+
+
+@contextlib.contextmanager
+def sent_slowly(events: list[bytes]) -> Iterator[int]:
+    """The port of an upstream that keeps nothing of what it sends but what was made here."""
+    frames, seq = [], 1 + len(OPENING)
+    for event in events:
+        frame, seq = frame_packet(b"\0" + event, seq)
+        frames.append(frame)
+    ready: queue.Queue[int] = queue.Queue()
+    stop = threading.Event()
+
+    def push(connection: socket.socket) -> None:
+        with connection, selectors.DefaultSelector() as writable:
+            writable.register(connection, selectors.EVENT_WRITE)
+            for frame in frames:
+                left = memoryview(frame)
+                while left and not stop.is_set():
+                    writable.select(1)
+                    left = left[connection.send(left[: 1 << 18]) :]
+
+    async def serve() -> None:
+        async with FakeUpstream([Visit(OPENING)]) as upstream:
+            ready.put(upstream.port)
+            await until(lambda: bool(upstream.streaming))
+            own = upstream._writers[0].get_extra_info("socket")
+            await asyncio.to_thread(push, socket.socket(fileno=os.dup(own.fileno())))
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        yield ready.get(timeout=20)
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMS if name.startswith("a large")])
+@pytest.mark.timeout(120)
+def test_no_upstream_takes_much_memory(name: str) -> None:
+    """The store lies in memory here, which is one time its size."""
+    events = [*STREAMS[name](), *groups(f"0-1-{MANY}")]
+    size = sum(map(len, events))
+
+    async def run() -> int:
+        with sent_slowly(events) as port:
+            password = Password(UPSTREAM_PASSWORD)
+            master = MasterInfo("127.0.0.1", port, "relay", password, ssl=False)
+            tracemalloc.start()
+            try:
+                async with a_lab(upstream={"": master}, server_id=77) as lab:
+                    await until(lambda: lab.engine.binlog_state(0).get(0, 1) == MANY, 60)
+                    return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    assert on_a_plain_loop(run) <= 4 * size + FIXED_BYTES

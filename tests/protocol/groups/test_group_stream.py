@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from binlog_protocol.connection.client import StreamEnded
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.events import EventType, FormatDescription, RotateEvent, append_checksum
 from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidFlags
 from binlog_protocol.events.header import EventHeader
 from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.groups.event_group import (
     EventGroup,
     GroupTooLarge,
@@ -28,6 +31,7 @@ from binlog_protocol.groups.group_stream import (
 )
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.semi_sync import ReplicaPlace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +134,41 @@ def test_recorded_streams(large: int) -> None:
             assert whole(iter(found)) == expected, name
 
 
+@pytest.mark.parametrize("large", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_events_that_are_the_readers_own(algorithm: int, large: int) -> None:
+    """They are changed in place of copied; what comes out is the same."""
+    for name, events in all_streams():
+        if initial_algorithm(events) != algorithm:
+            continue
+        own = [cast(bytes, bytearray(event)) for event in events]
+        places = [ReplicaPlace(), ReplicaPlace()]
+        found = [
+            whole(
+                items_of(GroupStream(Listed(given), algorithm, large_bytes=large, place=place)),
+            )
+            for given, place in zip((events, own), places, strict=True)
+        ]
+        assert found[0] == found[1], name
+        assert places[0].ack == places[1].ack
+
+
+def test_a_large_event_is_in_no_whole_group() -> None:
+    """It would be copied into it: it comes as a part, though it is the last one of its group."""
+    begin, _, _ = transaction(1, 100)
+    alone = bytearray(begin)
+    alone[FLAGS2_OFFSET] |= GtidFlags.STANDALONE
+    statement = QueryEvent(b"CREATE TABLE t -- " + b"x" * 5000, 1).build()
+    first, part, last = items_of(
+        GroupStream(Listed([bytes(alone), statement]), 0, large_bytes=1000)
+    )
+    assert isinstance(first, StreamEvent)
+    assert isinstance(part, GroupPart)
+    assert part.events == [statement]
+    assert isinstance(last, EventGroup)
+    assert (last.payload, last.event_count) == (bytes(alone), 2)
+
+
 def test_a_part_is_as_large_as_was_asked_for() -> None:
     begin, row, _ = transaction(1, 100)
     groups = GroupStream(Listed([begin, *[row] * 40]), 0, large_bytes=1000, piece_bytes=300)
@@ -161,7 +200,7 @@ def test_what_is_no_group_is_shown_as_it_was_sent() -> None:
     assert (first.type, first.sent, first.event) == (EventType.ROTATE, rotate, plain)
 
 
-@pytest.mark.parametrize("algorithm", [0, CRC32])
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
 def test_where_a_group_lay(algorithm: int) -> None:
     """What was sent behind its GTID event, the checksums too; in parts or by events."""
     events = transaction(1, 3000)

@@ -4,7 +4,7 @@ import pytest
 from binlog_protocol.errors import PacketTooLarge, ProtocolError
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
 from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN
-from binlog_protocol.wire.packets import PacketReader, frame_packet, frame_packets
+from binlog_protocol.wire.packets import LARGE_BYTES, PacketReader, frame_packet, frame_packets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -228,6 +228,45 @@ def test_large_payloads_are_gathered(size: int) -> None:
     if size < least:
         assert all(isinstance(p, bytearray) == (len(p) >= least) for p in found)
         assert max(asked) == max(lengths)
+
+
+@pytest.mark.parametrize("size", [100_000, 300_000, 1_000_000, 4_000_000])
+@pytest.mark.parametrize("way", ["lend", "feed", "by turns"])
+def test_large_payloads_are_gathered_where_bytes_are_lent(size: int, way: str) -> None:
+    least = GATHERED_BYTES_MIN
+    lengths = [3, least, 1, least - 1, 5 * least, 0, PACKET_PAYLOAD_MAX + 5, 9, 2 * least]
+    payloads = [bytes((n + 1,)) * length for n, length in enumerate(lengths)]
+    data, _ = frame_packets(payloads, 0)
+    reader = PacketReader(1 << 25, allocate=bytearray)
+    lender = Lender(reader)
+    found: list[bytes] = []
+    for number, start in enumerate(range(0, len(data), size)):
+        is_lent = way == "lend" or (way == "by turns" and number % 3 == 0)
+        (lender.lend if is_lent else lender.feed)(data[start : start + size])
+        found += drain(reader)
+        assert len(reader.untaken) < least
+    assert found == payloads
+    assert reader.buffered == 0
+    assert all(isinstance(p, bytearray) == (len(p) >= least) for p in found)
+
+
+def test_what_is_large_is_told_before_it_is_taken() -> None:
+    """So that a thread can take it."""
+    reader = PacketReader(1 << 26, allocate=bytearray)
+    for length, is_large in ((LARGE_BYTES, False), (LARGE_BYTES + 1, True), (1 << 25, True)):
+        data, _ = frame_packet(bytes(length), 0)
+        reader.feed(data[:100])
+        assert reader.next_packet() is None
+        for start in range(100, len(data), 1 << 20):
+            reader.feed(data[start : start + (1 << 20)])
+            if not reader.holds_large:
+                assert not is_large or reader.buffered < length
+                if is_large:
+                    assert reader.next_packet() is None
+        while not (packet := reader.next_packet()):
+            assert reader.holds_large
+        assert len(packet.payload) == length
+        assert not reader.holds_large
 
 
 def test_a_continued_payload_is_gathered() -> None:
