@@ -23,6 +23,8 @@ from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
 
+from binlog_server.logs import shortened
+
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +55,7 @@ class ArchiveHold:
             except Exception as error:
                 first, why = None, f"does not let any go: {error!r}"
                 log.error("%s", why, exc_info=self._defects.trace(error))
-            self._move(first, f"the archive {self._directory}, which {why}")
+            self._move(first, shortened(f"the archive {self._directory}, which {why}"))
 
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.

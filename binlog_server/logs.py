@@ -18,11 +18,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from binlog_protocol.errors import RemoteError, ServerError
 
 log = logging.getLogger(__name__)
+
+TEXT_CHARS_MAX: Final = 2048
+"""Of one fact, wherever it is told: logs, Last_IO_Error, /readyz. An upstream's answer may have more, and so may a GTID
+position, which has an entry for each domain."""
+_END_CHARS: Final = 512  # of them; in an error it is said there what to do
 
 _SESSIONS = "binlog_server.sessions."
 TEXT, JSON = "text", "json"
@@ -45,6 +50,14 @@ class Peer:
         """For JSON."""
         fields = {"connection": self.connection, "address": self.address}
         return {**fields, "user": self.user} if self.user else fields
+
+
+def shortened(text: str) -> str:
+    """The text without its middle, if it has more than `TEXT_CHARS_MAX` characters."""
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    mark = f" ... ({len(text)} characters) ... "
+    return text[: TEXT_CHARS_MAX - _END_CHARS - len(mark)] + mark + text[-_END_CHARS:]
 
 
 def set_up_logging(level: str, log_format: str = TEXT) -> None:

@@ -14,6 +14,7 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.logs import shortened
 
 _NS: Final = 1_000_000_000
 _HEARTBEAT_NS_MIN: Final = 1_000_000
@@ -103,7 +104,7 @@ class DumpRequest:
     def place_for_log(self) -> tuple[str, Mapping[str, object]]:
         """Where it is to begin: a text with the names of facts in it, and the facts."""
         if self.file_position is None:
-            return "position '%(gtid)s'", {"gtid": self.position}
+            return "position '%(gtid)s'", {"gtid": shortened(str(self.position))}
         return "file '%(file)s' position %(position)d", self.file_position._asdict()
 
 

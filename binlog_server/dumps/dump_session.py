@@ -18,6 +18,7 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_limits import ReplicaLimits
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.host import Host
+from binlog_server.logs import shortened
 from binlog_server.loop.defects import internal_error
 from binlog_server.sessions.channel import Channel
 from binlog_server.sessions.connections import Connection
@@ -179,7 +180,7 @@ class DumpSession:
             facts = {
                 "peer": peer,
                 "server_id": self._connection.dump_server_id,
-                "sent": await self._sent(),
+                "sent": shortened(await self._sent()),
                 "reason": reason,
             }
             log.info(

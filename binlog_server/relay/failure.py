@@ -6,13 +6,14 @@ import asyncio
 import os
 import socket
 import traceback
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from binlog_protocol.events.checksum import EventChecksumError
 from binlog_storage.errors import StorageError
 
+from binlog_server.logs import shortened
 from binlog_server.relay.client_tls import TlsFailed
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
@@ -30,13 +31,8 @@ CR_SERVER_LOST = 2013
 CR_MALFORMED_PACKET = 2027
 
 
-TEXT_CHARS_MAX: Final = 2048
-"""Of an error, wherever it is told: logs, Last_IO_Error, /readyz. An upstream's answer that it quotes may have more."""
-_END_CHARS: Final = 512  # of them; what to do is said there
-
-
 class Failure(NamedTuple):
-    """`connecting`: it failed before events came, and is tried again. `text` is no longer than `TEXT_CHARS_MAX`."""
+    """`connecting`: it failed before events came, and is tried again. `text` is `shortened`."""
 
     errno: int
     text: str
@@ -76,16 +72,8 @@ class Failure(NamedTuple):
 
 
 def told(error: Exception) -> str:
-    """For logs and /readyz: without what groups say, and no longer than `TEXT_CHARS_MAX` characters."""
+    """For logs and /readyz: without what groups say, and `shortened`."""
     return shortened(str(error)) or type(error).__name__
-
-
-def shortened(text: str) -> str:
-    """The text without its middle, if it has more than `TEXT_CHARS_MAX` characters."""
-    if len(text) <= TEXT_CHARS_MAX:
-        return text
-    mark = f" ... ({len(text)} characters) ... "
-    return text[: TEXT_CHARS_MAX - _END_CHARS - len(mark)] + mark + text[-_END_CHARS:]
 
 
 def _full(error: UpstreamRefused | RemoteError) -> str:

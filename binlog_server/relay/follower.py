@@ -25,8 +25,9 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.defects import Defects
 from binlog_storage.errors import StorageError, StoreFailed
 
+from binlog_server.logs import shortened
 from binlog_server.relay.candidates import Ring
-from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure, shortened, told
+from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure, told
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.incidents import Incidents

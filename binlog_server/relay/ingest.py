@@ -250,11 +250,11 @@ class Ingest:
         if not self._gate.admits(whole):  # if it raises, `run` rolls back
             await self._drop_large()
             return 0
-        self._large = None
         self._gate.last_marker = None
         self._incidents.went_on()
         if large is not None:
-            large.commit(whole.gtid)
+            large.commit(whole.gtid)  # if it raises, too: what was spilled holds files
+            self._large = None
             return large.size
         self._engine.append(whole.payload, whole.gtid)
         return len(whole.payload)

@@ -12,6 +12,7 @@ from binlog_protocol.errors import BadGtidList, ProtocolError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import Position
 
+from binlog_server.logs import shortened
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.guard import Guard
@@ -214,7 +215,7 @@ class UpstreamStream:
                 "connection_name": status.connection,
                 "upstream": status.name,
                 "version": status.version,
-                "gtid": position,
+                "gtid": shortened(str(position)),
                 "protection": status.protection,
             },
         )

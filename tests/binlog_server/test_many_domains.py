@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -10,8 +13,19 @@ from binlog_storage.binlog.store import IbbEngine
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
+from binlog_server.logs import TEXT_CHARS_MAX
+from binlog_server.relay.master_info import MasterInfo
+from binlog_server.relay.status import UpstreamStatus
+from binlog_server.relay.stream import UpstreamStream
 
 from .lab import PASSWORD, USER, Client, Lab, fill
+
+if TYPE_CHECKING:
+    from binlog_protocol.connection.replica import ReplicaHandshake
+
+    from binlog_server.relay.gate import Gate
+    from binlog_server.relay.guard import Guard
+    from binlog_server.relay.into import Into
 
 HISTORY = [Gtid(domain_id, 1 + domain_id % 2, 7) for domain_id in range(1000)]
 STATE = ",".join(map(str, HISTORY))
@@ -72,6 +86,34 @@ async def test_a_long_state_is_shown_whole_wherever_it_is_asked_for(client: Clie
     assert (await client.query("SHOW MASTER STATUS"))[0][-1] == STATE
     await client.query("SET @a=@@gtid_binlog_pos")
     assert await client.query("SELECT @a") == [[STATE]]
+
+
+async def test_no_line_of_the_log_has_a_whole_position(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert len(STATE) > 2 * TEXT_CHARS_MAX
+    replica = await lab.replica(STATE)
+    await replica.opening()
+    info = MasterInfo("127.0.0.1", 1, "u")
+    following = UpstreamStream(
+        info,
+        cast("Into", None),
+        UpstreamStatus("up"),
+        cast("Gate", None),
+        cast("Guard", None),
+        among=False,
+        until=None,
+        begun=lambda: asyncio.sleep(0),
+    )
+    position = lab.engine.binlog_state().position()
+    following._note_begin(cast("ReplicaHandshake", SimpleNamespace(upstream_server_id=1)), position)
+    lines = [record.getMessage() for record in caplog.records]
+    told = [line for line in lines if line.startswith(("dump starts", "following"))]
+    assert len(told) == 2
+    for line in told:
+        assert f"({len(STATE)} characters)" in line
+        assert len(line) < TEXT_CHARS_MAX + 200
 
 
 async def test_a_state_that_has_gone_on_is_shown_as_it_is(client: Client) -> None:

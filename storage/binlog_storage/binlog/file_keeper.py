@@ -162,11 +162,7 @@ class FileKeeper:
                         plan = self.explain(wanted)  # who came meanwhile is the reason
                         self._first_file.moves_to(file_no)
                         break
-                    try:
-                        self._files.remove(file_no)
-                    except BaseException:
-                        self._files.stays(file_no)
-                        raise
+                    self._files.remove(file_no)
                     deleted.append(file_no)
                     self.bytes_purged += facts.size
                     self.files_purged += 1

@@ -199,12 +199,15 @@ class FileTable:
     # --- ending files ---
 
     def going(self, file_no: int) -> None:
-        """The lowest file is about to be deleted: for readers it has gone already."""
+        """The lowest file is about to be deleted, by `remove`: for readers it has gone already."""
         with self._lock:
             self._purged_below = file_no + 1
 
     def remove(self, file_no: int) -> None:
-        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable."""
+        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable.
+
+        If it cannot be deleted it is no longer `going`, and all is as it was.
+        """
         self.going(file_no)
         try:
             self.forget(file_no)
@@ -212,12 +215,12 @@ class FileTable:
         except FileMissing:
             return
         except BaseException:
-            self.stays(file_no)
+            self._stays(file_no)
             raise
         # One by one: a gap between files, left by a power cut, would be taken for damage.
         self._with_descriptor(self._disk.fsync_dir)
 
-    def stays(self, file_no: int) -> None:
+    def _stays(self, file_no: int) -> None:
         """What was `going` has not been deleted: readers find it, and the next to be deleted is this one again.
 
         If it were passed over, the later ones would be deleted and the next start would see a hole.

@@ -17,8 +17,10 @@ from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.groups.group_check import check_groups
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import NoRoom
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from binlog_server.relay.large_group import LargeGroup
 from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, following
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, description, groups, rotate
@@ -164,6 +166,31 @@ async def test_refused_at_its_end(
         await within(task)
     assert "it sends 0-1-2, but 0-1-3 is stored already" in caplog.text
     assert str(engine.binlog_state()) == "0-1-3"
+    engine.reset()  # which is refused while a group is open
+    engine.close()
+
+
+async def test_its_commit_finds_no_room(
+    engine: IbbEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing holds files for what was spilled; with the next connection it comes again."""
+    commit, held = LargeGroup.commit, []
+
+    def no_room(group: LargeGroup, gtid: Gtid) -> None:
+        held.append(len(engine.references.holds()))
+        monkeypatch.setattr(LargeGroup, "commit", commit)
+        raise NoRoom("no room (injected)")
+
+    monkeypatch.setattr(LargeGroup, "commit", no_room)
+    visit = OPENING + groups("0-1-1") + sent(large(Gtid(0, 1, 2), [300] * 500))
+    again = OPENING + sent(large(Gtid(0, 1, 2), [300] * 500))
+    async with (
+        FakeUpstream([Visit(visit), Visit(again)]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-2")
+    assert held == [1]
+    assert engine.references.holds() == []
     engine.reset()  # which is refused while a group is open
     engine.close()
 
