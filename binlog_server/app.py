@@ -21,6 +21,7 @@ from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_serv
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
 from binlog_server.archive_hold import ArchiveHold
+from binlog_server.archive_intake import ArchiveIntake
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
@@ -104,6 +105,8 @@ class Server:
         self.kept_variables: dict[str, str] = {}
         self.leases = Leases(self.engine, self.state)
         archive = config.binlog_archive_directory
+        self._archive: ArchiveIntake | None = None  # that was not all there at the start
+        self._rest: asyncio.Task[None]
         self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
         self.gtid_begin = ""
         self.look_at_begin()
@@ -127,9 +130,15 @@ class Server:
         keys = KeyFile(self.config.key_file)
         return Relay(domains, self.state, keys, self.config.upstream, changed)
 
-    async def start(self) -> None:
-        """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken."""
+    async def start(self, archive: ArchiveIntake | None = None) -> None:
+        """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken.
+
+        `archive`: until all of it is in the store nothing else comes in.
+        """
         loop = asyncio.get_running_loop()
+        if archive is not None and not archive.is_whole:
+            self._archive = archive
+            self.publisher.missing = lambda: archive.missing
         self.engine.never_wait_in(threading.get_ident())
         config = self.config
         await asyncio.to_thread(build_grammars)
@@ -169,8 +178,13 @@ class Server:
             self._upstream_is,
             self.semi_sync,
             self.connections.next_id,
+            self.publisher.require_whole,
         )
-        self.relay.start_wanted(into, skip=config.skip_slave_start)
+        self.relay.open(into)
+        if self._archive is None:
+            self.relay.start_wanted(skip=config.skip_slave_start)
+        else:
+            self._rest = loop.create_task(self._take_rest(self._archive))
         self._lease_rounds = loop.create_task(self._end_leases())
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
@@ -192,6 +206,10 @@ class Server:
         self._lease_rounds.cancel()
         self._listener.close()
         self.is_listening = False
+        if self._archive is not None:
+            doing("what is taken of the archive")
+            self._archive.stop()
+            await self._rest
         doing("leaving the upstreams")
         await self.relay.close()
         self.publisher.stop()
@@ -273,6 +291,14 @@ class Server:
         # any looks at the age of the engine.
         self.semi_sync.forget()
         self.relay.domains.forget()
+
+    async def _take_rest(self, archive: ArchiveIntake) -> None:
+        await apart(archive, archive.take_rest)
+        if archive.is_whole:
+            await asyncio.to_thread(self.look_at_begin)
+            self.history_changed()
+            self.publisher.missing = None
+            self.relay.start_wanted(skip=self.config.skip_slave_start)
 
     async def _end_leases(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""

@@ -21,7 +21,7 @@ from binlog_server import config as configuration
 from binlog_server import logs
 from binlog_server.allocation import keep_freed_memory
 from binlog_server.app import Server, call_soon
-from binlog_server.archive_intake import take_archive
+from binlog_server.archive_intake import ArchiveIntake
 from binlog_server.config import Config
 from binlog_server.disk_watch import DiskWatch
 from binlog_server.sessions.open_files import allow_open_files
@@ -108,17 +108,22 @@ async def _serve(
     directory.start()  # now that it is known who holds files back
     stop = asyncio.Event()
     signals.status = 1
-    signals.hear(
-        lambda: call_soon(loop, stop.set), lambda: call_soon(loop, server.failed_logins.clear)
-    )
+    intake = None if archive is None else ArchiveIntake(directory, archive, start)
+
+    def end() -> None:
+        if intake is not None:
+            intake.stop()
+        call_soon(loop, stop.set)
+
+    signals.hear(end, lambda: call_soon(loop, server.failed_logins.clear))
     try:
-        if archive is not None:
+        if intake is not None:
             signals.doing = "taking the archive into the store"
-            await asyncio.to_thread(take_archive, directory, archive, start, stop.is_set)
+            await asyncio.to_thread(intake.take)
             server.look_at_begin()
             server.history_changed()
         if not stop.is_set():
-            await server.start()
+            await server.start(intake)
     except BaseException:
         server.directory.close()
         raise

@@ -88,7 +88,8 @@ class Publisher:
         self._domains: dict[int, Domain] = {}
         self._read_only = read_only
         self._stopping = False
-        self.accepts = not read_only  # the sum of both
+        self._missing: Callable[[], str] | None = None
+        self.accepts = not read_only  # the sum of all three
 
     # --- who may ---
 
@@ -100,7 +101,31 @@ class Publisher:
     @read_only.setter
     def read_only(self, value: bool) -> None:
         self._read_only = value
-        self.accepts = not value and not self._stopping
+        self._sum_up()
+
+    @property
+    def missing(self) -> Callable[[], str] | None:
+        """Tells why the history is not whole, if it is not: what comes next in it is in an archive.
+
+        Until then nobody may add to it, or begin it anew, whatever `read_only` says.
+        """
+        return self._missing
+
+    @missing.setter
+    def missing(self, value: Callable[[], str] | None) -> None:
+        self._missing = value
+        if value is None:  # others have logged in all domains
+            for domain in self._domains.values():
+                domain.age = _NEVER
+        self._sum_up()
+
+    def require_whole(self) -> None:
+        """Raises 1290 while something is `missing`."""
+        if self._missing is not None:
+            raise OptionPreventsStatement("--archive", f": {self._missing()}")
+
+    def _sum_up(self) -> None:
+        self.accepts = not (self._read_only or self._stopping or self._missing is not None)
 
     @property
     def follows(self) -> bool:
@@ -118,15 +143,17 @@ class Publisher:
     def stop(self) -> None:
         """Refuse all further commits."""
         self._stopping = True
-        self.accepts = False
+        self._sum_up()
 
     def require_open(self, domain_id: int) -> None:
-        """Raises `ServerShutdown`, or 1290 when read_only is set or the domain is that of the upstream.
+        """Raises `ServerShutdown`, or 1290 when the history is not whole, read_only is set, or the domain is that of
+        the upstream.
 
         From then on the domain is ours.
         """
         if self._stopping:
             raise ServerShutdown
+        self.require_whole()
         if self._read_only:
             raise OptionPreventsStatement("--read-only")
         domain = self.domain(domain_id)

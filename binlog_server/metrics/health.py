@@ -22,6 +22,8 @@ def what_is_missing(server: Observed) -> list[str]:
     found = what_ails(server)
     if not server.is_listening:
         found.append("listener: it does not accept clients")
+    if (missing := server.publisher.missing) is not None:
+        found.append(f"archive: {missing()}")
     waiting_s = server.room.waiting_s
     if waiting_s >= ROOM_WAIT_S:
         reasons = [stalled.why for stalled in server.engine.stalled() if stalled.what == "room"]

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from binlog_storage.engine import BinlogEngine, BinlogFile, Position
 
+from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.config import Config
@@ -37,6 +38,8 @@ class Observed(Protocol):
     def frames(self) -> FrameCache: ...
     @property
     def leases(self) -> Leases: ...
+    @property
+    def publisher(self) -> Publisher: ...
     @property
     def room(self) -> Room: ...
     @property

@@ -22,6 +22,7 @@ class Into:
     upstream_is: told the version of the upstream, each time it is connected to.
     semi_sync: knows what our replicas hold.
     next_id: a number for the process list, never given twice.
+    require_whole: raises `ServerError` while nothing may be taken in.
     """
 
     config: Callable[[], Config]
@@ -32,3 +33,4 @@ class Into:
     upstream_is: Callable[[str], Awaitable[None]]
     semi_sync: SemiSyncMaster
     next_id: Callable[[], int] = lambda: 0
+    require_whole: Callable[[], None] = lambda: None

@@ -105,9 +105,12 @@ class Relay:
 
     # --- of the server ---
 
-    def start_wanted(self, into: Into, *, skip: bool) -> None:
-        """At the start of the server: those that ran. `skip`: none, as skip_slave_start says."""
+    def open(self, into: Into) -> None:
+        """At the start of the server: statements may come."""
         self._into = into
+
+    def start_wanted(self, *, skip: bool) -> None:
+        """Once groups may be taken in: those that ran. `skip`: none, as skip_slave_start says."""
         for connection in self._connections.values():
             if connection.problem:
                 log.error("connection '%s': %s", connection.name, connection.problem)
@@ -192,7 +195,7 @@ class Relay:
     async def start(
         self, name: str, until: SlavePosition | None = None, warn: Warn = _only_logged
     ) -> bool:
-        """START SLAVE; False if it ran already. Raises `ServerError`: 1200, 1201, 1254, 1617.
+        """START SLAVE; False if it ran already. Raises `ServerError`: 1200, 1201, 1254, 1290, 1617.
 
         `warn`, here and with the next ones: is told that a full disk does not let it be kept over a restart.
         """
@@ -206,6 +209,7 @@ class Relay:
 
     async def start_all(self, warn: Warn = _only_logged) -> list[str]:
         """START ALL SLAVES: the names of those that did not run. Raises as `start`."""
+        self._into.require_whole()
         async with self._lock:
             ready = []
             try:
@@ -284,6 +288,7 @@ class Relay:
             return False
         if connection is None or not connection.info.host:
             raise BadSlave
+        self._into.require_whole()
         await self._require_sound(connection)
         if self.running is None:
             self.domains.forget()

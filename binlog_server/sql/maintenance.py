@@ -196,6 +196,8 @@ def flush(
         if int(text[:20]) > U32_MAX:
             raise CannotDeleteDomain.too_large(text[:20])
         domains.append(int(text))
+    if domains:  # an archive that is being taken goes on where the state says
+        view.publisher.require_whole()
     known = set(view.engine.binlog_state().domains())
     for domain in sorted(set(domains) - known):
         text = CannotDeleteDomain.absent(domain)
@@ -224,8 +226,9 @@ def reset(
 ) -> None:
     """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244).
 
-    `only_if_empty`: `BinlogNotEmpty` (1956) if any GTID was logged.
+    And 1290 while an archive is taken into the store. `only_if_empty`: `BinlogNotEmpty` (1956) if any GTID was logged.
     """
+    view.publisher.require_whole()
     try:
         view.engine.reset(state, given_up, only_if_empty=only_if_empty)
     finally:

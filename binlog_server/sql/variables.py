@@ -20,7 +20,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import EngineBinlogUnavailable, UnknownServerError, WrongVariableValue
-from binlog_protocol.errors.sql_errors import NoDefault, NotInTransaction
+from binlog_protocol.errors.sql_errors import (
+    NoDefault,
+    NotInTransaction,
+    OptionPreventsStatement,
+)
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 
@@ -301,8 +305,18 @@ def _set_ignore_duplicates(session: SqlSession, value: bool) -> None:
     session.server.relay.domains.ignore_duplicates = value
 
 
+def _read_only(session: SqlSession) -> str:
+    """Programs ask it to find out where they can commit."""
+    publisher = session.server.publisher
+    return _on(publisher.read_only or publisher.missing is not None)
+
+
 def _set_read_only(session: SqlSession, value: bool) -> None:
-    session.server.publisher.read_only = value
+    publisher = session.server.publisher
+    publisher.read_only = value
+    if publisher.missing is not None and not value:
+        text = f"read_only is OFF later: {publisher.missing()}"
+        session.warn(OptionPreventsStatement.errno, text)
 
 
 def _set_strict(session: SqlSession, value: bool) -> None:
@@ -374,7 +388,7 @@ _COMMITS: Final = (
     Variable(
         "read_only",
         set_global=("READ_ONLY ADMIN",),
-        read=lambda session: _on(session.server.publisher.read_only),
+        read=_read_only,
         then=_set_read_only,
         default_now=lambda session: _on(session.server.relay.connections),
     ),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import urllib.error
 import urllib.request
+from pathlib import Path
 
+import pymysql
 import pytest
+from binlog_pipeline.sources.directory import DirectorySource
 from binlog_protocol.gtid import SlavePosition
 
 from tests.integration.committers import USERS, Committers, make_table
@@ -18,6 +21,8 @@ from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.pipeline.archives import grow, run
+from tests.storage.groups import simple
 
 OPTIONS = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 LEFT = 3 << 20
@@ -172,3 +177,63 @@ def test_clients_wait(
     committers.end()
     replica.wait_gtid(str(position(server)))
     assert {row["id"] for row in replica.q("SELECT id FROM d.t")} == committers.acknowledged
+
+
+def test_an_archive_that_does_not_fit(
+    disk: SmallDisk, binlog_server: MakeBinlogServer, tmp_path: Path
+) -> None:
+    """What there is is served, and nothing else comes in; the rest of it comes when there is room."""
+    grow(tmp_path / "source", simple(100, size=250_000))
+    run(DirectorySource(str(tmp_path / "source")), tmp_path / "archive")
+    nobody, metrics = ports.lease(), ports.lease()
+    disk.fill(leave=18 << 20)
+    server = binlog_server(
+        upstream=f"mariadb://repl:secret@127.0.0.1:{nobody}",
+        users=ADMIN,
+        directory=disk.path / "data",
+        arguments=[f"--archive={tmp_path / 'archive'}"],
+        metrics_listen=f"127.0.0.1:{metrics}",
+        slave_connections_needed_for_purge=0,
+        **OPTIONS,
+    )
+
+    def require_closed() -> None:
+        for statement in (
+            "SET GLOBAL read_only=0",
+            "INSERT INTO d.t VALUES (1)",
+            "RESET MASTER",
+            "START SLAVE",
+            "FLUSH BINARY LOGS DELETE_DOMAIN_ID=(7)",
+        ):
+            if statement.startswith("SET"):
+                server.q(statement)
+                continue
+            with pytest.raises(pymysql.Error, match="is not all in the store yet") as caught:
+                server.q(statement)
+            assert caught.value.args[0] == 1290
+        assert server.q("SELECT @@read_only AS r") == [{"r": 1}]
+        assert server.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "No"
+        with pytest.raises(urllib.error.HTTPError) as unready:
+            urllib.request.urlopen(f"http://127.0.0.1:{metrics}/readyz", timeout=10)
+        assert "is not all in the store yet" in unready.value.read().decode()
+
+    require_closed()
+    assert "and what follows is not" in server.log()
+    taken = position(server)
+    assert taken
+    server.stop()
+    assert server.wait_exit() == 0
+    server.start()
+    require_closed()
+    assert position(server) == taken
+    server.q(f"PURGE BINARY LOGS TO '{server.q('SHOW BINARY LOGS')[-2]['Log_name']}'")
+    until(lambda: str(position(server)) == "0-1-100", "the rest of the archive")
+    until(lambda: server.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Connecting", "a start")
+    server.q("STOP SLAVE")
+    server.q("SET GLOBAL read_only=0")
+    assert server.q("SELECT @@read_only AS r") == [{"r": 0}]
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET gtid_domain_id=7")
+        cursor.execute("INSERT INTO d.t VALUES (1)")
+    assert str(position(server)) == f"0-1-100,7-{server.q('SELECT @@server_id AS s')[0]['s']}-1"
+    server.stop()

@@ -115,10 +115,10 @@ class OpenGroup:
         assert isinstance(mark.transactional, oob.Forest)
         self._transactional = mark.transactional.copy()
 
-    def settle(self) -> None:
+    def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """See `GroupWriter`."""
         if self._unlogged_end is not None:
-            self._context.settle(self._unlogged_end, self._is_given_up)
+            self._context.settle(self._unlogged_end, lambda: self._given_up or given_up())
             self._unlogged_end = None  # only now: who is told that it failed may try again
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:

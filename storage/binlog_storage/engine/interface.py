@@ -151,8 +151,11 @@ class GroupWriter(Protocol):
     def rewind(self, mark: GroupMark) -> None:
         """What was spilled to the transactional list since `mark` stays as garbage that no reader reaches."""
 
-    def settle(self) -> None:
-        """Of a group begun with `bulk`: write out, and wait for the disk. `commit` and `prepare` do it if need be."""
+    def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Of a group begun with `bulk`: write out, and wait for the disk. `commit` and `prepare` do it if need be.
+
+        On a full disk it waits for room; `NoRoom` when `given_up` says so.
+        """
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
         """The group is `gtid_event`, the statement list, the transactional list. Returns its end."""

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
+from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
 from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
 from binlog_storage.intake.source import FileStart, Source, SourceGroup, UnfinishedGroup
 from binlog_storage.intake.tail import StoreTail
@@ -44,7 +46,10 @@ class Taken:
 
 
 class Intake:
-    """One run, in one thread. What was taken is durable when `run` returns, or raises."""
+    """One run, in one thread. What was taken is durable when `run` returns, or raises.
+
+    Whatever it waits for, it asks `progress` meanwhile.
+    """
 
     def __init__(
         self,
@@ -65,6 +70,7 @@ class Intake:
         self._tail: StoreTail | None = None
         self._differs = ""  # a group that has the name of the last one that is stored
         self._markers: list[bytes] = []  # that come next, and are there already
+        self._given_up: BaseException | None = None  # by `progress`, in a wait of the store
 
     def run(self) -> Taken:
         """Raises `DoesNotContinue`, `FilesMissing`, or another `StorageError`."""
@@ -86,7 +92,7 @@ class Intake:
         base = self._source.base(0)
         if not len(state):
             if len(base):
-                self._engine.reset(base)
+                self._patiently(lambda given_up: self._engine.reset(base, given_up))
                 self._taken.began_at = base
             if self._engine.last_marker is not None:
                 self._markers = [self._engine.last_marker]
@@ -150,16 +156,35 @@ class Intake:
         self._note_logged(run.last)
         if self._target is not None:
             return
-        self._count(len(run) - index, len(run.payloads) - begin)
-        while (index := self._engine.append_run(run, index)) < len(run):
-            self._have_room()
-            self._engine.append(run.payload(index), run.gtid(index))
-            index += 1
+        while index < len(run):
+            done = self._engine.append_run(run, index)
+            if done == index:
+                self._append(run.payload(index), run.gtid(index))
+                done += 1
+            self._count(done - index, run.ends[done - 1] - begin)
+            index, begin = done, run.ends[done - 1]
 
     def _have_room(self) -> None:
         """Wait for it where `progress` is called meanwhile, and may give it up."""
         while not self._engine.wait_for_room(_LOOK_UP_S):
             self._progress(self._taken)
+
+    def _patiently(self, work: Callable[[Callable[[], bool]], object]) -> None:
+        """Work of the store that may wait for room by itself: `progress` is called meanwhile, and may give it up."""
+        try:
+            work(self._is_given_up)
+        except StorageError:
+            if self._given_up is not None:
+                raise self._given_up from None
+            raise
+
+    def _is_given_up(self) -> bool:
+        try:
+            self._progress(self._taken)
+        except BaseException as error:  # noqa: BLE001 - raised behind the wait
+            self._given_up = error
+            return True
+        return False
 
     def _index_behind(self, run: GroupRun, target: SlavePosition) -> int:
         """Number of groups of the run in front of the store's end; all of them if the end is not in the run."""
@@ -177,31 +202,46 @@ class Intake:
         if self._target is not None:
             self._pass_over(group, gtid, self._target)
             return
-        self._have_room()
         if group.rest is None:
-            self._engine.append(group.payload, gtid)
+            self._append(group.payload, gtid)
             size = len(group.payload)
         else:
             try:
-                size = self._append_large(group.payload, group.rest, gtid)
+                size = self._append_spilled(group.payload, group.rest, gtid, bulk=True)
             except UnfinishedGroup:
                 return
         self._note_logged(gtid)
         self._count(1, size)
 
-    def _append_large(self, gtid_event: bytes, rest: Iterable[bytes], gtid: Gtid) -> int:
-        size = len(gtid_event)
-        writer = self._engine.begin(bulk=True)
+    def _append(self, payload: bytes, gtid: Gtid) -> None:
+        """A group that lies in memory."""
+        if len(payload) <= self._engine.cache_bytes:
+            self._have_room()
+            self._engine.append(payload, gtid)
+        else:
+            gtid_event = next(split_events(payload))
+            rest = memoryview(payload)[len(gtid_event) :]
+            self._append_spilled(gtid_event, [rest], gtid, bulk=False)
+
+    def _append_spilled(
+        self, gtid_event: bytes, rest: Iterable[bytes | memoryview], gtid: Gtid, *, bulk: bool
+    ) -> int:
+        """Record by record: the store would wait for room between them, and ask nobody."""
+        size, most = len(gtid_event), self._engine.cache_bytes
+        writer = self._engine.begin(bulk=bulk)
         try:
             for piece in rest:
-                writer.spill(piece)
+                for at in range(0, len(piece), most):
+                    self._progress(self._taken)
+                    self._have_room()
+                    writer.spill(piece[at : at + most])
                 size += len(piece)
-                self._progress(self._taken)
-                self._have_room()
+            self._patiently(writer.settle)
+            self._have_room()
+            writer.commit(gtid_event, gtid)
         except BaseException:
-            writer.rollback()
+            writer.rollback()  # or it would hold its files for ever
             raise
-        writer.commit(gtid_event, gtid)
         return size
 
     def _pass_over(self, group: SourceGroup, gtid: Gtid, target: SlavePosition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from binlog_protocol.gtid import Gtid
@@ -59,7 +60,7 @@ class MemoryGroup:
         assert isinstance(mark.transactional, list)
         self._transactional = list(mark.transactional)
 
-    def settle(self) -> None:
+    def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """See `GroupWriter`."""
 
     def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:

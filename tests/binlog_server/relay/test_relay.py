@@ -68,7 +68,8 @@ class Place:
         named = {name.strip("_"): info for name, info in configured.items()}
         relay = Relay(domains, self.state, KeyFile(self.key), named, self.follows.append)
         self.relays.append(relay)
-        relay.start_wanted(into, skip=skip)
+        relay.open(into)
+        relay.start_wanted(skip=skip)
         return relay
 
     async def change(self, relay: Relay, name: str = "", **options: Any) -> None:
