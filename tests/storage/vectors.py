@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
@@ -119,10 +119,8 @@ def walk(disk: Disk) -> Outcome:
         first = file_numbers(disk.names())[0]
         pages.header(first)
         reader = RecordReader(pages, Position(first, PAGE_SIZE), skip_partial=True)
-        while (record := reader.next()) is not None:
-            if record.type == RecordType.COMMIT:
-                reader.stop_skipping()
-                groups.append(ReadGroup(record.start, group_payload(pages, record)))
+        for record in reader.commits():
+            groups.append(ReadGroup(record.start, group_payload(pages, record)))
     except CorruptBinlog as found:
         error = found
     finally:

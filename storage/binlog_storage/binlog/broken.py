@@ -11,7 +11,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb import commit
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
 from binlog_storage.ibb.records import RecordReader
@@ -64,13 +64,12 @@ def gtids_in(pages: bytes, at: int) -> list[Gtid]:
     """GTIDs of the groups that can be made out in these pages, from offset `at` on. Never raises."""
     found: list[Gtid] = []
     # As a file that begins one page earlier: page 0 is never read as data.
-    reader = RecordReader(_Pages(pages), Position(0, PAGE_SIZE + at), skip_partial=True)
+    reader = RecordReader(_Pages(pages), Position(0, PAGE_SIZE + at), lenient=True)
     try:
-        while (record := reader.next()) is not None:
-            if record.type == RecordType.COMMIT:
-                gtid = group_gtid(commit.decode(record.data).payload)
-                if gtid is not None:
-                    found.append(gtid)
+        for record in reader.commits():
+            gtid = group_gtid(commit.decode(record.data).payload)
+            if gtid is not None:
+                found.append(gtid)
     except (CorruptBinlog, ProtocolError, ValueError):
         pass
     return found

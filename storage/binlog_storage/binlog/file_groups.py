@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.ibb.records import NESTABLE, PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.group_reader import group_pieces
 
 
@@ -33,12 +33,10 @@ def groups_of_file(
             raise PositionPurged("Could not find target log")
         # Offsets are looked up by pages: records that begin in the page before the offset are passed over.
         reader = RecordReader(pages, first, limit, skip_partial=True)
-        while (record := reader.next()) is not None:
+        for record in reader.commits():
             if record.start.file_no != start.file_no:
                 return
-            if record.type not in NESTABLE:
-                reader.stop_skipping()
-            if record.type == RecordType.COMMIT and record.start >= start:
+            if record.start >= start:
                 yield group_pieces(pages, record)
     finally:
         hold.release()

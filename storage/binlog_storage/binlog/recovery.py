@@ -24,8 +24,6 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from binlog_protocol.errors import ProtocolError
-from binlog_protocol.groups.stored_group import group_gtid, is_start_marker
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.binlog.broken import keep_aside, put_aside
@@ -49,7 +47,7 @@ from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.search import read_state, read_state_record
 from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
 
@@ -210,8 +208,7 @@ def _replay_xa(pages: PlannedPages, walk: _Walk, prepared: PreparedTransactions)
     if record is not None and record.xa_ref is not None:
         # What was prepared in a file that has gone was completed later, or the file would have been kept.
         begin = Position(max(record.xa_ref, pages.numbers()[0]), PAGE_SIZE)
-    reader = RecordReader(pages, begin, skip_partial=True)
-    while (found := reader.next()) is not None:
+    for found in RecordReader(pages, begin, lenient=True):
         prepared.replay(found)
 
 
@@ -292,26 +289,21 @@ def _walk(
     completed: Position | None = None  # an XA COMMIT whose commit record has not come yet
     file_no = start.file_no
     try:
-        while (record := reader.next()) is not None:
+        for record in reader:
             if record.type == RecordType.XA_COMPLETE and not _rolled_back(record):
                 completed = record.start
             if record.type != RecordType.COMMIT:
                 continue
             completed = None
-            reader.stop_skipping()
             if record.start.file_no != file_no:
                 file_no = record.start.file_no
                 since_page_one = walk.since_page_one = BinlogState()
-            head = group_head(pages, record)
-            try:
-                gtid = group_gtid(head)
-            except ProtocolError as error:
-                raise CorruptBinlog(*record.start, str(error), head) from None
+            head = read_head(pages, record)
             walk.commits += 1
-            walk.last_marker = head if is_start_marker(head) else None
-            if gtid is not None:
-                walk.state.update(gtid)
-                since_page_one.update(gtid)
+            walk.last_marker = head.data if head.gtid is None else None
+            if head.gtid is not None:
+                walk.state.update(head.gtid)
+                since_page_one.update(head.gtid)
     except TruncatedRecord as torn:
         walk.cut = Position(torn.file_no, torn.offset)
     if completed is not None:

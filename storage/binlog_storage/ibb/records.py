@@ -7,6 +7,7 @@ of (`TruncatedRecord`), and bytes that no writer makes (`CorruptBinlog`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
@@ -45,7 +46,9 @@ class RecordReader:
         pages: where pages come from.
         start: a first chunk; or the start of a page, with `skip_partial`.
         limit: first position not to be read, always the end of a record; None reads to the end of the data.
-        skip_partial: chunks that continue a record are passed over until one begins.
+        skip_partial: chunks that continue a record are passed over until one begins. A state record does not count: it
+            may stand between two chunks of another one.
+        lenient: they are passed over wherever they are, and are no corruption.
 
     One owner; `position` is where the next record is looked for.
     """
@@ -57,11 +60,13 @@ class RecordReader:
         limit: Position | None = None,
         *,
         skip_partial: bool = False,
+        lenient: bool = False,
     ) -> None:
         self._pages = pages
         self._limit = limit
         # Nothing comes before page 1 of the first file of all, so nothing can go on there.
-        self._skip_partial = skip_partial and start > BEGINNING
+        self._skip_partial = (skip_partial or lenient) and start > BEGINNING
+        self._lenient = lenient
         self._page: bytes | None = None
         self._file_no, offset = start
         self._page_no, self._at = divmod(offset, PAGE_SIZE)
@@ -86,13 +91,21 @@ class RecordReader:
                 if self._skip_partial:
                     continue
                 raise self._corrupt(start, "Binlog record starts with continuation chunk")
+            type_ = kind & TYPE_MASK
             if not kind & LAST:
-                data = self._rest(start, kind & TYPE_MASK, data)
-            return Record(kind & TYPE_MASK, start, self.position, data)
+                data = self._rest(start, type_, data)
+            if self._skip_partial and type_ not in NESTABLE:
+                self._skip_partial = self._lenient
+            return Record(type_, start, self.position, data)
 
-    def stop_skipping(self) -> None:
-        """From here on a stray continuation chunk is corruption."""
-        self._skip_partial = False
+    def __iter__(self) -> Iterator[Record]:
+        """The records from here on."""
+        while (record := self.next()) is not None:
+            yield record
+
+    def commits(self) -> Iterator[Record]:
+        """The commit records from here on: one for each group and start marker."""
+        return (record for record in self if record.type == RecordType.COMMIT)
 
     def _rest(self, start: Position, kind: int, data: bytes) -> bytes:
         """The remaining chunks of the record that began at `start`."""

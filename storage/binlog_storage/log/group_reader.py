@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 from binlog_protocol.groups.event_group import split_events
-from binlog_protocol.groups.stored_group import HEAD_BYTES
+from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid
+from binlog_protocol.gtid import Gtid
 
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
@@ -81,6 +84,27 @@ def group_head(pages: PageSource, record: Record) -> bytes:
         if len(head) >= HEAD_BYTES:
             break
     return head
+
+
+class GroupHead(NamedTuple):
+    """What the beginning of a group tells. `gtid`: None for a start marker.
+
+    timestamp: of its first event, in seconds since 1970.
+    data: as of `group_head`.
+    """
+
+    gtid: Gtid | None
+    timestamp: int
+    data: bytes
+
+
+def read_head(pages: PageSource, record: Record) -> GroupHead:
+    """The beginning of the group of a commit record. Raises `CorruptBinlog`."""
+    data = group_head(pages, record)
+    try:
+        return GroupHead(group_gtid(data), EventHeader.parse(data[:HEADER_SIZE]).timestamp, data)
+    except ProtocolError as error:
+        raise CorruptBinlog(*record.start, str(error), data) from None
 
 
 def _decode(record: Record) -> commit.CommitRecord:

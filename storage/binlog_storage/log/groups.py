@@ -18,9 +18,8 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
+from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.events.incident import IncidentEvent
-from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
@@ -28,9 +27,9 @@ from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.ibb.records import NESTABLE, RecordReader
+from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
-from binlog_storage.log.group_reader import group_head, group_pieces
+from binlog_storage.log.group_reader import group_pieces, read_head
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.pending_redo import published_end
 from binlog_storage.log.search import read_state
@@ -206,8 +205,6 @@ class OfflineBinlog:
             for left in range(file_no, record.end.file_no):
                 require_whole(self.pages, left)
             file_no = record.end.file_no
-            if record.type not in NESTABLE:
-                reader.stop_skipping()
             if record.type == RecordType.COMMIT:
                 yield self._group(record)
         return reader.position
@@ -226,16 +223,11 @@ class OfflineBinlog:
             return None
 
     def _group(self, record: Record) -> OfflineGroup:
-        try:
-            head = group_head(self.pages, record)
-            gtid = group_gtid(head)
-            timestamp = EventHeader.parse(head[:HEADER_SIZE]).timestamp
-        except ProtocolError as error:
-            raise CorruptBinlog(*record.start, str(error), record.data) from None
+        head = read_head(self.pages, record)
         return OfflineGroup(
             file_name(record.start.file_no),
             record.start,
-            gtid,
-            timestamp,
+            head.gtid,
+            head.timestamp,
             group_pieces(self.pages, record),
         )

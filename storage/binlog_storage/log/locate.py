@@ -34,8 +34,6 @@ def locate(
     after = place
     group: PlacedGroup | LargeGroup
     while (record := reader.next()) is not None and record.start.file_no == place.file_no:
-        if record.type not in NESTABLE:
-            reader.stop_skipping()
         end = min(record.end, file_end)
         border = border or place in (record.start, end)
         if record.type == RecordType.COMMIT and end > place:
@@ -60,8 +58,7 @@ def _reader_before(pages: PageSource, place: Position, limit: Position) -> Recor
     while page_no > 1:
         begin = Position(place.file_no, page_no * PAGE_SIZE)
         reader = RecordReader(pages, begin, limit, skip_partial=True)
-        while (record := reader.next()) is not None and record.type in NESTABLE:
-            pass
+        record = next((record for record in reader if record.type not in NESTABLE), None)
         if record is not None and record.start < place:
             break
         page_no -= 1

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.engine import GroupBatch
 from binlog_storage.errors import CorruptBinlog, PositionPurged
-from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.chunk import Position, Record
 from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
-from binlog_storage.ibb.records import NESTABLE, PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import LaidBatch, read_batch, read_laid_batch
-from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from binlog_storage.log.search import first_record, read_state
@@ -123,12 +122,7 @@ def partition_records(
 ) -> Iterator[Record]:
     """The commit records that the partition owns; none that begins at `limit` or later. Raises `CorruptBinlog`."""
     end = partition.end if limit is None else min(limit, partition.end)
-    reader = RecordReader(pages, partition.begin, end, skip_partial=True)
-    while (record := reader.next()) is not None:
-        if record.type not in NESTABLE:
-            reader.stop_skipping()
-        if record.type == RecordType.COMMIT:
-            yield record
+    return RecordReader(pages, partition.begin, end, skip_partial=True).commits()
 
 
 def partition_batches(
@@ -237,8 +231,7 @@ def first_times(pages: PageSource, stretch: Stretch) -> list[int]:
     if not stretch.times:
         record = next(partition_records(pages, stretch.partition), None)
         if record is not None:
-            head = group_head(pages, record)[:HEADER_SIZE]
-            stretch.times.append(EventHeader.parse(head).timestamp)
+            stretch.times.append(read_head(pages, record).timestamp)
     return stretch.times
 
 

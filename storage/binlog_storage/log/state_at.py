@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.ibb.records import NESTABLE, PageSource, RecordReader
-from binlog_storage.log.group_reader import group_head
+from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.search import read_state
 
 
@@ -33,11 +32,8 @@ def state_at(pages: PageSource, place: Position, interval: int) -> BinlogState:
         probe -= 1
     begin = Position(place.file_no, page_no * PAGE_SIZE)
     reader = RecordReader(pages, begin, place, skip_partial=True)
-    while (record := reader.next()) is not None:
-        if record.type not in NESTABLE:
-            reader.stop_skipping()
-        if record.type == RecordType.COMMIT:
-            gtid = group_gtid(group_head(pages, record))
-            if gtid is not None:
-                state.update(gtid)
+    for record in reader.commits():
+        gtid = read_head(pages, record).gtid
+        if gtid is not None:
+            state.update(gtid)
     return state

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader
-from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
-from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
+from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_head
+from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.groups import OfflineBinlog
 
 
@@ -63,20 +61,18 @@ def summarize(binlog: OfflineBinlog, file_no: int) -> FileSummary:
 
 
 def _first(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
-    reader = _reader(binlog, file_no, 1)
-    while (record := reader.next()) is not None:
-        if (end := _group_end(binlog, record)) is not None:
-            return end
-    return None
+    ends = (_group_end(binlog, record) for record in _commits(binlog, file_no, 1))
+    return next((end for end in ends if end is not None), None)
 
 
 def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
     """From the last page back, to the first page on which a group begins."""
     for page_no in range(_last_page(binlog, file_no), 0, -1):
-        reader = _reader(binlog, file_no, page_no)
         found = None
         try:
-            while (record := reader.next()) is not None and record.start.file_no == file_no:
+            for record in _commits(binlog, file_no, page_no):
+                if record.start.file_no != file_no:
+                    break
                 found = _group_end(binlog, record) or found
         except TruncatedRecord:
             pass  # a torn tail, or a record whose end lies in a file that is not there
@@ -98,24 +94,12 @@ def _last_page(binlog: OfflineBinlog, file_no: int) -> int:
     return low
 
 
-def _reader(binlog: OfflineBinlog, file_no: int, page_no: int) -> RecordReader:
-    limit = Position(file_no + 1, PAGE_SIZE)
-    return RecordReader(
-        binlog.pages, Position(file_no, page_no * PAGE_SIZE), limit, skip_partial=True
-    )
+def _commits(binlog: OfflineBinlog, file_no: int, page_no: int) -> Iterator[Record]:
+    begin, limit = Position(file_no, page_no * PAGE_SIZE), Position(file_no + 1, PAGE_SIZE)
+    return RecordReader(binlog.pages, begin, limit, lenient=True).commits()
 
 
 def _group_end(binlog: OfflineBinlog, record: Record) -> GroupEnd | None:
-    """None for a record that is no group, and for a start marker."""
-    if record.type != RecordType.COMMIT:
-        return None
-    head = group_head(binlog.pages, record)
-    try:
-        gtid = group_gtid(head)
-        return (
-            None
-            if gtid is None
-            else GroupEnd(gtid, EventHeader.parse(head[:HEADER_SIZE]).timestamp)
-        )
-    except ProtocolError as error:
-        raise CorruptBinlog(*record.start, str(error), record.data) from None
+    """None for a start marker."""
+    head = read_head(binlog.pages, record)
+    return None if head.gtid is None else GroupEnd(head.gtid, head.timestamp)

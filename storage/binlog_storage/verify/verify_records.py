@@ -16,7 +16,7 @@ from binlog_storage.ibb import commit, oob, xa
 from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
-from binlog_storage.ibb.records import BEGINNING, NESTABLE, RecordReader
+from binlog_storage.ibb.records import BEGINNING, RecordReader
 from binlog_storage.log.group_reader import group_pieces
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.verify.verify_states import StateCheck
@@ -55,9 +55,7 @@ class RecordPass:
     def _walk(self, reader: RecordReader, numbers: list[int]) -> Position | None:
         """Check records up to the next damage or the end; returns where to continue."""
         try:
-            while (record := reader.next()) is not None:
-                if record.type not in NESTABLE:
-                    reader.stop_skipping()
+            for record in reader:
                 self._record(record)
             self._end = reader.position
             return self._behind_end(reader.position, numbers)

@@ -18,7 +18,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import GroupWriter, Xid
 from binlog_storage.errors import DiskError, PositionPurged, StorageError, StoreFailed
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.group_reader import group_payload
@@ -217,13 +217,11 @@ def held_by(engine: IbbEngine) -> list[bytes | None]:
     pages = engine._pages
     reader = RecordReader(pages, Position(first, PAGE_SIZE), engine.durable_end, skip_partial=True)
     found: list[bytes | None] = []
-    while (record := reader.next()) is not None:
-        if record.type == RecordType.COMMIT:
-            reader.stop_skipping()
-            try:
-                found.append(group_payload(pages, record))
-            except PositionPurged:
-                found.append(None)
+    for record in reader.commits():
+        try:
+            found.append(group_payload(pages, record))
+        except PositionPurged:
+            found.append(None)
     return found
 
 

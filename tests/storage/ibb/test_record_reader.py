@@ -139,13 +139,21 @@ def test_nothing_is_skipped_at_the_very_beginning() -> None:
             read(pages, start, skip=True)
 
 
-def test_skipping_ends_when_told() -> None:
-    pages = one_page(chunk(COMMIT, A), chunk(COMMIT, b"stray", first=False))
-    reader = RecordReader(pages, Position(0, PAGE_SIZE), skip_partial=True)
-    assert reader.next() is not None
-    reader.stop_skipping()
-    with pytest.raises(CorruptBinlog, match="starts with continuation chunk"):
-        reader.next()
+def test_skipping_ends_with_the_first_record_that_stands_alone() -> None:
+    """A state or a filling record may stand inside another; behind one that does not there is nothing left to skip."""
+    rest = chunk(COMMIT, b"rest", first=False)
+    nested = chunk(STATE, b"\0\0") + rest + chunk(DUMMY, b"") + rest
+    start = Position(0, 2 * PAGE_SIZE)
+    for type_ in (COMMIT, OOB):
+        pages = PlainPages({(0, 2): nested + chunk(type_, A) + rest + chunk(COMMIT, B)})
+        reader = RecordReader(pages, start, skip_partial=True)
+        assert [next(iter(reader)).type for _ in range(3)] == [STATE, DUMMY, type_]
+        with pytest.raises(CorruptBinlog, match="starts with continuation chunk"):
+            reader.next()
+        found = list(RecordReader(pages, start, lenient=True))
+        assert [record.type for record in found] == [STATE, DUMMY, type_, COMMIT]
+        commits = RecordReader(pages, start, lenient=True).commits()
+        assert [record.data for record in commits] == ([A, B] if type_ == COMMIT else [B])
 
 
 def test_the_limit_is_not_crossed() -> None:
