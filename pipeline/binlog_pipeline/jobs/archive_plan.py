@@ -17,8 +17,9 @@ from binlog_storage.archive.manifest import Manifest, Part
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
-from binlog_storage.log.partitions import plan, state_of
+from binlog_storage.log.partitions import plan
 from binlog_storage.log.publication import Published
 from binlog_storage.log.ranges import GtidRange
 
@@ -76,7 +77,7 @@ def _plan_directory(
         files = there = pages.files()
         end = None if published is None else BinlogState.parse(published.state)
         if published is not None and not tail and published.end.file_no in there:
-            end = state_of(pages, published.end.file_no)
+            end = base_state_from_outside(pages, published.end.file_no)
             files = [number for number in there if number < published.end.file_no]
         start = _place(source.path, pages, there, manifest)
         wanted = Wanted()
@@ -114,7 +115,7 @@ def _place(path: str, pages: LogPages, files: list[int], manifest: Manifest) -> 
         place = Position(file_no - last.file_base, offset)
         if place.file_no >= files[0]:
             return place if _ends_there(path, pages, files, place, last) else None
-    if state_of(pages, files[0]) == manifest.state:
+    if base_state_from_outside(pages, files[0]) == manifest.state:
         return Position(files[0], 0)  # nothing was archived, or just that was purged
     return None
 

@@ -19,8 +19,9 @@ from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.first_file import lost_files_of
+from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
-from binlog_storage.log.partitions import Partition, first_times, plan, state_of, stretches
+from binlog_storage.log.partitions import Partition, first_times, plan, stretches
 from binlog_storage.log.publication import Published, read_published
 from binlog_storage.log.ranges import GtidRange
 from binlog_storage.redo.format import REDO_NAME
@@ -73,7 +74,7 @@ class DirectorySource:
         with self._looking(published) as pages:
             files = pages.files()
             self._require_first(files)
-            return state_of(pages, files[0]) if files else BinlogState()
+            return base_state_from_outside(pages, files[0]) if files else BinlogState()
 
     def _require_first(self, files: list[int]) -> None:
         """For who wants all there is. Raises `DataLost` where files were deleted otherwise than by a purge."""
@@ -89,7 +90,7 @@ class DirectorySource:
             return BinlogState.parse(published.state).position()
         with explained(self.path), self._pages(None) as pages:
             for file_no in reversed(pages.files()):
-                state = state_of(pages, file_no)
+                state = base_state_from_outside(pages, file_no)
                 place = first_place(self.path, pages, Position(file_no, PAGE_SIZE), BEYOND)
                 found = False
                 for groups, _ in read_groups(self.path, pages, place, BEYOND):
@@ -167,7 +168,7 @@ class DirectorySource:
         place = start_place(pages, files, start, pages.end or BEYOND)
         if place is not None:
             files = [file_no for file_no in files if file_no >= place.file_no] or files
-        oldest = state_of(pages, files[0])
+        oldest = base_state_from_outside(pages, files[0])
         missed = wanted.gtids.misses(oldest)
         if missed is not None:
             if self.fail_on_data_loss:
@@ -182,11 +183,11 @@ class DirectorySource:
     ) -> GtidRange:
         if not files:
             return GtidRange()
-        oldest = state_of(pages, files[0])
+        oldest = base_state_from_outside(pages, files[0])
         if published is not None:
             domains = BinlogState.parse(published.state).domains()
             return pruned(wanted, oldest, set(domains), are_all=True)
-        domains = state_of(pages, files[-1]).domains()
+        domains = base_state_from_outside(pages, files[-1]).domains()
         return pruned(wanted, oldest, set(domains), are_all=False)
 
     def feed(self) -> DirectoryFeed:

@@ -11,8 +11,8 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
-from binlog_storage.log.partitions import state_of
 from binlog_storage.log.publication import Published
 from binlog_storage.log.ranges import GtidRange
 
@@ -103,7 +103,7 @@ class DirectoryFeed:
             return start
         if not files:
             return limit
-        oldest = state_of(pages, files[0])
+        oldest = base_state_from_outside(pages, files[0])
         missed = GtidRange(start=position).misses(oldest)
         path = self._source.path
         if missed is not None:

@@ -14,12 +14,13 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.log.log_file import first_record
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import batches_from
 from binlog_storage.log.pending_redo import is_being_reset
 from binlog_storage.log.publication import Published, read_published
 from binlog_storage.log.ranges import GtidRange, TimeRange
-from binlog_storage.log.search import FileShape, find_start, first_record
+from binlog_storage.log.search import FileShape, find_start
 
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups

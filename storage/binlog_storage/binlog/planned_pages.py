@@ -11,7 +11,7 @@ from binlog_storage.binlog.replay import Replay
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, seal
-from binlog_storage.log.survey import first_empty
+from binlog_storage.log.log_file import first_empty, read_header
 
 
 class PlannedPages:
@@ -54,8 +54,7 @@ class PlannedPages:
             return None
         if self._replay is None or not self._replay.touches(file_no):
             return self._pages.header(file_no)
-        page = self.page(file_no, 0)
-        return None if page is None else FileHeader.parse(page, file_no)
+        return read_header(self, file_no)
 
     def has_data(self, file_no: int) -> bool:
         """See `PageSource`."""

@@ -34,21 +34,13 @@ from binlog_storage.binlog.replay import Replay
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
 from binlog_storage.ibb import xa
-from binlog_storage.ibb.chunk import (
-    CHUNK_HEADER,
-    END_OF_DATA,
-    FILLER,
-    LAST_CHUNK_START,
-    Position,
-    Record,
-    RecordType,
-)
+from binlog_storage.ibb.chunk import Position, Record, RecordType, last_chunk
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
-from binlog_storage.ibb.records import RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.group_reader import read_head
-from binlog_storage.log.search import read_state, read_state_record
+from binlog_storage.log.log_file import grown, read_state, read_state_record, states_back
 from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
 
 log = logging.getLogger(__name__)
@@ -183,7 +175,7 @@ def _recovered(pages: PlannedPages, walk: _Walk, current: int) -> Recovered:
         header,
         max((pages.size(current) or 0) // PAGE_SIZE, header.pages),
         page_no,
-        _filled(page),
+        last_chunk(page).end,
         page,
         walk.state,
         walk.since_page_one,
@@ -220,14 +212,6 @@ def _require_all(numbers: list[int]) -> None:
             )
 
 
-def _filled(page: bytearray) -> int:
-    """Offset behind the last chunk of a page."""
-    at = 0
-    while at <= LAST_CHUNK_START and page[at] not in (END_OF_DATA, FILLER):
-        at += CHUNK_HEADER + (page[at + 1] | page[at + 2] << 8)
-    return at
-
-
 def _walk_to_end(pages: PlannedPages, current: int) -> _Walk:
     first = walk = None
     for start, state, since_page_one in _state_records(pages, current):
@@ -254,22 +238,17 @@ def _state_records(
             file_no -= 1
             continue
         full = BinlogState(entries or [])
-        interval = header.state_interval_pages
         last_page = pages.used_pages(file_no) - 1
-        page_no = last_page - last_page % interval if interval else 1
-        while page_no > 1:
-            entries = _whole_state(pages, file_no, page_no)
-            if entries is not None:
-                state, since_page_one = full.copy(), BinlogState()
-                state.overlay(entries)
-                since_page_one.overlay(entries)
-                yield Position(file_no, page_no * PAGE_SIZE), state, since_page_one
-            page_no -= interval
+        for page_no, since in states_back(
+            pages, file_no, last_page, header.state_interval_pages, read=_whole_state
+        ):
+            place = Position(file_no, page_no * PAGE_SIZE)
+            yield place, grown(full, since), grown(BinlogState(), since)
         yield Position(file_no, PAGE_SIZE), full, BinlogState()
         file_no -= 1
 
 
-def _whole_state(pages: PlannedPages, file_no: int, page_no: int) -> list[Gtid] | None:
+def _whole_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
     """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
     try:
         return read_state(pages, file_no, page_no)

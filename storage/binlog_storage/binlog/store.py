@@ -75,9 +75,9 @@ from binlog_storage.log.batch_reader import read_batch, read_placed_batch
 from binlog_storage.log.first_file import FirstFile
 from binlog_storage.log.halves import behind_halves, refers_back
 from binlog_storage.log.locate import locate
+from binlog_storage.log.log_file import read_state, state_at
 from binlog_storage.log.publication import Publication
 from binlog_storage.log.search import FileShape
-from binlog_storage.log.state_at import state_at
 from binlog_storage.log.whole_file import require_whole
 
 log = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ class IbbEngine:
         while True:
             first = self._pages.first_number()
             try:
-                return search.read_state(self._pages, first, 1) or []
+                return read_state(self._pages, first, 1) or []
             except PositionPurged:  # it was purged just now, and another one is the first
                 if self._pages.first_number() == first:
                     raise

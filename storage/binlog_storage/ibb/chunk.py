@@ -86,3 +86,19 @@ class Record(NamedTuple):
     start: Position
     end: Position
     data: bytes
+
+
+class LastChunk(NamedTuple):
+    """The last chunk of a page: offset behind it, and its record type. 0 and 0 if there is none."""
+
+    end: int
+    type: int
+
+
+def last_chunk(page: bytes | bytearray) -> LastChunk:
+    """Of a page that is sound."""
+    at, kind = 0, 0
+    while at <= LAST_CHUNK_START and page[at] not in (END_OF_DATA, FILLER):
+        kind = page[at] & TYPE_MASK
+        at += CHUNK_HEADER + (page[at + 1] | page[at + 2] << 8)
+    return LastChunk(at, kind)

@@ -22,6 +22,7 @@ from binlog_storage.errors import CorruptBinlog, NotAStore
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.source import FileStart, Item, SourceGroup
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
+from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.pending_redo import PendingRedo
 
 PIECE_BYTES: Final = 1 << 20
@@ -51,10 +52,7 @@ class IbbFiles:
 
     def base(self, number: int) -> BinlogState:
         """See `Source`."""
-        state = self._binlog.base_state(self._numbers[number])
-        if state is None and self._numbers[number]:
-            raise CorruptBinlog(self._numbers[number], 0, "no GTID state at its beginning")
-        return state or BinlogState()
+        return base_state_from_outside(self._binlog.pages, self._numbers[number])
 
     def file_before(self, position: SlavePosition) -> int | None:
         """See `Source`."""

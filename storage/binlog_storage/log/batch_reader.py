@@ -31,7 +31,7 @@ from binlog_storage.ibb.chunk import (
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.group_reader import large_group, payload_up_to
-from binlog_storage.log.search import first_record
+from binlog_storage.log.log_file import first_record
 from binlog_storage.log.whole_file import require_whole
 
 # Batches end where the next record begins in another window, so that readers meet at the same places.

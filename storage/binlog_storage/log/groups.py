@@ -30,9 +30,9 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.group_reader import group_pieces, read_head
+from binlog_storage.log.log_file import read_state
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.pending_redo import published_end
-from binlog_storage.log.search import read_state
 from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 from binlog_storage.log.whole_file import require_whole
 

@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb import commit
 from binlog_storage.ibb.chunk import Position, RecordType
-from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import skip_plain_commits
-from binlog_storage.log.search import first_record
+from binlog_storage.log.log_file import first_record, read_header
 
 
 def refers_back(pages: PageSource, file_no: int, first: int) -> bool:
     """Whether groups of a file may need one before `first`. Of a header that cannot be read nothing is known: False."""
     try:
-        page = pages.page(file_no, 0)
-        header = None if page is None else FileHeader.parse(page, file_no)
+        header = read_header(pages, file_no)
     except CorruptBinlog:
         return False
     return header is not None and header.refers_to < first

@@ -19,13 +19,19 @@ from binlog_storage.engine import GroupBatch
 from binlog_storage.errors import CorruptBinlog, PositionPurged
 from binlog_storage.ibb.chunk import Position, Record
 from binlog_storage.ibb.file_header import FileHeader, no_data
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
+from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import LaidBatch, read_batch, read_laid_batch
 from binlog_storage.log.group_reader import read_head
+from binlog_storage.log.log_file import (
+    base_state_from_outside,
+    first_record,
+    grown,
+    read_state,
+    used_pages,
+)
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.ranges import GtidRange, TimeRange
-from binlog_storage.log.search import first_record, read_state
 from binlog_storage.log.whole_file import require_whole
 
 PARTITION_BYTES = 64 << 20
@@ -163,14 +169,6 @@ def batches_from(pages: LogPages, place: Position, end: Position) -> Iterator[La
         place = batch.end
 
 
-def state_of(pages: PageSource, file_no: int) -> BinlogState:
-    """The binlog state at the beginning of a file. Raises `CorruptBinlog`."""
-    page_one = read_state(pages, file_no, 1)
-    if page_one is None and file_no > 0:
-        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
-    return BinlogState(page_one or ())
-
-
 def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[Stretch]:
     for number, file_no in enumerate(files):
         if number and file_no != files[number - 1] + 1:
@@ -184,8 +182,8 @@ def _stretches(pages: PlannedPages, file_no: int) -> Iterator[Stretch]:
     header = pages.header(file_no)
     if header is None:
         return
-    end = _used_pages(pages, file_no, header.pages)
-    base = state_of(pages, file_no)
+    end = used_pages(pages, file_no, header.pages)
+    base = base_state_from_outside(pages, file_no)
     begin, state = 1, base
     step = header.state_interval_pages
     for page_no in range(step, end, step) if step else ():
@@ -193,20 +191,9 @@ def _stretches(pages: PlannedPages, file_no: int) -> Iterator[Stretch]:
         if entries is None:
             continue
         yield Stretch(Partition(file_no, begin, page_no), state)
-        begin, state = page_no, base.copy()
-        state.overlay(entries)
+        begin, state = page_no, grown(base, entries)
     if begin < end:
         yield Stretch(Partition(file_no, begin, end), state)
-
-
-def _used_pages(pages: PageSource, file_no: int, count: int) -> int:
-    """Pages up to the last that was written; what was made ahead behind it is zero."""
-    low, high = 1, count  # low is used or the first, high is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        page = pages.page(file_no, middle)
-        low, high = (middle, high) if page not in (None, ZERO_PAGE) else (low, middle)
-    return high
 
 
 def _within(

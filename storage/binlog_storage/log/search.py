@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_protocol.gtid import BinlogState, SlavePosition
 
-from binlog_storage.errors import CorruptBinlog, PositionPurged
-from binlog_storage.ibb import gtid_state
-from binlog_storage.ibb.chunk import CONT, TYPE_MASK, Position, RecordType
-from binlog_storage.ibb.gtid_state import GtidStateRecord
+from binlog_storage.errors import PositionPurged
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource
+from binlog_storage.log.log_file import base_state, first_record, grown, states_back
 
 
 class FileShape(NamedTuple):
@@ -31,26 +30,6 @@ class FileShape(NamedTuple):
 
     interval: int
     pages: int
-
-
-def read_state_record(pages: PageSource, file_no: int, page_no: int) -> GtidStateRecord | None:
-    """The state record at the start of a page; None if none stands there."""
-    page = pages.page(file_no, page_no)
-    if page is None or page[0] & (TYPE_MASK | CONT) != RecordType.GTID_STATE:
-        return None
-    place = Position(file_no, page_no * PAGE_SIZE)
-    record = RecordReader(pages, place).next()
-    assert record is not None
-    try:
-        return gtid_state.decode(record.data)
-    except ValueError as error:
-        raise CorruptBinlog(*place, str(error), record.data) from None
-
-
-def read_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
-    """The entries of `read_state_record`."""
-    record = read_state_record(pages, file_no, page_no)
-    return None if record is None else record.entries
 
 
 def find_start(
@@ -74,7 +53,7 @@ def find_start(
     for run in _runs(durable, durable if breaks is None else breaks):
         file_no = _newest_before(pages, run, position)
         if file_no is not None:
-            state = _page_one(pages, file_no)
+            state = base_state(pages, file_no)
             page_no, state = _bisect(pages, file_no, shape_of(file_no), state, position, limit)
             return first_record(pages, Position(file_no, page_no * PAGE_SIZE), limit), state
     raise PositionPurged("no file reaches back to the position")
@@ -93,24 +72,16 @@ def _runs(files: Sequence[int], breaks: Sequence[int]) -> list[Sequence[int]]:
 
 def _newest_before(pages: PageSource, run: Sequence[int], position: SlavePosition) -> int | None:
     """The last file of a run of growing states whose page-1 state is before the position."""
-    if _page_one(pages, run[-1]).is_before(position):
+    if base_state(pages, run[-1]).is_before(position):
         return run[-1]
     low, high = -1, len(run) - 1  # high is not before the position
     while high - low > 1:
         middle = (low + high) // 2
-        if _page_one(pages, run[middle]).is_before(position):
+        if base_state(pages, run[middle]).is_before(position):
             low = middle
         else:
             high = middle
     return run[low] if low >= 0 else None
-
-
-def _page_one(pages: PageSource, file_no: int) -> BinlogState:
-    entries = read_state(pages, file_no, 1)
-    if entries is None:
-        # Taken for an empty state it would come before every position, and groups would be passed over.
-        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
-    return BinlogState(entries)
 
 
 def _bisect(
@@ -134,31 +105,19 @@ def _bisect(
         last_page // interval + 1,
     )  # in intervals: low is before the position, high is not
     while high - low > 1:
-        middle = probe = (low + high) // 2
-        entries = None
-        while probe > low and (entries := read_state(pages, file_no, probe * interval)) is None:
-            probe -= 1  # a record was left out here
-        if entries is None:
+        middle = (low + high) // 2
+        records = states_back(
+            pages, file_no, middle * interval, interval, behind=max(low * interval, 1)
+        )
+        found = next(records, None)
+        if found is None:
             high = middle
             continue
-        state = page_one.copy()
-        state.overlay(entries)
+        page_no, entries = found
+        state = grown(page_one, entries)
         if state.is_before(position):
-            best = probe * interval, state
+            best = page_no, state
             low = middle
         else:
-            high = probe
+            high = page_no // interval
     return best
-
-
-def first_record(pages: PageSource, page_start: Position, limit: Position) -> Position:
-    """The first record behind the state record at `page_start`.
-
-    Not the state record itself: it may stand between two chunks of another record, and a reader that begins with it
-    would then meet the rest of that one. States say nothing new here, since no commit begins before what is returned.
-    """
-    reader = RecordReader(pages, page_start, limit, skip_partial=True)
-    while (record := reader.next()) is not None:
-        if record.type != RecordType.GTID_STATE:
-            return record.start
-    return limit

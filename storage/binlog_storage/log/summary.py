@@ -9,12 +9,13 @@ from typing import NamedTuple
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
-from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record
+from binlog_storage.ibb.chunk import Position, Record
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.groups import OfflineBinlog
+from binlog_storage.log.log_file import used_pages
 
 
 class FileState(Enum):
@@ -67,7 +68,8 @@ def _first(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
 
 def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
     """From the last page back, to the first page on which a group begins."""
-    for page_no in range(_last_page(binlog, file_no), 0, -1):
+    used = used_pages(binlog.pages, file_no, binlog.pages.size(file_no) // PAGE_SIZE)
+    for page_no in range(used - 1, 0, -1):
         found = None
         try:
             for record in _commits(binlog, file_no, page_no):
@@ -79,19 +81,6 @@ def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
         if found is not None:
             return found
     return None
-
-
-def _last_page(binlog: OfflineBinlog, file_no: int) -> int:
-    """Data pages are contiguous: bisect for the last one that is not empty."""
-    low, high = 1, binlog.pages.size(file_no) // PAGE_SIZE
-    while high - low > 1:
-        middle = (low + high) // 2
-        page = binlog.pages.page(file_no, middle)
-        if page is None or page[0] == END_OF_DATA:
-            high = middle
-        else:
-            low = middle
-    return low
 
 
 def _commits(binlog: OfflineBinlog, file_no: int, page_no: int) -> Iterator[Record]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+from binlog_storage.log.log_file import first_empty
 
 UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
 
@@ -60,15 +60,3 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
     finally:
         file.close()
     return Survey(sound, torn is not None)
-
-
-def first_empty(pages: int, is_empty: Callable[[int], bool]) -> int:
-    """By bisection: the first empty page behind the header, of so many; `pages` if there is none."""
-    low, high = 0, pages
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_empty(middle):
-            high = middle
-        else:
-            low = middle
-    return high

@@ -8,31 +8,21 @@ compared with what the next file says was logged before it.
 from __future__ import annotations
 
 from binlog_storage.errors import CorruptBinlog
-from binlog_storage.ibb.chunk import (
-    CHUNK_HEADER,
-    END_OF_DATA,
-    FILLER,
-    LAST_CHUNK_START,
-    TYPE_MASK,
-    Position,
-    RecordType,
-)
-from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.chunk import Position, RecordType, last_chunk
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource
-from binlog_storage.log.search import read_state
-from binlog_storage.log.state_at import state_at
+from binlog_storage.log.log_file import first_empty, read_header, read_state, state_at
 
 
 def require_whole(pages: PageSource, file_no: int) -> None:
     """For who has read a file to its end, and goes on in the next. Raises `CorruptBinlog`."""
-    page = pages.page(file_no, 0)
-    header = None if page is None else FileHeader.parse(page, file_no)
+    header = read_header(pages, file_no)
     if header is None or pages.page(file_no, header.pages - 1) is not None:
         return
-    count = _pages_there(pages, file_no, header.pages)
+    # The first page is there, the last is not.
+    count = first_empty(header.pages - 1, lambda page_no: pages.page(file_no, page_no) is None)
     last = pages.page(file_no, count - 1) if count > 1 else None
-    if last is not None and _last_type(last) == RecordType.DUMMY:
+    if last is not None and last_chunk(last).type == RecordType.DUMMY:
         return
     lacks = "all of its groups"
     if last is not None:
@@ -51,23 +41,3 @@ def require_whole(pages: PageSource, file_no: int) -> None:
         count * PAGE_SIZE,
         f"the file ends here, and has lost {lacks}: {count} of its {header.pages} pages are left",
     )
-
-
-def _pages_there(pages: PageSource, file_no: int, count: int) -> int:
-    low, high = 0, count - 1  # the first is there, the last is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if pages.page(file_no, middle) is None:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _last_type(page: bytes) -> int:
-    """The type of the last chunk of a page."""
-    at, kind = 0, 0
-    while at <= LAST_CHUNK_START and page[at] not in (END_OF_DATA, FILLER):
-        kind = page[at] & TYPE_MASK
-        at += CHUNK_HEADER + (page[at + 1] | page[at + 2] << 8)
-    return kind

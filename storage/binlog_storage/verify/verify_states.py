@@ -14,8 +14,8 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.log_file import grown, read_state
 from binlog_storage.log.pages import OfflinePages
-from binlog_storage.log.search import read_state
 
 Tell = Callable[[int, int, str], None]
 
@@ -120,8 +120,7 @@ class StateCheck:
                     *place, f"the state has {gtid}, but the groups before it end at {there}"
                 )
                 return
-        whole = BinlogState() if self._base is None else self._base.copy()
-        whole.overlay(entries)
+        whole = grown(self._base or BinlogState(), entries)
         missing = [
             g for g in self._seen.entries() if whole.get(g.domain_id, g.server_id) != g.seq_no
         ]

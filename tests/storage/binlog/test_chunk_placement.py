@@ -14,7 +14,7 @@ from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.search import read_state
+from binlog_storage.log.log_file import read_state
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import vectors

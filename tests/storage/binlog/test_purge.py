@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog import store
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
@@ -28,7 +29,7 @@ from binlog_storage.errors import PositionPurged, UnknownBinlog
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
-from binlog_storage.log import search
+from binlog_storage.log import log_file
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (
@@ -601,15 +602,14 @@ def test_a_domain_is_deleted_while_the_first_file_is(monkeypatch: pytest.MonkeyP
     engine.flush()
     append_all(engine, simple(2))
     engine.flush()
-    read_state = search.read_state
 
     def goes(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
         if file_no == 0:
             engine._pages.files.going(0)
             engine._pages.forget(0)
-        return read_state(pages, file_no, page_no)
+        return log_file.read_state(pages, file_no, page_no)
 
-    monkeypatch.setattr(search, "read_state", goes)
+    monkeypatch.setattr(store, "read_state", goes)
     engine.flush([7])
     assert engine.binlog_state() == BinlogState([Gtid(0, 1, 2)])
     engine.close()

@@ -15,7 +15,7 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.ibb.xa import XaComplete
-from binlog_storage.log.search import read_state_record
+from binlog_storage.log.log_file import read_state_record
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 

@@ -14,7 +14,7 @@ from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.group_reader import group_payload
-from binlog_storage.log.search import read_state
+from binlog_storage.log.log_file import read_state
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import vectors

@@ -13,9 +13,9 @@ from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, seal
+from binlog_storage.log.log_file import first_record
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import batches_from
-from binlog_storage.log.search import first_record
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import groups

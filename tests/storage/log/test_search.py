@@ -21,7 +21,7 @@ from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.log import search
-from binlog_storage.log.search import read_state
+from binlog_storage.log.log_file import first_record, read_state
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.disks import MortalDisk
@@ -148,7 +148,7 @@ def same_as_the_walk(rng: random.Random, rounds: int) -> tuple[int, int]:
                 found_count += 1
                 file_no, page_no = walked
                 # the first record behind the state record of that page, wherever that one ends
-                expected = search.first_record(
+                expected = first_record(
                     engine._pages, Position(file_no, page_no * PAGE_SIZE), engine.durable_end
                 )
                 assert known[0] == expected, f"{at}: breaks {breaks}, walked to {walked}"
