@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from binlog_pipeline.schemas.ddl_columns import Elements
 from binlog_pipeline.schemas.ddl_options import OptionsReader
 from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
 from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
+from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.token_reader import NotUnderstood
 
+_MAY_RENAME: Final = frozenset(("ADD", "CHANGE", "RENAME"))
 _INDEXES: Final = ("INDEX", "KEY")
 _OF_PARTITIONS: Final = frozenset((
     "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "TRUNCATE",
 ))  # fmt: skip
+
+
+class NamesAnew(NamedTuple):
+    """Names of columns, in small letters, that an ALTER TABLE gives to columns that had not them.
+
+    reused: those that another column had in front of it.
+    """
+
+    given: frozenset[str]
+    reused: frozenset[str]
+
+
+def names_anew(said: LoggedStatement) -> NamesAnew:
+    """Of ADD, CHANGE, RENAME COLUMN. Never raises: of what is not understood all its words may be such names."""
+    try:
+        reader = AlterReader(said.tokens(), said.database, said.sql_mode)
+        if reader.accept("SET", "STATEMENT"):
+            reader.skip_to("FOR")
+        reader.skip_to("TABLE")
+        reader.accept("TABLE")
+        reader.accept("IF", "EXISTS")
+        reader.name()
+        found = reader.alteration()
+    except NotUnderstood:
+        words = frozenset(token.text.casefold() for token in said.tokens())
+        some = words if not _MAY_RENAME.isdisjoint(word.upper() for word in words) else frozenset()
+        return NamesAnew(some, some)
+    given = {change.definition.name.casefold() for change in found.changes if change.old is None}
+    gone = {name.casefold() for name in found.dropped}
+    pairs = [(change.old, change.definition.name) for change in found.changes if change.old]
+    for old, new in [*pairs, *((old, new) for old, new, _ in found.renamed)]:
+        if old.casefold() != new.casefold():
+            given.add(new.casefold())
+            gone.add(old.casefold())
+    return NamesAnew(frozenset(given), frozenset(given & gone))
 
 
 class AlterReader(OptionsReader):

@@ -22,6 +22,8 @@ _NO_NAMES: Final = (
     "which; give the layouts in schemaSeed, or schemaEvolution=ignore to take columns by their numbers"
 )
 
+PARTS: Final = "Read the two parts by themselves with endGtid and startGtid"
+
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
@@ -39,6 +41,7 @@ class Evolution:
     found: the layout that the view was opened with.
     fields, key: the columns that the view gives of it.
     is_picked: whether those are some of its columns, so that others do not matter.
+    with_statements: whether DDL is given among the rows, so that a reader sees that a column was renamed.
     """
 
     mode: str
@@ -47,6 +50,7 @@ class Evolution:
     fields: tuple[pa.Field, ...]
     key: tuple[pa.Field, ...]
     is_picked: bool
+    with_statements: bool = False
 
     def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
         """For rows with this layout. Raises `SchemaChanged`, `IncompatibleSchema`.
@@ -76,10 +80,29 @@ class Evolution:
             key = Conversion.make(table, self.options, self.key)
         except Inconvertible as error:
             raise IncompatibleSchema(
-                f"{self._text(table, gtid)}; {error}: values may be lost. Read the two parts by themselves with "
-                "endGtid and startGtid, or leave the column out with the option columns"
+                f"{self._text(table, gtid)}; {error}: values may be lost. {PARTS}, or leave the column out with "
+                "the option columns"
             ) from None
+        if is_other and not self.believes_names:
+            self._refuse_renamed(table, gtid)
         return TableForm(form_id, columns, key)
+
+    @property
+    def believes_names(self) -> bool:
+        """Whether a column is the one that had its name before: that is asked for, or DDL is given that says more."""
+        return self.mode == "ignore" or self.with_statements
+
+    def _refuse_renamed(self, table: TableMap, gtid: Gtid) -> None:
+        """Raises `IncompatibleSchema` if values may have to be given under another name: nothing in them says it."""
+        own, known = column_names(table), column_names(self.found.table)
+        missing = [field.name for field in self.fields if field.name not in own]
+        left_out = [name for name in own if name not in known]
+        if missing and left_out:
+            raise IncompatibleSchema(
+                f"{self._text(table, gtid)}; what is now {missing[0]} may have been {left_out[0]} then (RENAME COLUMN, "
+                f"CHANGE), and would be null. {PARTS}, leave {missing[0]} out with the option columns, or say "
+                "schemaEvolution=ignore if no column was renamed"
+            )
 
     def used(self, table: TableMap) -> set[int]:
         """Numbers of the columns that are given, or in the key."""

@@ -42,7 +42,9 @@ from binlog_pipeline.views.changes_rows import OPS, RowMaker, Rows
 from binlog_pipeline.views.changes_statements import (
     emptied_tables,
     refuse_non_row,
+    refuse_reused_names,
     refuse_rollbacks,
+    tell_elsewhere,
     told_statements,
     told_steps,
 )
@@ -76,21 +78,33 @@ class ChangesView:
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         maker = RowMaker(self.evolution)
         decoder = RowDecoder(self.evolution.options, self._prepared, self.evolution.used)
-        with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
+        with_statements = (
+            self.non_row == "fail" or bool({*"tx"} & self.ops) or not self.evolution.believes_names
+        )
         xa = XaSteps()
         touched: dict[str, bool] = {}
         left_out: set[str] = set()
+        is_told = False
+        columns = {field.name.casefold() for field in self.evolution.fields}
+        seen: set[str] = set()
         for some in gathered(groups, decoder, with_statements=with_statements):
+            if not self.evolution.believes_names:
+                refuse_reused_names(some, self._name, columns, seen)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
                 if "x" not in self.ops:
                     refuse_rollbacks(steps, touched)
+                    is_told = is_told or tell_elsewhere(some, self.subscription)
             parts = chain(
                 self._xa_parts(some, steps, left_out) if "x" in self.ops else (),
                 self._parts(some, maker),
             )
             yield from in_order(parts, self.batch_rows)
+
+    @property
+    def _name(self) -> TableName:
+        return TableName(self.evolution.found.table.database, self.evolution.found.table.table)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
         wanted = self.subscription.has(table.database, table.table)
@@ -99,9 +113,7 @@ class ChangesView:
     def _xa_parts(
         self, some: Gathered, steps: Iterable[XaStep], left_out: set[str]
     ) -> Iterator[Part]:
-        table = self.evolution.found.table
-        name = TableName(table.database, table.table)
-        for rows in told_steps(some, steps, name, left_out, skips=self.non_row == "skip"):
+        for rows in told_steps(some, steps, self._name, left_out, skips=self.non_row == "skip"):
             yield from self.layout.parts(rows)
 
     def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
@@ -114,11 +126,10 @@ class ChangesView:
 
     def _statements(self, some: Gathered) -> Iterator[Rows]:
         if "x" in self.ops:
-            table = self.evolution.found.table
             yield from told_statements(
                 some,
-                TableName(table.database, table.table),
-                column_names(table),
+                self._name,
+                column_names(self.evolution.found.table),
                 self.numbered,
                 by_name=self.by_name,
                 skips=self.non_row == "skip",

@@ -38,7 +38,13 @@ def _one_table(options: SourceOptions, source: Source) -> ChangesView:
     if "x" in options.ops and options.layout != "struct":
         raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     evolution = Evolution(
-        options.schema_evolution, found, column_options, fields, key, bool(options.columns)
+        options.schema_evolution,
+        found,
+        column_options,
+        fields,
+        key,
+        bool(options.columns),
+        "x" in options.ops,
     )
     layout = layout_named(
         options.layout, database, table, fields, key, has_statements="x" in options.ops

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.row_columns import column_names
 
-from binlog_pipeline.errors import NonRowChange
+from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
+from binlog_pipeline.schemas.ddl_alter import names_anew
+from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.row_effects import RowEffect, is_numbered, row_effect
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
-from binlog_pipeline.telling import shown
+from binlog_pipeline.telling import shown, tell
 from binlog_pipeline.views.changes_gathering import Gathered, PlacedStatement
 from binlog_pipeline.views.changes_order import Places
 from binlog_pipeline.views.changes_rows import Rows
@@ -44,6 +47,56 @@ def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
                 f"{_named(some, placed)} takes back rows that are in the log before it, all or some of them; which "
                 f"ones the log does not say. {_ON} taking them back"
             )
+
+
+def tell_elsewhere(some: Gathered, subscription: Subscription) -> bool:
+    """Warn of the first statement that writes rows, is logged as text, and which `refuse_non_row` lets pass.
+
+    Returns whether there was one. With x in ops it is a row.
+    """
+    for placed in some.statements:
+        if placed.statement.meaning.writes_rows and not subscription.may_write(placed.statement):
+            tell(
+                f"{_named(some, placed)} is logged as text, in another database: what a trigger, a view or a routine "
+                "there writes to the tables that are read is not among their changes; set binlog_format=ROW on the "
+                "server. ops=c,u,d,t,x has such statements as rows"
+            )
+            return True
+    return False
+
+
+def refuse_reused_names(some: Gathered, name: TableName, columns: Set[str], seen: set[str]) -> None:
+    """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
+
+    At the beginning of what is read there is nothing before it: there a stream goes on with its new columns.
+
+    Args:
+        columns: those that are given, in small letters.
+        seen: those of rows that were given, in small letters; kept from call to call.
+    """
+    for placed in some.statements:
+        meaning = placed.statement.meaning
+        if meaning.kind != "alter" or not placed.group or name not in meaning.affected:
+            continue
+        anew = names_anew(placed.statement)
+        wrong = columns & (anew.reused | (anew.given & (seen | _seen(some, placed.group))))
+        if wrong:
+            raise IncompatibleSchema(
+                f"{_named(some, placed)}: column {min(wrong)} of {name.database}.{name.table} is not what had that "
+                f"name before. {PARTS}, leave the column out with the option columns, or say "
+                "schemaEvolution=ignore to have both under the one name"
+            )
+    seen |= _seen(some, None)
+
+
+def _seen(some: Gathered, before: int | None) -> set[str]:
+    """Names of columns of rows, in small letters; of groups in front of that one."""
+    return {
+        column.casefold()
+        for changes in some.changes
+        if before is None or bool((changes.group < before).any())
+        for column in column_names(changes.table)
+    }
 
 
 def refuse_rollbacks(steps: Iterable[XaStep], touched: dict[str, bool]) -> None:

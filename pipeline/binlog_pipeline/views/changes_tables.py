@@ -37,6 +37,7 @@ from binlog_pipeline.views.changes_statements import (
     emptied_tables,
     refuse_non_row,
     refuse_rollbacks,
+    tell_elsewhere,
 )
 from binlog_pipeline.views.json_rows import json_objects
 from binlog_pipeline.views.prepared import XaSteps
@@ -83,10 +84,12 @@ class TablesView:
         with_statements = self.non_row == "fail" or "t" in self.ops
         xa = XaSteps()
         touched: dict[str, bool] = {}
+        is_told = False
         for some in gathered(groups, decoder, with_statements=with_statements):
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
                 refuse_rollbacks(xa.of(some), touched)
+                is_told = is_told or tell_elsewhere(some, self.subscription)
             yield from in_order(self._parts(some), self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:

@@ -118,15 +118,26 @@ def test_changes_that_are_not_rows(
     assert rows_of(store, table="d.t", nonRow="skip")[0]["after"] == {"id": 1, "v": 1}
 
 
-def test_statements_elsewhere_do_not_matter(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+def test_statements_elsewhere_leave_a_doubt(
+    make_upstream: MakeMariaDB, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A trigger there may write here. What names a database that is read is refused, whichever is in use."""
     upstream = make_upstream(FULL)
     upstream.script(DATABASE, TABLE, "CREATE DATABASE e", "CREATE TABLE e.t (id INT)")
     upstream.script("INSERT INTO d.t VALUES (1, 1)", "INSERT INTO e.t VALUES (1)")
     upstream.script(*STATEMENT, "INSERT INTO e.t VALUES (1)")
     store = store_of_upstream(tmp_path / "store", upstream)
-    assert len(rows_of(store, table="d.t")) == 1
-    with pytest.raises(NonRowChange):
-        rows_of(store, table="e.t")
+    for read in ({"table": "d.t"}, {"tables": "d.*"}):
+        assert len(rows_of(store, **read)) == 1
+        said = str(recwarn.pop(UserWarning).message)
+        assert "INSERT INTO e.t VALUES (1) is logged as text, in another database" in said
+        assert len(rows_of(store, nonRow="skip", **read)) == 1
+        assert not len(recwarn)
+    for read in ({"table": "e.t"}, {"tables": "e.*"}, {"tables": "*.*"}, {"tables": "d.*,e.*"}):
+        with pytest.raises(NonRowChange):
+            rows_of(store, **read)
+    assert "as text" in rows_of(store, table="d.t", ops="c,u,d,t,x")[-1]["_statement"]["doubt"]
+    assert not len(recwarn)
 
 
 def test_a_micro_batch_ends_before_ddl_of_the_table(
