@@ -16,6 +16,7 @@ from binlog_storage.archive.manifest import (
     Part,
     parse_chunk,
     part_name,
+    times_of,
 )
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
@@ -106,7 +107,14 @@ class Archive:
         data = _read(self._disk, chunk.name)
         if data is None:
             raise ArchiveDamaged(f"{where} is missing; restore it from a copy")
-        return parse_chunk(data, chunk, where)
+        parts = parse_chunk(data, chunk, where)
+        if (chunk.ts_min, chunk.ts_max) != times_of(
+            parts
+        ):  # by these a query for times leaves chunks out
+            raise ArchiveDamaged(
+                f"{where} has other times than the manifest says; restore it from a copy"
+            )
+        return parts
 
 
 def read_manifest(disk: ReadableDisk, where: str) -> Manifest | None:

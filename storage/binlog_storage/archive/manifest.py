@@ -191,10 +191,14 @@ def build_chunk(name: str, parts: Sequence[Part], before: BinlogState) -> tuple[
         sum(part.groups for part in parts),
         sum(part.payload_bytes for part in parts),
         sum(part.size for part in parts),
-        min(part.ts_min for part in parts),
-        max(part.ts_max for part in parts),
+        *times_of(parts),
     )
     return data, chunk
+
+
+def times_of(parts: Sequence[Part]) -> tuple[int, int]:
+    """`ts_min` and `ts_max` of all of them."""
+    return min(part.ts_min for part in parts), max(part.ts_max for part in parts)
 
 
 def parse_chunk(data: bytes, chunk: Chunk, where: str) -> tuple[Part, ...]:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,7 @@ ROW_GROUP_BYTES_MAX: Final = 64 << 20
 
 _READ_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 64
+_TIME_BYTES: Final = 4  # with which each event begins
 _COLUMNS: Final = {
     "gtid": "struct<domain: int64, server: int64, seq: int64>",
     "file": "int64",
@@ -100,8 +102,38 @@ class PartRows:
         return [whole[a:b] for a, b in zip(begins, ends, strict=True)]
 
 
+class _SharedFile(RawIOBase):
+    """A reader with a position of its own over a descriptor that others read, too. Closing it leaves that open."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._fd).st_size}
+        self._at = base[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._fd, [buffer], self._at)
+        self._at += count
+        return count
+
+
 class PartReader:
     """One part. That it is as it was written is looked at first.
+
+    One descriptor is open as long as this lives: what was looked at is what is read, whatever gets the name meanwhile.
+    What is written into the file itself meanwhile is `ArchiveDamaged` at the end.
 
     Args:
         directory: of the archive.
@@ -112,24 +144,38 @@ class PartReader:
         self.part: Final = part
         self.path: Final = directory / part.name
         self._parquet = _parquet()
-        self._check_file()
+        with self._said_by_system(), open_given(self.path) as file:
+            self._fd = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._fd)
+        self._changed_ns = 0
+        self._check_file("its bytes are not those that were written (sha256)")
 
-    def _check_file(self) -> None:
+    def _check_file(self, otherwise: str) -> None:
         part, digest = self.part, hashlib.sha256()
         with self._file() as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != part.size:
-                raise self._damaged(f"it has {size} bytes, not {part.size}")
+            found = os.fstat(self._fd)
+            if found.st_size != part.size:
+                raise self._damaged(f"it has {found.st_size} bytes, not {part.size}")
             while data := file.read(_READ_BYTES):
                 digest.update(data)
         if digest.hexdigest() != part.sha256:
-            raise self._damaged("its bytes are not those that were written (sha256)")
+            raise self._damaged(otherwise)
+        self._changed_ns = found.st_ctime_ns
+
+    def _require_unchanged(self) -> None:
+        """For who has read: another name, or other rights, are no change of the bytes."""
+        if os.fstat(self._fd).st_ctime_ns != self._changed_ns:
+            self._check_file("its bytes were changed while it was read (sha256)")
 
     @contextmanager
     def _file(self) -> Iterator[BufferedReader]:
+        with self._said_by_system(), BufferedReader(_SharedFile(self._fd)) as file:
+            yield file
+
+    @contextmanager
+    def _said_by_system(self) -> Iterator[None]:
         try:
-            with open_given(self.path) as file:
-                yield file
+            yield
         except FileNotFoundError:
             raise self._damaged("it is missing") from None
         except OSError as error:
@@ -156,6 +202,7 @@ class PartReader:
                 told.add(rows)
                 yield rows
         self._compare(told)
+        self._require_unchanged()
 
     def _compare(self, told: _Told) -> None:
         """The manifest, with all that was read."""
@@ -166,6 +213,16 @@ class PartReader:
             raise self._damaged(f"it has the groups {told.first} to {told.last}")
         if told.state != BinlogState.parse(part.gtids):
             raise self._damaged(f"it ends at '{told.state}', and the manifest says '{part.gtids}'")
+        if told.groups and told.last_place != part.last_place:
+            raise self._damaged(
+                f"its last group ends at {told.last_place}, and the manifest says {part.last_place}"
+            )
+        times = min(told.times, default=0), max(told.times, default=0)
+        if times != (part.ts_min, part.ts_max):  # by these a query for times leaves parts out
+            raise self._damaged(
+                f"its groups are of the times {times[0]} to {times[1]}, and the manifest says {part.ts_min} to "
+                f"{part.ts_max}"
+            )
 
     def check(self) -> None:
         """Whether the groups are those that were read at the source. Raises `ArchiveDamaged`."""
@@ -241,6 +298,7 @@ class PartReader:
                 table = self._row_group(file, row_group, ["data"])
                 for piece in table.column(0):
                     yield piece.as_py()
+        self._require_unchanged()
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -310,17 +368,24 @@ class _Told:
     def __init__(self) -> None:
         self.groups = 0
         self.first = self.last = ""
+        self.last_place = (0, 0)
+        self.times: Final[list[int]] = []
         self.state: Final = BinlogState()
 
     def add(self, rows: PartRows) -> None:
         import numpy as np
 
+        begins = np.concatenate(([0], rows.ends[:-1]))
+        octets = np.frombuffer(rows.data, np.uint8)
+        times = np.ascontiguousarray(octets[begins[:, None] + np.arange(_TIME_BYTES)]).view("<u4")
+        self.times.extend((int(times.min()), int(times.max())))
         at = np.flatnonzero(~rows.is_marker)
         if not len(at):
             return
         self.groups += len(at)
         self.first = self.first or str(rows.gtid(int(at[0])))
         self.last = str(rows.gtid(int(at[-1])))
+        self.last_place = int(rows.file[at[-1]]), int(rows.offset[at[-1]])
         # The last of each domain and server, in their order.
         keys = (rows.domain[at] << 32 | rows.server[at])[::-1]
         _, from_end = np.unique(keys, return_index=True)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
+from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import MANIFEST_NAME, part_name
 from binlog_storage.archive.part_reader import PartReader
@@ -158,6 +159,9 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "nothing": (_rows(lambda table: table.slice(0, 0)), "it has 0 groups, .* says 12"),
     "more groups": (_says(groups=1000), "it has 12 groups, and the manifest says 1000"),
     "more state": (_says(gtids="0-1-1000"), "it ends at '0-1-12', .* says '0-1-1000'"),
+    "later times": (_says(ts_min=1), "its groups are of the times 0 to 0, .* says 1 to 0"),
+    "more times": (_says(ts_max=9), "its groups are of the times 0 to 0, .* says 0 to 9"),
+    "another place": (_says(last_place=[7, 7]), r"its last group ends at \(0, \d+\), .* says \(7, 7\)"),
     "another last": (_says(last="0-1-1000"), "it has the groups 0-1-1 to 0-1-12"),
     **{
         f"{name}={value!r}"[:40]: (_says(**{name: value}), f"damaged: .*{name}")
@@ -196,6 +200,24 @@ def test_what_a_hostile_archive_says_is_not_believed(
         grow(tmp_path / "back", [])
         found = stored(tmp_path / "back")
         assert found == stored(made.parent / "store")[: len(found)]
+
+
+def test_a_part_that_gets_another_file_while_it_is_read(archive: Path) -> None:
+    """The one that was looked at is read."""
+    path = archive / part_name(1)
+    expected = rows(ArchiveSource(str(archive)))
+    reader = PartReader(archive, next(Archive.open(archive).parts()).part)
+    data = path.read_bytes()
+    path.rename(archive / "away")  # its ctime may be another one now, and its bytes are not
+    path.write_bytes(b"nothing of a part")
+    assert b"".join(p for some in reader.rows() for p in some.payloads()) == b"".join(
+        row[-1] for row in expected
+    )
+    (archive / "away").write_bytes(data)  # as it was
+    assert sum(len(some.ends) for some in reader.rows()) == 12
+    (archive / "away").write_bytes(bytes((data[0], data[1] ^ 1)) + data[2:])
+    with pytest.raises(ArchiveDamaged, match="its bytes were changed while it was read"):
+        list(reader.rows())
 
 
 def test_a_row_group_is_as_large_as_what_was_read_at_one_go(tmp_path: Path) -> None:
