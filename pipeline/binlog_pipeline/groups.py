@@ -1,10 +1,4 @@
-"""Event groups on their way to columns: payloads, and what the beginning of each says as arrays.
-
-offset  size  field                    offset  size  field
-0       4     timestamp, seconds       19      8     seq_no
-4       1     event type, 162          27      4     domain_id
-5       4     server_id                31      1     flags2
-"""
+"""Event groups on their way to columns: payloads, and the fields of each group's head (`HEAD_FIELDS`) as arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ from typing import Final, Self
 
 import numpy as np
 from binlog_protocol.groups.event_group import split_events
-from binlog_protocol.groups.stored_group import FORMAT_DESCRIPTION_EVENT
+from binlog_protocol.groups.stored_group import FORMAT_DESCRIPTION_EVENT, HEAD_BYTES, HEAD_FIELDS
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import LAST_CHUNK_START, Position
@@ -23,15 +17,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
-_HEAD_BYTES: Final = 32
-_HEAD: Final = np.dtype(
-    {
-        "names": ["timestamp", "type", "server", "seq", "domain", "flags2"],
-        "formats": ["<u4", "u1", "<u4", "<u8", "<u4", "u1"],
-        "offsets": [0, 4, 5, 19, 27, 31],
-        "itemsize": _HEAD_BYTES,
-    }
-)
+_HEAD: Final = np.dtype(HEAD_FIELDS)
 
 
 class Groups:
@@ -183,7 +169,7 @@ def after(position: SlavePosition, groups: Groups) -> SlavePosition:
 
 
 def _heads(payloads: Sequence[bytes]) -> NDArray[np.void]:
-    return np.frombuffer(b"".join([p[:_HEAD_BYTES] for p in payloads]), _HEAD)
+    return np.frombuffer(b"".join([p[:HEAD_BYTES] for p in payloads]), _HEAD)
 
 
 def _ends(batch: LaidBatch) -> Integers:

@@ -46,15 +46,10 @@ class Sink(Protocol):
         """All that was added counts, and nothing else was up to the position."""
 
 
-class _ParquetSink:
-    """Each publishing writes buckets anew, so it is not done for every little thing."""
+class _StateSink:
+    """Of a table that is kept: its state says where it is, and what is in doubt."""
 
-    takes_parts: Final = True
-
-    def __init__(self, state: ParquetState, pause_s: float) -> None:
-        self._state = state
-        self._pause_s = pause_s
-        self._published_at = time.monotonic()
+    _state: ParquetState | DeltaState
 
     @property
     def position(self) -> SlavePosition:
@@ -67,6 +62,18 @@ class _ParquetSink:
     @property
     def doubt(self) -> str:
         return self._state.doubt
+
+
+class _ParquetSink(_StateSink):
+    """Each publishing writes buckets anew, so it is not done for every little thing."""
+
+    takes_parts: Final = True
+    _state: ParquetState
+
+    def __init__(self, state: ParquetState, pause_s: float) -> None:
+        self._state = state
+        self._pause_s = pause_s
+        self._published_at = time.monotonic()
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         self._state.fold(changes)
@@ -80,23 +87,12 @@ class _ParquetSink:
         self._published_at = time.monotonic()
 
 
-class _DeltaSink:
+class _DeltaSink(_StateSink):
+    _state: DeltaState
     takes_parts: Final = False
 
     def __init__(self, state: DeltaState) -> None:
         self._state = state
-
-    @property
-    def position(self) -> SlavePosition:
-        return self._state.position
-
-    @property
-    def is_complete(self) -> bool:
-        return self._state.is_complete
-
-    @property
-    def doubt(self) -> str:
-        return self._state.doubt
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         assert position is not None

@@ -3,8 +3,9 @@
 A stored group begins with its GTID event:
 
     offset  size  field                    offset  size  field
-    4       1     event type, 162          19      8     seq_no
-    5       4     server_id                27      4     domain_id
+    0       4     timestamp, seconds       19      8     seq_no
+    4       1     event type, 162          27      4     domain_id
+    5       4     server_id                31      1     flags2
     9       4     event length
 
 A server-start marker is one format description event (type 15) and has no GTID.
@@ -23,18 +24,18 @@ GTID_EVENT = 162
 FORMAT_DESCRIPTION_EVENT = 15
 _FLAGS_HIGH_AT = 18
 _SKIP_HIGH = 0x80
-_HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQI")
+_HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQIx")
 HEAD_BYTES = _HEAD.size
 
 # The same for numpy.dtype, for many groups at once.
 HEAD_FIELDS: Final[Any] = {
-    "names": ["timestamp", "type", "server", "seq", "domain"],
-    "formats": ["<u4", "u1", "<u4", "<u8", "<u4"],
-    "offsets": [0, 4, 5, 19, 27],
+    "names": ["timestamp", "type", "server", "seq", "domain", "flags2"],
+    "formats": ["<u4", "u1", "<u4", "<u8", "<u4", "u1"],
+    "offsets": [0, 4, 5, 19, 27, 31],
     "itemsize": HEAD_BYTES,
 }
 
-assert HEAD_BYTES == 31
+assert HEAD_BYTES == 32
 
 
 def is_start_marker(payload: bytes) -> bool:

@@ -168,7 +168,7 @@ class PartReader:
             self._check_file("its bytes were changed while it was read (sha256)")
 
     @contextmanager
-    def _file(self) -> Iterator[BufferedReader]:
+    def _file(self) -> Iterator[BufferedReader[_SharedFile]]:
         with self._said_by_system(), BufferedReader(_SharedFile(self._fd)) as file:
             yield file
 

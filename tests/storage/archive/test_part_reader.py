@@ -140,7 +140,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "another server": (_rows(with_gtids(server=1)), "call group 0-2-1 is group 0-1-1 by"),
     "no number": (_rows(_no_whole_gtids), "a GTID is not whole"),
     "no groups": (_rows(_data_of(None)), "a row has no data"),
-    "short groups": (_rows(_data_of(b"abc")), "a group of less than 31 bytes"),
+    "short groups": (_rows(_data_of(b"abc")), "a group of less than 32 bytes"),
     "other groups": (_rows(_data_of(b"x" * 40)), "event of type 120"),
     "dictionary": (_rows(_data_of(bytes(1 << 20)), use_dictionary=True), "RLE_DICTIONARY"),
     "bomb": (
