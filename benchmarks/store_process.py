@@ -31,7 +31,7 @@ from binlog_storage.errors import StorageError
 
 from benchmarks.child import Child, run_json
 from benchmarks.machine import work_directory
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.storage.groups import GROUP_BYTES_MIN, group
 
 ROUNDS: Final = 3

@@ -27,7 +27,7 @@ from binlog_storage.disk.local_path import NotLocal
 from binlog_storage.errors import StorageError
 
 import binlog_server.cli
-from binlog_server import config as configuration
+from binlog_server.settings import config as configuration
 from tests.pipeline.stores import make_store
 from tests.storage.groups import simple
 

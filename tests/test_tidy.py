@@ -327,6 +327,7 @@ def pages_named(root: Path) -> Iterator[str]:
 # Tests of the whole of a package, each with a reason in tests/README.md; and where another folder has the tests.
 TESTS_OF_MORE = {"compatibility", "rights", "contract", "crash", "simulation"}
 TESTED_ELSEWHERE = {
+    "app",  # by all tests with a Lab
     "engine",  # in contract and binlog
     "testing",  # the twins pass the contract
     "sources/dump",  # in sources

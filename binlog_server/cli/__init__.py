@@ -10,7 +10,7 @@ from importlib.metadata import version
 from binlog_storage.errors import StorageError
 
 from binlog_server.cli import demo, events, import_files, ls, seed, serve, user, verify
-from binlog_server.config import ConfigError
+from binlog_server.settings.config import ConfigError
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1

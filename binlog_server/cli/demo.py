@@ -21,13 +21,13 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import GroupStream, StreamEnded
 from binlog_protocol.gtid import Gtid, SlavePosition
 
-from binlog_server.app import Server
+from binlog_server.app.app import Server
 from binlog_server.cli import demo_replica
 from binlog_server.cli.demo_replica import Replica, running_replica
-from binlog_server.config import Config
-from binlog_server.logs import set_up_logging
+from binlog_server.process.logs import set_up_logging
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.settings.config import Config
+from binlog_server.store.store_directory import StoreDirectory
 
 PUBLISH_S = 15.0
 CATCH_UP_S = 10.0

@@ -23,7 +23,7 @@ from binlog_storage.disk.local_path import path_argument
 from binlog_storage.errors import NotAStore, PositionPurged, StorageError
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
-from binlog_server.config import ConfigError
+from binlog_server.settings.config import ConfigError
 
 _EXAMPLES = """
 examples:

@@ -20,7 +20,7 @@ from binlog_storage.log.groups import IBB_MAGIC
 
 from binlog_server.cli.import_progress import ImportProgress
 from binlog_server.cli.seed import add_store_options, open_store
-from binlog_server.config import ConfigError
+from binlog_server.settings.config import ConfigError
 
 _EPILOG = """
 An empty store begins where the first file does. In a store that has groups the files must have the place where it

@@ -11,11 +11,11 @@ from binlog_storage.disk.local_path import path_argument
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import NotAStore
 
-from binlog_server import config as configuration
 from binlog_server.cli.seed_backup import backup_position
 from binlog_server.cli.seed_dump import dump_position
-from binlog_server.config import ConfigError
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.settings import config as configuration
+from binlog_server.settings.config import ConfigError
+from binlog_server.store.store_directory import StoreDirectory
 
 _EPILOG = """
 Groups up to that position are not in the store then: give replicas of this server the dump or backup, too. The server

@@ -17,16 +17,16 @@ from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server import config as configuration
-from binlog_server import logs
-from binlog_server.allocation import keep_freed_memory
-from binlog_server.app import Server, call_soon
-from binlog_server.archive_intake import ArchiveIntake
-from binlog_server.config import Config
-from binlog_server.disk_watch import DiskWatch
-from binlog_server.sessions.open_files import allow_open_files
-from binlog_server.signals import Signals
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.app.app import Server, call_soon
+from binlog_server.connections.open_files import allow_open_files
+from binlog_server.process import logs
+from binlog_server.process.allocation import keep_freed_memory
+from binlog_server.process.disk_watch import DiskWatch
+from binlog_server.process.signals import Signals
+from binlog_server.settings import config as configuration
+from binlog_server.settings.config import Config
+from binlog_server.store.archive_intake import ArchiveIntake
+from binlog_server.store.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
 

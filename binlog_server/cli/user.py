@@ -15,8 +15,8 @@ from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
 from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Users
-from binlog_server.config import ConfigError
-from binlog_server.store_directory import open_state
+from binlog_server.settings.config import ConfigError
+from binlog_server.store.store_directory import open_state
 
 _LINE_CHARS_MAX: Final = 4096
 

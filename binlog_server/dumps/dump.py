@@ -30,6 +30,7 @@ from binlog_storage.errors import StorageError, TooManyOpenFiles
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.commits.syncer import Syncer
+from binlog_server.connections.connections import Connection
 from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
@@ -41,7 +42,6 @@ from binlog_server.dumps.tail import Tail
 from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from binlog_server.sessions.connections import Connection
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.dumps.frame_style import FrameStyle
-from binlog_server.logs import shortened
+from binlog_server.process.logs import shortened
 
 _NS: Final = 1_000_000_000
 _HEARTBEAT_NS_MIN: Final = 1_000_000

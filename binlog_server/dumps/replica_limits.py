@@ -11,11 +11,11 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.connections.connections import Connection, Connections
 from binlog_server.dumps.lag_watch import Lag, LagWatch
 from binlog_server.dumps.replica_rows import bytes_between
 from binlog_server.dumps.stream_writer import Sink
 from binlog_server.dumps.throttle import Throttle
-from binlog_server.sessions.connections import Connection, Connections
 
 LOOK_S = 1.0  # between two looks at how far behind a replica is
 _LARGE_BYTES = 4 << 20  # larger than any batch of several groups

@@ -10,8 +10,8 @@ from binlog_storage.engine import BinlogEngine, BinlogFile, Position
 from binlog_storage.errors import StorageError
 from binlog_storage.ibb.file_names import file_number
 
+from binlog_server.connections.connections import Connection
 from binlog_server.semi_sync.master import NOWHERE
-from binlog_server.sessions.connections import Connection
 
 _TIMESTAMP_BYTES = 4
 

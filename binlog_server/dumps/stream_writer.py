@@ -12,11 +12,11 @@ from binlog_protocol.gtid import BinlogState
 from binlog_protocol.wire.event_frames import EventFrames
 from binlog_storage.engine import Position
 
+from binlog_server.connections.connections import Connection
 from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.stream_events import StreamEvents
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from binlog_server.sessions.connections import Connection
 
 # What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
 # appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a

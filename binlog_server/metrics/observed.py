@@ -11,16 +11,16 @@ from binlog_storage.engine import BinlogEngine, BinlogFile, Position
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
-from binlog_server.config import Config
+from binlog_server.connections.connections import Connection, Connections
+from binlog_server.connections.login import FailedLogins
+from binlog_server.connections.session_memory import SessionMemory
+from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_rows import age_ms, bytes_between
-from binlog_server.leases import Leases
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.sessions.connections import Connection, Connections
-from binlog_server.sessions.login import FailedLogins
-from binlog_server.sessions.session_memory import SessionMemory
-from binlog_server.sessions.tls import TlsServer
+from binlog_server.settings.config import Config
+from binlog_server.store.leases import Leases
 
 
 class Observed(Protocol):

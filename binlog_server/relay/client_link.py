@@ -25,11 +25,11 @@ from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.groups.group_stream import GroupStream, Item
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
-from binlog_server.allocation import untouched
 from binlog_server.loop.apart import apart
 from binlog_server.loop.turn import Turn
+from binlog_server.process.allocation import untouched
 from binlog_server.relay.byte_stream import CLOSED, HEADROOM_BYTES, ByteStream
-from binlog_server.relay.client_tls import TlsFailed, TlsOptions
+from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
 
 NO_TLS = TlsOptions(enabled=False)
 LARGE_BYTES = 1 << 18  # uncompressed in a thread, and handed over in such pieces

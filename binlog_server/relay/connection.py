@@ -12,13 +12,13 @@ from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.results import Value
 
-from binlog_server.relay.candidates import Ring
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import KeyFile
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.upstreams.candidates import Ring
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import KeyFile
 
 _USER: Final = "system user"
 _COMMAND: Final = "Slave_IO"

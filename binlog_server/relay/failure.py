@@ -13,13 +13,13 @@ from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from binlog_protocol.events.checksum import EventChecksumError
 from binlog_storage.errors import StorageError
 
-from binlog_server.logs import shortened
-from binlog_server.relay.client_tls import TlsFailed
+from binlog_server.process.logs import shortened
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
 from binlog_server.relay.incidents import IncidentMet
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import PasswordUnavailable
+from binlog_server.upstreams.client_tls import TlsFailed
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import PasswordUnavailable
 
 ER_ERROR_ON_WRITE = 1026
 ER_SLAVE_INCIDENT = 1590

@@ -25,18 +25,18 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.defects import Defects
 from binlog_storage.errors import StorageError, StoreFailed
 
-from binlog_server.logs import shortened
-from binlog_server.relay.candidates import Ring
+from binlog_server.process.logs import shortened
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure, told
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import DumpEnded
 from binlog_server.relay.into import Into
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import PasswordUnavailable
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
+from binlog_server.upstreams.candidates import Ring
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import PasswordUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ leaves a hole there, as on a MariaDB replica.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
@@ -23,6 +21,7 @@ from binlog_protocol.limits import STATE_ENTRIES_MAX
 from binlog_storage.engine import BinlogEngine
 
 from binlog_server.commits.publisher import Publisher
+from binlog_server.upstreams.master_info import GroupFilter
 
 _TIMESTAMP = slice(0, 4)  # of the group's GTID event: seconds since 1970
 
@@ -41,26 +40,6 @@ class TooManyDomains(GroupRefused):
 
 class HistoryBegunAnew(GroupRefused):
     """A group whose number, or a higher one, its server has used before."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFilter:
-    """What CHANGE MASTER says is wanted. Only one of the first two may name domains; without any, all are wanted."""
-
-    do_domain_ids: frozenset[int] = frozenset()
-    ignore_domain_ids: frozenset[int] = frozenset()
-    ignore_server_ids: frozenset[int] = frozenset()
-
-    @property
-    def is_about_domains(self) -> bool:
-        """Whether some domains are left out as a whole."""
-        return bool(self.do_domain_ids or self.ignore_domain_ids)
-
-    def wants_domain(self, domain_id: int) -> bool:
-        """Whether groups of the domain are taken in."""
-        if self.do_domain_ids:
-            return domain_id in self.do_domain_ids
-        return domain_id not in self.ignore_domain_ids
 
 
 class Domains:

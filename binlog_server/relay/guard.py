@@ -27,10 +27,9 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.syncer import Syncer
-from binlog_server.config import Config
 from binlog_server.loop.turn import in_turns
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.gate import Domains, Gate, GroupFilter
+from binlog_server.relay.gate import Domains, Gate
 from binlog_server.relay.last_groups import LastGroup, last_group
 from binlog_server.relay.upstream_groups import (
     Connect,
@@ -39,6 +38,8 @@ from binlog_server.relay.upstream_groups import (
     UpstreamState,
     ask_state,
 )
+from binlog_server.settings.config import Config
+from binlog_server.upstreams.master_info import GroupFilter
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from binlog_storage.engine import BinlogEngine
 
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
-from binlog_server.config import Config
 from binlog_server.relay.gate import Domains
 from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)

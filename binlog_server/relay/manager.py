@@ -38,9 +38,9 @@ from binlog_server.relay.failure import ER_SLAVE_INCIDENT
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
-from binlog_server.relay.master_info import NAME_CHARS_MAX, MasterInfo, Warn
-from binlog_server.relay.password import KeyFile, PasswordUnavailable
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.upstreams.master_info import NAME_CHARS_MAX, MasterInfo, Warn
+from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
 
 log = logging.getLogger(__name__)
 

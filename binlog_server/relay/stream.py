@@ -12,17 +12,17 @@ from binlog_protocol.errors import BadGtidList, ProtocolError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import Position
 
-from binlog_server.logs import shortened
+from binlog_server.process.logs import shortened
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.guard import Guard
 from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.into import Into
-from binlog_server.relay.master_info import MasterInfo
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
+from binlog_server.upstreams.master_info import MasterInfo
 
 log = logging.getLogger(__name__)
 

@@ -30,15 +30,14 @@ from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import ok_payload
 
 from binlog_server.accounts.account import UserAccount
+from binlog_server.connections.channel import Channel
+from binlog_server.connections.connections import Connection
+from binlog_server.connections.tls import tls_status
 from binlog_server.dumps.coordinates import coordinates_of
-from binlog_server.dumps.dump_session import DumpSession
-from binlog_server.host import Host
 from binlog_server.loop.defects import internal_error
-from binlog_server.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
-from binlog_server.sessions.channel import Channel
-from binlog_server.sessions.connections import Connection
+from binlog_server.sessions.dump_session import DumpSession
+from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
-from binlog_server.sessions.tls import tls_status
 from binlog_server.sql.account_sql import AccountSql
 from binlog_server.sql.account_statements import (
     IS_ABOUT_ACCOUNTS,
@@ -47,13 +46,14 @@ from binlog_server.sql.account_statements import (
 )
 from binlog_server.sql.needed_privileges import PRIVILEGES
 from binlog_server.sql.parser import parse
+from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
+from binlog_server.sql.session_settings import login_variables, result_charset
 from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
 from binlog_server.sql.statements import Statement
 from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
 from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.committer import QUICK_WORDS
-from binlog_server.sql_commit.settings import login_variables, result_charset
-from binlog_server.sql_commit.statement_kind import HEAD_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Conversation:
         self.committer.close()
 
     def end(self, error: ServerError | None) -> None:
-        """See `connections.Ending`."""
+        """See `connections.connections.Ending`."""
         if self._dump is not None:
             self._dump.end(error)
         elif self._machine.state is ServerState.ANSWERING:

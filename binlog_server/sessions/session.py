@@ -20,18 +20,18 @@ from binlog_protocol.errors import ProtocolError, ServerError, TooManyConnection
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from binlog_server.accounts.account import UserAccount, plain_address
-from binlog_server.allocation import untouched
-from binlog_server.host import Host, new_salt
-from binlog_server.logs import Peer
+from binlog_server.connections.channel import ANSWER_BUFFER_BYTES, Channel
+from binlog_server.connections.compression import CompressionLayer
+from binlog_server.connections.connections import Connection
+from binlog_server.connections.login import Login
+from binlog_server.connections.session_memory import FREE_BYTES
+from binlog_server.connections.tcp_options import keep_alive
+from binlog_server.connections.tls import TlsLayer
 from binlog_server.loop.turn import Turn
-from binlog_server.sessions.channel import ANSWER_BUFFER_BYTES, Channel
-from binlog_server.sessions.compression import CompressionLayer
-from binlog_server.sessions.connections import Connection
+from binlog_server.process.allocation import untouched
+from binlog_server.process.logs import Peer
 from binlog_server.sessions.conversation import Conversation
-from binlog_server.sessions.login import Login
-from binlog_server.sessions.session_memory import FREE_BYTES
-from binlog_server.sessions.tcp_options import keep_alive
-from binlog_server.sessions.tls import TlsLayer
+from binlog_server.sessions.host import Host, new_salt
 
 log = logging.getLogger(__name__)
 
@@ -139,11 +139,11 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def account(self) -> str:
-        """See `session_memory.Holder`."""
+        """See `connections.session_memory.Holder`."""
         return self._connection.account
 
     def drop(self, error: ServerError) -> None:
-        """See `session_memory.Holder`."""
+        """See `connections.session_memory.Holder`."""
         channel = self._channel
         log.warning("closed %s: %s", channel.peer, error)
         self._is_counted = False
@@ -189,13 +189,13 @@ class ClientSession(asyncio.Protocol):
     # --- session of a TlsLayer ---
 
     def tls_started(self) -> None:
-        """See `tls.Secured`."""
+        """See `connections.tls.Secured`."""
         self._machine.tls_started()
         self._connection.uses_tls = True
         self._server.connections.tls_finished += 1
 
     def tls_failed(self, reason: str) -> None:
-        """See `tls.Secured`."""
+        """See `connections.tls.Secured`."""
         log.warning("closed %s: TLS: %s", self._channel.peer, reason)
         if self._conversation is not None:
             self._conversation.cancel(f"TLS: {reason}")
@@ -204,13 +204,13 @@ class ClientSession(asyncio.Protocol):
     # --- session of a CompressionLayer ---
 
     def compression_failed(self, error: ProtocolError) -> None:
-        """See `compression.Session`."""
+        """See `connections.compression.Session`."""
         self._give_up(error)
 
     # --- ending, from outside ---
 
     def end(self, error: ServerError | None) -> None:
-        """See `connections.Ending`."""
+        """See `connections.connections.Ending`."""
         if self._conversation is not None:
             self._conversation.end(error)
             return
@@ -219,12 +219,12 @@ class ClientSession(asyncio.Protocol):
         self._channel.close()
 
     def interrupt(self) -> None:
-        """See `connections.Ending`."""
+        """See `connections.connections.Ending`."""
         if self._conversation is not None:
             self._conversation.interrupt()
 
     def shut_down(self) -> None:
-        """See `connections.Ending`."""
+        """See `connections.connections.Ending`."""
         if self._conversation is not None:
             self._conversation.shut_down()
         else:

@@ -28,6 +28,8 @@ from binlog_protocol.events.collation_names import (
     default_collation,
 )
 
+from binlog_server.sql.session_settings import literal_collation
+from binlog_server.sql.statement_kind import USER_VARIABLES_MAX
 from binlog_server.sql.statements import (
     Assignment,
     Default,
@@ -44,8 +46,6 @@ from binlog_server.sql.statements import Scope as VariableScope
 from binlog_server.sql.tokens import exact_number
 from binlog_server.sql.variables import VARIABLES, Reach, Variable
 from binlog_server.sql.view import Result
-from binlog_server.sql_commit.settings import literal_collation
-from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession

@@ -38,6 +38,7 @@ from binlog_server.sql.replication_statements import (
     StopAllSlaves,
     StopSlave,
 )
+from binlog_server.sql.statement_kind import Kind as CommitKind
 from binlog_server.sql.statements import (
     AlterLease,
     CreateLease,
@@ -65,7 +66,6 @@ from binlog_server.sql.statements import (
     ShowVariables,
     XaRecover,
 )
-from binlog_server.sql_commit.statement_kind import Kind as CommitKind
 
 Subject = type | Show | AccountKind | CommitKind
 """A statement or command: by its type, or by itself where one type has many."""

@@ -19,7 +19,6 @@ from binlog_protocol.errors.replication_errors import (
 from binlog_protocol.errors.sql_errors import NotSupportedYet
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_server.relay.master_info import Warn
 from binlog_server.sql.replication_statements import (
     ChangeMaster,
     ReplicationStatement,
@@ -31,6 +30,7 @@ from binlog_server.sql.replication_statements import (
     Until,
 )
 from binlog_server.sql.view import Deed, Diagnostic, Level
+from binlog_server.upstreams.master_info import Warn
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession

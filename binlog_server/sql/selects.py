@@ -18,7 +18,7 @@ from binlog_protocol.wire.results import (
     Column,
 )
 
-from binlog_server.option_kinds import Decimals, Kind, Number, Switch
+from binlog_server.settings.option_kinds import Decimals, Kind, Number, Switch
 from binlog_server.sql.functions import function_column, waits_for
 from binlog_server.sql.statements import (
     Expression,

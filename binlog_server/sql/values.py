@@ -14,8 +14,8 @@ from binlog_protocol.events.collation_names import (
 )
 from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
+from binlog_server.sql.session_settings import sql_mode_bits, sql_mode_names
 from binlog_server.sql.time_zones import is_time_zone
-from binlog_server.sql_commit.settings import sql_mode_bits, sql_mode_names
 
 TIME_ZONE_BYTES_MAX = 64
 _SQL_MODE_CHARS_MAX = 1024  # all modes together have 600

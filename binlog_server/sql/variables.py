@@ -29,9 +29,9 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
-from binlog_server.config import DEFAULTS, KINDS
-from binlog_server.engine_limits import AFTER_COMMIT, AFTER_SYNC, SEMI_SYNC_WAIT_POINT
-from binlog_server.option_kinds import (
+from binlog_server.settings.config import DEFAULTS, KINDS
+from binlog_server.settings.engine_limits import AFTER_COMMIT, AFTER_SYNC, SEMI_SYNC_WAIT_POINT
+from binlog_server.settings.option_kinds import (
     U32_MAX,
     U64_MAX,
     Decimals,
@@ -542,7 +542,7 @@ _CLIENTS: Final = (
     Variable("wait_timeout", reach=_BOTH, set_global=_SUPER, in_statement=False),
 )
 
-# Those that a group carries to replicas: see `sql_commit.settings`.
+# Those that a group carries to replicas: see `sql.session_settings`.
 _STATEMENTS: Final = (
     Variable("auto_increment_increment", _INCREMENT, "1", _BOTH),
     Variable("auto_increment_offset", _INCREMENT, "1", _BOTH),

@@ -12,17 +12,17 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
-from binlog_server.leases import Leases
 from binlog_server.relay.manager import Relay
 from binlog_server.sql.state_texts import StateTexts
+from binlog_server.store.leases import Leases
 
 if TYPE_CHECKING:
     from binlog_server.commits.publisher import Publisher
     from binlog_server.commits.syncer import Syncer
-    from binlog_server.config import Config
+    from binlog_server.connections.connections import Connections
+    from binlog_server.connections.login import FailedLogins
     from binlog_server.semi_sync.master import SemiSyncMaster
-    from binlog_server.sessions.connections import Connections
-    from binlog_server.sessions.login import FailedLogins
+    from binlog_server.settings.config import Config
 
 Row = Sequence[Value]
 Shown = str | Callable[[], str]  # a value, or what makes one that is not always needed

@@ -26,10 +26,10 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Committed
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.statement_kind import Kind, classify
 from binlog_server.sql.tokens import in_default_mode
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
-from binlog_server.sql_commit.statement_kind import Kind, classify
 from binlog_server.sql_commit.statement_runner import StatementRunner
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 

@@ -16,10 +16,10 @@ from binlog_protocol.wire.results import (
 
 from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.sql.needed_privileges import PRIVILEGES
+from binlog_server.sql.session_settings import Settings, settings_of
 from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.statement_kind import Kind
 from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_savepoint
-from binlog_server.sql_commit.settings import Settings, settings_of
-from binlog_server.sql_commit.statement_kind import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,8 @@ from binlog_server.commits.room import Room
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
 from binlog_server.sql.needed_privileges import PRIVILEGES
-from binlog_server.sql.view import Diagnostic, Level
-from binlog_server.sql_commit.client import Client, not_written
-from binlog_server.sql_commit.session_state import SessionState
-from binlog_server.sql_commit.settings import ONCE_PER_STATEMENT, Settings
-from binlog_server.sql_commit.statement_kind import (
+from binlog_server.sql.session_settings import ONCE_PER_STATEMENT, Settings
+from binlog_server.sql.statement_kind import (
     Kind,
     Statement,
     first_words,
@@ -38,6 +35,9 @@ from binlog_server.sql_commit.statement_kind import (
     scan_steps,
     unquoted_name,
 )
+from binlog_server.sql.view import Diagnostic, Level
+from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from binlog_server.sql_commit.xid import xid_of
 

@@ -12,9 +12,9 @@ from binlog_storage.errors import StorageError, XaStateError
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.semi_sync.commits import Commits
+from binlog_server.sql.session_settings import ONCE_PER_GROUP
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
-from binlog_server.sql_commit.settings import ONCE_PER_GROUP
 
 
 class TransactionEnd:

@@ -23,9 +23,9 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.users import Account
-from binlog_server.app import Server
-from binlog_server.config import Config
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.app.app import Server
+from binlog_server.settings.config import Config
+from binlog_server.store.store_directory import StoreDirectory
 
 USER, PASSWORD = "repl", "secret"
 REPLICA_AND_WATCHER = frozenset({"REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"})

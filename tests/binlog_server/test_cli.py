@@ -12,7 +12,7 @@ from binlog_protocol.connection.auth import native_password_scramble
 
 from binlog_server.accounts.users import Users
 from binlog_server.cli import main
-from binlog_server.store_directory import StoreDirectory, open_state
+from binlog_server.store.store_directory import StoreDirectory, open_state
 
 from .lab import STORE
 

@@ -13,10 +13,10 @@ from binlog_storage.binlog.store import IbbEngine
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
-from binlog_server.logs import TEXT_CHARS_MAX
-from binlog_server.relay.master_info import MasterInfo
+from binlog_server.process.logs import TEXT_CHARS_MAX
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
+from binlog_server.upstreams.master_info import MasterInfo
 
 from .lab import PASSWORD, USER, Client, Lab, fill
 

@@ -10,7 +10,7 @@ from binlog_protocol.connection.commands import BinlogDump, Query
 from binlog_protocol.connection.handshake import Greeting, LoginRequest
 from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 
-from binlog_server.app import Server
+from binlog_server.app.app import Server
 from binlog_server.commits.syncer import Syncer
 from binlog_server.sessions.conversation import Conversation
 from binlog_server.sessions.session import ClientSession

@@ -22,7 +22,7 @@ from typing import Any, Self
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.transaction import Transaction
 
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.kit import os_calls
 from tests.kit.cut_disk import power_off
 from tests.storage.groups import Group, gtid_event, history

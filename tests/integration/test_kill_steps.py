@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState
 
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.integration.killed_run import OPTIONS, WAYS, Outcome, Runs, groups_of
 from tests.integration.store_findings import verified
 from tests.kit import mounts, rundir

@@ -17,7 +17,7 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.errors import StorageError
 
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.integration.committers import CLIENTS, USERS, Committers, ids_in, make_table, sleep_some
 from tests.integration.load import assert_equal, load, until
 from tests.integration.load import make_table as make_upstream_table

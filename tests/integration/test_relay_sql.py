@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from binlog_server.sessions.certificate import self_signed
+from binlog_server.connections.certificate import self_signed
 from tests.integration.load import assert_equal, insert, make_table, until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from binlog_server.option_kinds import Decimals, Kind, Number, Switch, Text, Words
+from binlog_server.settings.option_kinds import Decimals, Kind, Number, Switch, Text, Words
 from binlog_server.sql.variables import VARIABLES, Variable
 from tests.kit.fixtures import MakeMariaDB
 

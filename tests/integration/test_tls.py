@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from binlog_server.sessions.certificate import self_signed
+from binlog_server.connections.certificate import self_signed
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer

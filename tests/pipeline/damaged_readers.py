@@ -19,9 +19,9 @@ from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.errors import StorageError
 from binlog_storage.intake.source import SourceGroup
 
-from binlog_server.app import Server
-from binlog_server.config import Config
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.app.app import Server
+from binlog_server.settings.config import Config
+from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.cli.command import run
 from tests.binlog_server.lab import PASSWORD, USER, Client, Replica, within
 from tests.storage.damaged_stores import OPTIONS

@@ -29,9 +29,9 @@ from hypothesis import strategies as st
 
 from binlog_server.accounts.account import Credential
 from binlog_server.accounts.users import Account, Users
-from binlog_server.logs import JsonFormatter
+from binlog_server.connections.login import FailedLogins
+from binlog_server.process.logs import JsonFormatter
 from binlog_server.sessions import conversation
-from binlog_server.sessions.login import FailedLogins
 from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.sql.parser import parse
 from tests.binlog_server.lab import Client, Lab, until

@@ -20,7 +20,7 @@ from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Account
 from binlog_server.cli import main
-from binlog_server.config import ConfigError, load
+from binlog_server.settings.config import ConfigError, load
 from binlog_server.sql.account_statements import parse_account_statement
 from tests.binlog_server.accounts.test_accounts import errno, logged_in, shown
 from tests.binlog_server.lab import Client, Lab

@@ -21,7 +21,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.cli import progress_line
 from binlog_server.cli.import_progress import ImportProgress
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group

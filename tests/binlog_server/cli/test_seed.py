@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from binlog_server.cli.seed_backup import backup_position
 from binlog_server.cli.seed_dump import dump_position
 from binlog_server.cli.seed_position import NoPosition
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage import groups
 from tests.storage.sizes import small

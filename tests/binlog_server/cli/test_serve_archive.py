@@ -23,10 +23,10 @@ from binlog_storage.intake.errors import DoesNotContinue
 from binlog_storage.intake.intake import Taken
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY
 
-from binlog_server import archive_intake
-from binlog_server.archive_intake import ArchiveIntake
 from binlog_server.cli import main
-from binlog_server.store_directory import StoreDirectory
+from binlog_server.store import archive_intake
+from binlog_server.store.archive_intake import ArchiveIntake
+from binlog_server.store.store_directory import StoreDirectory
 from tests.pipeline.archives import grow, run, stored
 from tests.storage.groups import Group, group, simple
 

@@ -9,7 +9,7 @@ from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest
 from binlog_protocol.wire.packets import frame_packet
 
-from binlog_server.app import Server
+from binlog_server.app.app import Server
 from tests.binlog_server.lab import PASSWORD, until
 from tests.binlog_server.transport import Held
 

@@ -27,7 +27,7 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import StartPoint
 from binlog_storage.errors import TooManyOpenFiles
 
-from binlog_server.sessions.channel import WRITE_BUFFER_BYTES
+from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.sessions.conversation import Conversation
 from binlog_server.sessions.session import ClientSession
 from tests.binlog_server.engines import SlowEngine

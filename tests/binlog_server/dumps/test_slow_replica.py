@@ -14,7 +14,7 @@ from binlog_storage.errors import CorruptBinlog
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
-from binlog_server.sessions.channel import WRITE_BUFFER_BYTES
+from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.sessions.conversation import Conversation
 from tests.binlog_server.engines import SlowEngine
 from tests.binlog_server.lab import Lab, fill, transaction, until, within
@@ -117,7 +117,7 @@ async def test_slow_replica_that_goes_away(lab: Lab, caplog: pytest.LogCaptureFi
 
 
 async def test_shutdown_does_not_wait_for_a_slow_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_server.app.GOODBYE_S", 0.05)
+    monkeypatch.setattr("binlog_server.app.app.GOODBYE_S", 0.05)
     lab = Lab()
     await lab.server.start()
     large_history(lab)

@@ -11,9 +11,9 @@ from binlog_protocol.wire.packets import frame_packet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_server.connections import open_files
+from binlog_server.connections.connections import Connection
 from binlog_server.loop.crowd import Crowd
-from binlog_server.sessions import open_files
-from binlog_server.sessions.connections import Connection
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.transport import Held
 

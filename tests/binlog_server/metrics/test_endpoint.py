@@ -22,15 +22,15 @@ from binlog_storage.engine.purge import PurgeHeld
 from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from binlog_server.app import Server
+from binlog_server.app.app import Server
 from binlog_server.commits.room import Room
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
 from binlog_server.metrics.standstill import KINDS
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import Password
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.sql.status_variables import status_variables
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import Password
 
 from ..engines import FullEngine
 from ..lab import USER, Lab, gtids, until, within

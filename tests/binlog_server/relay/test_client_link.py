@@ -16,7 +16,7 @@ from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.client_tls import TlsFailed, TlsOptions
+from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
 from tests.binlog_server.lab import within
 from tests.binlog_server.upstream import PASSWORD, SALT, FakeUpstream
 

@@ -12,8 +12,8 @@ from binlog_storage.errors import DiskError
 
 from binlog_server.accounts.users import Account
 from binlog_server.cli import serve
-from binlog_server.config import Config
-from binlog_server.signals import Signals
+from binlog_server.process.signals import Signals
+from binlog_server.settings.config import Config
 from tests.binlog_server.engines import SlowEngine
 from tests.binlog_server.lab import PASSWORD, USER, Client, MemoryDirectory, within
 from tests.kit import ports

@@ -26,16 +26,16 @@ from binlog_storage.testing.memory_history import MemoryHistory
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
-from binlog_server.config import Config
-from binlog_server.relay.candidates import Ring
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import Password
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.settings.config import Config
+from binlog_server.upstreams.candidates import Ring
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import Password
 from tests.binlog_server.engines import FullEngine
 from tests.binlog_server.lab import fill, transaction, until, within
 from tests.binlog_server.upstream import (
@@ -312,7 +312,7 @@ class Fails:
 
 # Wherever something unforeseen happens. Some of it is in the middle of what has come.
 PLACES = {
-    "password": "binlog_server.relay.password.Password.read",
+    "password": "binlog_server.upstreams.password.Password.read",
     "resolver": "binlog_server.relay.byte_stream.socket.getaddrinfo",
     "login": "binlog_protocol.connection.client.ClientConnection.login",
     "handshake": "binlog_server.relay.stream.ReplicaHandshake",
@@ -322,7 +322,7 @@ PLACES = {
     "group": "binlog_storage.testing.memory_engine.MemoryEngine.append",
     "follower": "binlog_server.relay.follower.Follower._stream",
     "failure": "binlog_server.relay.follower.Failure.of",
-    "ring": "binlog_server.relay.candidates.Ring.lost",
+    "ring": "binlog_server.upstreams.candidates.Ring.lost",
 }
 ERRORS = (RuntimeError("oops"), AttributeError("oops"), MemoryError("oops"), KeyError("oops"))
 

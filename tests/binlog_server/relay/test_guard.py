@@ -28,7 +28,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
-from binlog_server.logs import TEXT_CHARS_MAX
+from binlog_server.process.logs import TEXT_CHARS_MAX
 from binlog_server.relay import upstream_groups
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.last_groups import LastGroup, content_of, last_group

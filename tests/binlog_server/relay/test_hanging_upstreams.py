@@ -14,9 +14,9 @@ import pytest
 from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskFull
 
-from binlog_server.relay.client_tls import TlsFailed, TlsOptions
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import KeyFile, Password, PasswordUnavailable
+from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import KeyFile, Password, PasswordUnavailable
 from tests.binlog_server.lab import Lab, until, within
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 

@@ -21,8 +21,8 @@ from binlog_storage.engine import GroupBatch, Position
 from binlog_storage.errors import CorruptBinlog, StorageError
 from binlog_storage.testing.memory_engine import MemoryEngine
 
+from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.dumps import large_group_frames
-from binlog_server.sessions.channel import WRITE_BUFFER_BYTES
 from tests.binlog_server.classic_client import USERS, ClassicClient
 from tests.binlog_server.dumps import test_classic_style
 from tests.binlog_server.dumps.test_classic_style import FILE_BYTES, random_history

@@ -19,15 +19,15 @@ from binlog_storage.testing.memory_history import MemoryHistory
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
-from binlog_server.config import Config
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
 from binlog_server.relay.manager import CONNECTIONS_MAX, Relay
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import KeyFile, Password
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.relay.status import IoState
 from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.settings.config import Config
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import KeyFile, Password
 from tests.binlog_server.lab import Lab, until
 from tests.binlog_server.upstream import OPENING, PASSWORD, FakeUpstream, Visit, groups
 
@@ -273,7 +273,7 @@ async def test_the_file_counts(place: Place, caplog: pytest.LogCaptureFixture) -
 async def test_what_was_followed_last_comes_first(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("binlog_server.relay.candidates.TRIES", 0)
+    monkeypatch.setattr("binlog_server.upstreams.candidates.TRIES", 0)
     async with FakeUpstream([Visit(deny=True)]) as first, FakeUpstream() as second:
         relay = place.relay()
         name = f"127.0.0.1:{second.port}"

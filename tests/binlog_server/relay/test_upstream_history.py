@@ -9,8 +9,9 @@ from binlog_protocol.gtid import Gtid, parse_gtid_list
 from binlog_storage.testing.memory_engine import MemoryEngine
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.relay.gate import Domains, Gate, GroupFilter, HistoryBegunAnew
+from binlog_server.relay.gate import Domains, Gate, HistoryBegunAnew
 from binlog_server.relay.upstream_history import UpstreamHistory
+from binlog_server.upstreams.master_info import GroupFilter
 from tests.binlog_server.lab import transaction
 
 

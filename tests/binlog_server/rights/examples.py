@@ -30,10 +30,10 @@ from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_accoun
 from binlog_server.sql.account_statements import Kind as AccountKind
 from binlog_server.sql.needed_privileges import ANYBODY, OF_ONES_OWN, PRIVILEGES, Subject, subject
 from binlog_server.sql.parser import parse
+from binlog_server.sql.statement_kind import Kind as CommitKind
+from binlog_server.sql.statement_kind import classify
 from binlog_server.sql.statements import SetVariables, Show, Statement
 from binlog_server.sql.variables import VARIABLES
-from binlog_server.sql_commit.statement_kind import Kind as CommitKind
-from binlog_server.sql_commit.statement_kind import classify
 
 VICTIM: Final = "victim"
 HASH: Final = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"

@@ -53,9 +53,9 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY, REPLICATION_SLAVE
 from binlog_server.accounts.users import Account
-from binlog_server.allocation import keep_freed_memory
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import Password
+from binlog_server.process.allocation import keep_freed_memory
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import Password
 from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, transaction, until
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD

@@ -26,9 +26,9 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.accounts.users import Account
-from binlog_server.host import new_salt
-from binlog_server.logs import FORMATS, JsonFormatter, TextFormatter
-from binlog_server.sessions.channel import ANSWER_BUFFER_BYTES
+from binlog_server.connections.channel import ANSWER_BUFFER_BYTES
+from binlog_server.process.logs import FORMATS, JsonFormatter, TextFormatter
+from binlog_server.sessions.host import new_salt
 from tests.binlog_server.lab import PASSWORD, USER, Client, Lab, Replica, until
 from tests.binlog_server.transport import Held
 

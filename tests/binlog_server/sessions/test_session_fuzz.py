@@ -36,7 +36,7 @@ from binlog_protocol.wire.compressed import compressed, framed
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.accounts.users import Account
-from binlog_server.app import Server
+from binlog_server.app.app import Server
 from tests.binlog_server.lab import PASSWORD, USER, Lab, until
 from tests.binlog_server.tls_client import client_context
 from tests.binlog_server.transport import Held

@@ -20,15 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import Account
-from binlog_server.app import Server
-from binlog_server.relay.master_info import MasterInfo
+from binlog_server.app.app import Server
+from binlog_server.connections.connections import Connection
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from binlog_server.sessions.connections import Connection
 from binlog_server.sql.maintenance import seconds_of
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Moment
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.variables import VARIABLES
+from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.lab import Client, Lab, fill, transaction, until
 from tests.binlog_server.sql.test_answers import errno, rows, run, value
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit
@@ -796,7 +796,7 @@ async def test_replicas(started: Lab) -> None:
 def test_replica_that_is_behind(lab: Lab, sql: SqlSession) -> None:
     from binlog_storage.engine import Position
 
-    from binlog_server.sessions.connections import Connection
+    from binlog_server.connections.connections import Connection
 
     class Nobody:
         def end(self, error: ServerError | None) -> None:

@@ -16,17 +16,17 @@ from binlog_storage.errors import StorageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_server.app import Server
-from binlog_server.option_kinds import Switch
-from binlog_server.relay.master_info import MasterInfo
+from binlog_server.app.app import Server
+from binlog_server.settings.option_kinds import Switch
 from binlog_server.sql.maintenance import server_error
 from binlog_server.sql.row_filter import like_matches
 from binlog_server.sql.selects import ROW_CHARS_MAX
 from binlog_server.sql.sql_session import DECODED_BYTES_MAX, SqlSession
+from binlog_server.sql.statement_kind import USER_VARIABLES_MAX
 from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Deed, ResultSet, RowStream, Wait, Work
-from binlog_server.sql_commit.statement_kind import USER_VARIABLES_MAX
+from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.lab import REPLICA_AND_WATCHER, Lab
 
 TEXT, BIGINT, INTEGER, DOUBLE = 253, 8, 3, 5

@@ -23,8 +23,8 @@ from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
 from binlog_server.accounts.users import Account
-from binlog_server.relay.master_info import MasterInfo
-from binlog_server.relay.password import Password
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import Password
 from tests.binlog_server.engines import FullEngine, SlowEngine
 from tests.binlog_server.lab import PASSWORD, USER, Client, Lab, until, within
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit

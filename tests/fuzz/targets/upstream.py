@@ -33,10 +33,11 @@ from binlog_server.commits.room import Room
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay import ingest
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.gate import Domains, Gate, GroupFilter, GroupRefused
+from binlog_server.relay.gate import Domains, Gate, GroupRefused
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
+from binlog_server.upstreams.master_info import GroupFilter
 from tests.binlog_server.upstream import OPENING, groups
 from tests.fuzz import frames
 from tests.fuzz.events import changed_event

@@ -9,7 +9,7 @@ import pytest
 from binlog_pipeline.errors import SourceError
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_server.sessions.certificate import self_signed
+from binlog_server.connections.certificate import self_signed
 from tests.kit import ports
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import Account

@@ -24,6 +24,6 @@ def test_server_runs_without_them() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert {"binlog_server.app", "binlog_protocol.events.rows", "binlog_storage.engine"} <= set(
+    assert {"binlog_server.app.app", "binlog_protocol.events.rows", "binlog_storage.engine"} <= set(
         done.stdout.split()
     )

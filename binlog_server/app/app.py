@@ -1,0 +1,379 @@
+"""The server: a store, a listener, replicas; and whatever brings groups into the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from binlog_protocol.connection.server import ServerConnection
+from binlog_storage.defects import Defects
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
+
+from binlog_server.accounts.users import LOGIN_KEY, Users
+from binlog_server.commits.publisher import Publisher
+from binlog_server.commits.room import Room
+from binlog_server.commits.syncer import Syncer
+from binlog_server.connections.compression import Compressor
+from binlog_server.connections.connections import Connection, Connections
+from binlog_server.connections.login import FailedLogins
+from binlog_server.connections.session_memory import SessionMemory
+from binlog_server.connections.tls import TlsServer
+from binlog_server.dumps.dump import Dump
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.frame_cache import FrameCache
+from binlog_server.dumps.stream_writer import Sink
+from binlog_server.dumps.tail import Tail
+from binlog_server.loop.apart import apart
+from binlog_server.metrics.endpoint import MetricsEndpoint
+from binlog_server.relay.gate import Domains
+from binlog_server.relay.into import Into
+from binlog_server.relay.manager import Relay
+from binlog_server.relay.status import UpstreamStatus
+from binlog_server.semi_sync.commits import Commits
+from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.sessions.session import ClientSession
+from binlog_server.settings.config import ABORT_SERVER, Config, ConfigError, parse_listen
+from binlog_server.sql.parser import build_grammars
+from binlog_server.sql.runner import Runner
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.time_zones import time_zones
+from binlog_server.sql_commit.committer import Client, Committer
+from binlog_server.store.archive_hold import ArchiveHold
+from binlog_server.store.archive_intake import ArchiveIntake
+from binlog_server.store.leases import Leases
+from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.upstreams.password import KeyFile
+
+log = logging.getLogger(__name__)
+
+SERVER_UUID_KEY = "server_uuid"
+GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
+LEASE_ROUND_S = 10.0  # between two looks at deadlines and budgets of leases
+
+
+class Server:
+    """One running server. Use: `start`, then `stop`, on one event loop."""
+
+    def __init__(self, config: Config, directory: StoreDirectory) -> None:
+        self.config = config
+        self.directory = directory
+        self.engine: BinlogEngine = directory.engine
+        self.state = directory.state
+        self.connections = Connections()
+        self._make_keys()
+        self.users = Users(self.state, config.users)
+        self.failed_logins = FailedLogins(config.max_connect_errors)
+        self.tls = _tls(config) if config.ssl else None
+        self.compressor = Compressor()
+        self.session_memory = SessionMemory(lambda: self.config.session_memory_limit)
+        self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
+        self.publisher = Publisher(
+            self.engine,
+            server_version=config.server_version,
+            server_id=config.server_id,
+            domain_id=config.gtid_domain_id,
+            binlog_cache_size=config.binlog_cache_size,
+            binlog_stmt_cache_size=config.binlog_stmt_cache_size,
+            strict=config.gtid_strict_mode,
+        )
+        self.semi_sync = SemiSyncMaster(lambda: self.config)
+        self.relay = self._relay()
+        self.publisher.read_only = (
+            bool(self.relay.connections) if config.read_only is None else config.read_only
+        )
+        self.room = Room(self.engine)
+        self.failed = asyncio.Event()  # the store has, and the server is to end for it
+        self.port = 0
+        self._started = time.monotonic()
+        self._lease_rounds: asyncio.Task[None]
+        self._tail: Tail
+        self._listener: asyncio.Server
+        self.is_listening = False
+        self.syncer: Syncer
+        self._endpoint: MetricsEndpoint | None = None
+        self.kept_variables: dict[str, str] = {}
+        self.leases = Leases(self.engine, self.state)
+        archive = config.binlog_archive_directory
+        self._archive: ArchiveIntake | None = None  # that was not all there at the start
+        self._rest: asyncio.Task[None]
+        self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
+        self.gtid_begin = ""
+        self.look_at_begin()
+        self._texts: StateTexts | None = None
+
+    def _make_keys(self) -> None:
+        """What is random once in the life of a store."""
+        if self.state.get(SERVER_UUID_KEY) is None:
+            self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
+        if self.state.get(LOGIN_KEY) is None:
+            with contextlib.suppress(StorageError):  # a full disk: another time
+                self.state.set(LOGIN_KEY, secrets.token_hex())
+
+    def _relay(self) -> Relay:
+        domains = Domains(self.engine, self.publisher)
+        domains.ignore_duplicates = self.config.gtid_ignore_duplicates
+
+        def changed(follows: bool) -> None:
+            self.publisher.follows = follows
+
+        keys = KeyFile(self.config.key_file)
+        return Relay(domains, self.state, keys, self.config.upstream, changed)
+
+    async def start(self, archive: ArchiveIntake | None = None) -> None:
+        """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken.
+
+        `archive`: until all of it is in the store nothing else comes in.
+        """
+        loop = asyncio.get_running_loop()
+        if archive is not None and not archive.is_whole:
+            self._archive = archive
+            self.publisher.missing = lambda: archive.missing
+        self.engine.never_wait_in(threading.get_ident())
+        config = self.config
+        await asyncio.to_thread(build_grammars)
+        await asyncio.to_thread(time_zones)
+        self._tail = Tail(self.engine, loop)
+        self.syncer = Syncer(
+            self.engine,
+            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
+            flush_log_at_timeout=config.innodb_flush_log_at_timeout,
+            failed=self._store_failed,
+            alone=lambda: len(self.connections) <= 1 and self.relay.running is None,
+        )
+        self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
+        if config.metrics_listen:
+            self._endpoint = MetricsEndpoint(self)
+            await self._endpoint.start(*parse_listen(config.metrics_listen, "metrics_listen"))
+        self._listener = await loop.create_server(
+            lambda: ClientSession(self),
+            config.listen_host or None,
+            config.listen_port,
+            backlog=1024,
+        )
+        self.port = self._listener.sockets[0].getsockname()[1]
+        self.is_listening = True
+        if not self.users.all():
+            log.warning(
+                "there are no users, so nobody can log in: add one with `binlog-server user add NAME "
+                "--directory %s`, or a [users] table in the configuration file",
+                config.binlog_directory,
+            )
+        into = Into(
+            lambda: self.config,
+            self.engine,
+            self.syncer,
+            self.room,
+            self.relay.domains,
+            self._upstream_is,
+            self.semi_sync,
+            self.connections.next_id,
+            self.publisher.require_whole,
+        )
+        self.relay.open(into)
+        if self._archive is None:
+            self.relay.start_wanted(skip=config.skip_slave_start)
+        else:
+            self._rest = loop.create_task(self._take_rest(self._archive))
+        self._lease_rounds = loop.create_task(self._end_leases())
+        log.info(
+            "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
+            "directory: %(directory)s server_id: %(server_id)d",
+            {
+                "version": config.server_version,
+                "host": config.listen_host,
+                "port": self.port,
+                "directory": config.binlog_directory,
+                "server_id": config.server_id,
+            },
+        )
+
+    async def stop(self, doing: Callable[[str], object] = lambda what: None) -> None:
+        """End everything in order: no more groups in, what is in is synced, dumps end, the store closes.
+
+        doing: is told each step that may take long.
+        """
+        self._lease_rounds.cancel()
+        self._listener.close()
+        self.is_listening = False
+        if self._archive is not None:
+            doing("what is taken of the archive")
+            self._archive.stop()
+            await self._rest
+        doing("leaving the upstreams")
+        await self.relay.close()
+        self.publisher.stop()
+        doing("the last sync of the redo log")
+        await self.syncer.close()
+        self.semi_sync.close()
+        doing("taking leave of clients")
+        for connection in self.connections:
+            connection.ending.shut_down()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self.connections.none_left()
+        if self._endpoint is not None:
+            await self._endpoint.close()
+        self.room.close()
+        self._tail.close()
+        doing("statements that change files")
+        self.engine.stop_waiting()
+        if "runner" in vars(self):
+            self.runner.close()
+        self.compressor.close()
+        doing("closing the store")
+        try:
+            self.directory.close()
+        except StorageError as error:
+            if self.syncer.failure is None:
+                raise
+            log.error("the store was left as it is: %s", error)
+        log.info("shutdown complete")
+
+    @property
+    def metrics_port(self) -> int:
+        """Of the metrics' listener; 0 without one."""
+        return self._endpoint.port if self._endpoint is not None else 0
+
+    @property
+    def upstreams(self) -> Sequence[UpstreamStatus]:
+        """Of those that run, or ought to."""
+        return self.relay.statuses
+
+    @property
+    def server_uuid(self) -> str:
+        """Of the store, from when it was made."""
+        return str(self.state.get(SERVER_UUID_KEY))
+
+    @property
+    def uptime_s(self) -> int:
+        """Seconds since the server was made."""
+        return int(time.monotonic() - self._started)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Of statements that cannot be answered at once. It needs the running loop."""
+        return Runner(self.engine)
+
+    def state_texts(self) -> StateTexts:
+        """See `sql.view.ServerView`."""
+        age, end = self.engine.age, self.engine.written_end
+        texts = self._texts
+        if texts is None or (texts.age, texts.end) != (age, end):
+            texts = self._texts = StateTexts(age, end, self.engine.binlog_state())
+        return texts
+
+    def refresh_holds(self) -> None:
+        """See `sql.view.ServerView`."""
+        self.leases.expire()
+        if self._archive_hold is not None:
+            self._archive_hold.refresh()
+        self.look_at_begin()
+
+    def look_at_begin(self) -> None:
+        """See `sql.view.ServerView`."""
+        with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
+            self.gtid_begin = str(self.engine.first_start().state.position())
+
+    def history_changed(self) -> None:
+        """See `sql.view.ServerView`."""
+        # Positions mean something else now; nobody dumps, or it could not have been done. What else remembers
+        # any looks at the age of the engine.
+        self.semi_sync.forget()
+        self.relay.domains.forget()
+
+    async def _take_rest(self, archive: ArchiveIntake) -> None:
+        await apart(archive, archive.take_rest)
+        if archive.is_whole:
+            await asyncio.to_thread(self.look_at_begin)
+            self.history_changed()
+            self.publisher.missing = None
+            self.relay.start_wanted(skip=self.config.skip_slave_start)
+
+    async def _end_leases(self) -> None:
+        """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""
+        defects = Defects()
+        while True:
+            await asyncio.sleep(LEASE_ROUND_S)
+            try:
+                await apart(self, self.refresh_holds)  # an archive may lie on any disk
+            except StorageError as error:
+                log.error("files could not be let go: %s", error)
+            except Exception as error:
+                trace = defects.trace(error)
+                log.error("files could not be let go: %r", error, exc_info=trace)
+
+    def new_dump(
+        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+    ) -> Dump:
+        """A dump of this server's store."""
+        return Dump(
+            request,
+            machine,
+            sink,
+            connection,
+            engine=self.engine,
+            frames=self.frames,
+            tail=self._tail,
+            syncer=self.syncer,
+            semi_sync=self.semi_sync,
+            format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
+            server_id=self.config.server_id,
+        )
+
+    def new_committer(
+        self, client: Client, machine: ServerConnection, sql: SqlSession
+    ) -> Committer:
+        """See `sessions.host.Host`."""
+        return Committer(
+            client,
+            machine,
+            sql,
+            self.publisher,
+            Commits(self.engine, self.syncer, self.semi_sync),
+            self.room,
+            server_id=self.config.server_id,
+            domain_id=self.config.gtid_domain_id,
+        )
+
+    def _store_failed(self, error: StorageError) -> None:
+        if self.config.binlog_error_action == ABORT_SERVER:
+            log.error("the server ends, as binlog_error_action=ABORT_SERVER says: %s", error)
+            self.failed.set()
+        else:
+            log.error(
+                "nothing is committed or taken from an upstream any more, what is durable is still served: %s. "
+                "Repair the disk and restart",
+                error,
+            )
+
+    async def _upstream_is(self, version: str) -> None:
+        try:
+            await asyncio.to_thread(note_server_version, self.state, version)
+        except StorageError as error:  # it is told again with the next connection
+            log.warning("the version of the upstream, %s, is not kept: %s", version, error)
+
+
+def _tls(config: Config) -> TlsServer:
+    try:
+        return TlsServer.make(
+            config.ssl_cert, config.ssl_key, config.ssl_ca, versions=config.tls_versions
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"ssl_cert, ssl_key, ssl_ca: {error}") from None
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """From another thread; nothing if the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)

@@ -1,0 +1,205 @@
+"""The way to one client: what is written to it, whether it takes it, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.errors import ServerError
+
+from binlog_server.connections.tcp_options import give_up_after
+from binlog_server.process.logs import Peer
+
+log = logging.getLogger(__name__)
+
+ANSWER_BUFFER_BYTES = 64 * 1024  # per client; beyond it commands wait
+WRITE_BUFFER_BYTES = 512 * 1024  # per replica; what lies behind it waits in the store
+_LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of one connection, inside TLS."""
+
+    received: int = 0
+    sent: int = 0
+
+
+class Channel:
+    """Of one connection. What is written after the end is dropped by the transport.
+
+    Args:
+        transport: the socket's; may be replaced by a layer on it.
+        describe: whom log lines are about.
+        go_on: commands that came meanwhile may be answered.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        machine: ServerConnection,
+        describe: Callable[[], Peer],
+        go_on: Callable[[], None],
+    ) -> None:
+        self.transport = transport
+        self.machine = machine
+        self._describe = describe
+        self.go_on = go_on
+        self._loop = asyncio.get_running_loop()
+        self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
+        self._held = False
+        self._resting = False  # until the next round of the loop
+        self._lost = False
+        self._linger: asyncio.TimerHandle | None = None  # from `close` on
+        self.traffic = Traffic()
+        self.timed_out = False
+        """It took nothing for net_write_timeout."""
+        self.mute = False
+        """No answer can be given any more."""
+        transport.set_write_buffer_limits(high=ANSWER_BUFFER_BYTES)
+
+    @property
+    def is_closing(self) -> bool:
+        """Nothing that comes now is answered."""
+        return self._lost or self.transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        """The socket takes nothing for now."""
+        return self._writable is not None
+
+    @property
+    def peer(self) -> Peer:
+        """Whom log lines are about."""
+        return self._describe()
+
+    @property
+    def untaken(self) -> int:
+        """Bytes that were written and that the socket has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    def stream(self) -> None:
+        """A dump follows: more may wait."""
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+
+    def give_up_after(self, seconds: float) -> None:
+        """Break the connection when the peer's machine acknowledges nothing for that long."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            give_up_after(sock, seconds)
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Give bytes to the socket; never waits."""
+        self.traffic.sent += len(data)
+        self.transport.write(data)
+
+    def send_error(self, error: ServerError) -> None:
+        """The answer is an error; some of them end the connection. So does one that nobody waits for any more."""
+        facts = {"peer": self.peer, "errno": error.errno, "error": error}
+        log.info("%(peer)s: %(error)s", facts)
+        match self.machine.state:
+            case ServerState.ANSWERING:
+                self.write(self.machine.send_error(error))
+                if self.machine.is_closed:
+                    self.close()
+            case ServerState.DUMPING:
+                self.write(self.machine.dump_error(error))
+                self.close()
+            case _:
+                self.close()
+
+    async def drain(self, timeout_s: Callable[[], float]) -> None:
+        """Wait until the socket takes more. Raises `ConnectionAbortedError`, with the reason, if it takes nothing."""
+        writable = self._writable
+        left = self.transport.get_write_buffer_size()
+        while writable is not None:
+            try:
+                async with asyncio.timeout(timeout_s()):
+                    await asyncio.shield(writable)
+                return
+            except TimeoutError:
+                before, left = left, self.transport.get_write_buffer_size()
+                if left < before:
+                    continue  # slowly, but it takes: one event may have a gigabyte
+            reason = "it took nothing for net_write_timeout"
+            log.warning("aborted %(peer)s: %(reason)s", {"peer": self.peer, "reason": reason})
+            self.timed_out = True
+            self.transport.abort()
+            raise ConnectionAbortedError(reason)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+        if self.machine.state is not ServerState.DUMPING:
+            self.transport.pause_reading()  # who does not read answers gets to ask no more
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        if not self._lost:
+            self._read_on()
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing more, or go on."""
+        self._held = held
+        if self.is_closing:
+            return
+        if held:
+            self.transport.pause_reading()
+        else:
+            self._read_on()
+
+    @property
+    def is_resting(self) -> bool:
+        """Its turn is over: it goes on by itself with what has come."""
+        return self._resting
+
+    def rest(self) -> None:
+        """The turn is over: read no more, and go on in the next round of the loop. See `binlog_server.loop.turn`."""
+        if not self._resting:
+            self._resting = True
+            self.transport.pause_reading()
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        if not self.is_closing:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """If nothing stands against it; first with what had come before reading was paused."""
+        if self._may_read:
+            self.go_on()
+        if self._may_read and not self.is_closing:
+            self.transport.resume_reading()
+
+    @property
+    def _may_read(self) -> bool:
+        waits = self._writable is not None and self.machine.state is not ServerState.DUMPING
+        return not (self._held or self._resting or waits)
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        self._lost = self.mute = True
+        if self._linger is not None:
+            self._linger.cancel()  # or a flood of connections that ended would stay in memory for that long
+        self.resume_writing()
+
+    def abort(self) -> None:
+        """End it without what was written."""
+        self.mute = True
+        self.transport.abort()
+
+    def close(self, linger_s: float = _LINGER_S) -> None:
+        """Close when what was written is sent, but wait for a peer that does not read no longer than that."""
+        self.mute = True
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._linger = self._loop.call_later(linger_s, self.transport.abort)

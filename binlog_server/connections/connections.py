@@ -1,0 +1,205 @@
+"""Who is connected: for SHOW PROCESSLIST, SHOW SLAVE HOSTS, KILL, and one dump per server_id."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from binlog_protocol.connection.commands import RegisterSlave
+from binlog_protocol.errors import ServerError, UnknownThread
+from binlog_protocol.wire.results import Value
+from binlog_storage.engine import Position
+
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.connections.channel import Traffic
+from binlog_server.loop.crowd import Crowd
+
+
+class Ending(Protocol):
+    """How a connection is ended from outside."""
+
+    def end(self, error: ServerError | None) -> None:
+        """Close it, with an ERR packet first if there is an error to tell and the state allows it."""
+
+    def interrupt(self) -> None:
+        """End what runs on it, if that only waits or reads: KILL QUERY."""
+
+    def shut_down(self) -> None:
+        """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
+
+
+class Limits(Protocol):
+    """What holds a dump to the limits of its account."""
+
+    def change(self, policy: ReplicaPolicy) -> None:
+        """Replace the limits."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """One client, as SHOW PROCESSLIST tells it."""
+
+    id: int
+    address: str
+    ending: Ending
+    user: str = "unauthenticated user"
+    account: str = ""  # user@host of the account that it has logged in to
+    command: str = "Connect"
+    state: str = "login"
+    since: float = field(default_factory=time.monotonic)
+    registered: RegisterSlave | None = None
+    dump_server_id: int = 0
+    sent: Position | None = None  # how far a dump has got in the store
+    acknowledged: Position | None = None  # and how far by the replica's own word, with semi-sync
+    traffic: Traffic = field(default_factory=Traffic)
+    uses_tls: bool = False
+    # Of the account, for the dump that runs or may come.
+    policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
+    limits: Limits | None = None  # of the dump that runs
+    info: str | None = None  # the statement that runs, without secrets
+    database: Callable[[], str | None] = lambda: None  # the default database
+    # The statement that runs where nobody has said it by `now`: its state and its text.
+    running: Callable[[], tuple[str, str] | None] = lambda: None
+    lag_state: str = ""  # what becomes of it because it lags; empty: nothing
+
+    @property
+    def shown_state(self) -> str:
+        """As SHOW PROCESSLIST and SHOW BINLOG REPLICAS tell it."""
+        return f"{self.state}; {self.lag_state}" if self.lag_state else self.state
+
+    @property
+    def shown_now(self) -> tuple[str, str, str | None]:
+        """Command, state and statement, as SHOW PROCESSLIST tells them."""
+        running = self.running() if self.command == "Sleep" else None
+        return ("Query", *running) if running else (self.command, self.shown_state, self.info)
+
+    def now(self, command: str, state: str, info: str | None = None) -> None:
+        """Set the command and state that SHOW PROCESSLIST shows."""
+        self.command, self.state, self.info = command, state, info
+        self.since = time.monotonic()
+
+
+class Connections:
+    """All clients of one server. For one event loop."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Connection] = {}
+        self.pending: Crowd[Connection] = Crowd()  # those of them that have not logged in
+        self._last_id = 0
+        self.accepted = 0
+        self.most = 0  # at the same time
+        self.too_many = 0  # refused by max_connections, or crowded out before their login
+        self.aborted_connects = 0  # that ended without a login
+        self.tls_accepts = 0
+        self.tls_finished = 0  # handshakes that succeeded
+        self.write_timeouts = 0  # connections that took nothing for net_write_timeout
+        self.duplicate_server_ids = 0  # dumps that ended because their server_id came again
+        self._gone = Traffic()  # of connections that have ended
+        self.replicas_dropped = 0  # for lagging too far
+        self.throttled_ms = 0.0  # that dumps have waited for their rate, all together
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def logged_in(self) -> int:
+        """Number of connections that have logged in."""
+        return len(self._by_id) - len(self.pending)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._by_id.values()))
+
+    def next_id(self) -> int:
+        """A connection id, never used twice."""
+        self._last_id += 1
+        return self._last_id
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection."""
+        self.accepted += 1
+        self._by_id[connection.id] = connection
+        self.most = max(self.most, len(self._by_id))
+        self._none.clear()
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection; twice is no error."""
+        self.pending.remove(connection)
+        if self._by_id.pop(connection.id, None) is not None:
+            self._gone.received += connection.traffic.received
+            self._gone.sent += connection.traffic.sent
+        if not self._by_id:
+            self._none.set()
+
+    def traffic(self) -> Traffic:
+        """Bytes of all connections since the start."""
+        open_now = [c.traffic for c in self._by_id.values()]
+        return Traffic(
+            self._gone.received + sum(t.received for t in open_now),
+            self._gone.sent + sum(t.sent for t in open_now),
+        )
+
+    async def none_left(self) -> None:
+        """Wait until the last connection has gone."""
+        await self._none.wait()
+
+    def kill(self, connection_id: int) -> None:
+        """End a connection. Raises `UnknownThread`."""
+        connection = self._by_id.get(connection_id)
+        if connection is None:
+            raise UnknownThread(connection_id)
+        connection.ending.end(None)
+
+    def interrupt(self, connection_id: int) -> None:
+        """KILL QUERY. Raises `UnknownThread`."""
+        connection = self._by_id.get(connection_id)
+        if connection is None:
+            raise UnknownThread(connection_id)
+        connection.ending.interrupt()
+
+    def set_policy(self, account: str, policy: ReplicaPolicy) -> None:
+        """An account has another one: its limits hold for dumps that run, its style for those to come."""
+        for connection in self:
+            if connection.account == account:
+                connection.policy = policy
+                if connection.limits is not None:
+                    connection.limits.change(policy)
+
+    def count_of(self, account: str) -> int:
+        """Number of connections of an account."""
+        return sum(c.account == account for c in self._by_id.values())
+
+    def dumps_of(self, server_id: int) -> list[Connection]:
+        """The dumps that run for a server_id; 0 is nobody's."""
+        return [c for c in self if server_id and c.dump_server_id == server_id]
+
+    def owner(self, connection_id: int) -> str:
+        """The account of a connection. Raises `UnknownThread`."""
+        connection = self._by_id.get(connection_id)
+        if connection is None:
+            raise UnknownThread(connection_id)
+        return connection.user
+
+    def processlist(self, user: str | None = None) -> list[Sequence[Value]]:
+        """Rows of SHOW PROCESSLIST, of one user or of all."""
+        now = time.monotonic()
+        rows: list[Sequence[Value]] = []
+        for c in self:
+            if user in (None, c.user):
+                command, state, info = c.shown_now
+                seconds = int(now - c.since)
+                row = (c.id, c.user, c.address, c.database(), command, seconds, state, info)
+                rows.append((*row, "0.000"))
+        return rows
+
+    def slave_hosts(self, master_id: int) -> list[Sequence[Value]]:
+        """Rows of SHOW SLAVE HOSTS."""
+        return [
+            (c.registered.server_id, c.registered.host, c.registered.port, master_id)
+            for c in self
+            if c.registered is not None
+        ]

@@ -1,0 +1,147 @@
+"""Decides a login: who may try from where, which account, which proof, and how often one may fail."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+
+from binlog_protocol.connection.auth import NATIVE_PASSWORD
+from binlog_protocol.connection.ed25519 import CHALLENGE_SIZE, CLIENT_ED25519, ED25519
+from binlog_protocol.errors import AccessDenied, ServerError, TooManyConnections
+from binlog_protocol.errors.account_errors import (
+    HostBlocked,
+    HostNotAllowed,
+    SecureTransportRequired,
+    TooManyUserConnections,
+    UserLimitReached,
+)
+
+from binlog_server.accounts.account import Credential, Require, UserAccount
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
+from binlog_server.accounts.users import Users
+from binlog_server.connections.connections import Connections
+from binlog_server.settings.config import Config
+
+_ADDRESSES_MAX = 10_000  # of which failures are remembered; beyond it the oldest are forgotten
+# Whom max_connections does not keep out: somebody has to mend it.
+_ALWAYS_ADMITTED = frozenset({ALL_PRIVILEGES, "CONNECTION ADMIN", "SUPER"})
+# An unknown name is answered as one with a password that nobody knows; by plugin.
+_NOBODY = {
+    NATIVE_PASSWORD: Credential(text="*" + "0" * 40),
+    ED25519: Credential.of(secrets.token_hex(), ED25519),
+}
+
+
+class FailedLogins:
+    """Failures in a row, by address. `limit` of them block it until `clear` (FLUSH HOSTS)."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.total = 0  # since the start
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def is_blocked(self, address: str) -> bool:
+        """Whether logins from the address are refused unseen."""
+        return self._counts.get(address, 0) >= self.limit
+
+    def failed(self, address: str) -> int:
+        """Count a failed login; returns the failures in a row."""
+        self.total += 1
+        count = self._counts.pop(address, 0) + 1
+        self._counts[address] = count
+        if len(self._counts) > _ADDRESSES_MAX:
+            self._counts.popitem(last=False)
+        return count
+
+    def succeeded(self, address: str) -> None:
+        """Forget the failures of an address."""
+        self._counts.pop(address, None)
+
+    def clear(self) -> None:
+        """Unblock all addresses."""
+        self._counts.clear()
+
+
+class Login:
+    """Of one connection, from its greeting to its account. `address`: the client's, without port."""
+
+    def __init__(
+        self, users: Users, failures: FailedLogins, connections: Connections, config: Config
+    ) -> None:
+        self._users = users
+        self._failures = failures
+        self._connections = connections
+        self._config = config
+        self._account: UserAccount | None = None
+        self._credential = _NOBODY[NATIVE_PASSWORD]
+        self._ed25519_share = 0.0  # of the accounts for clients from there
+        self._challenge = b""
+        self._user = ""
+
+    def greets(self, address: str) -> ServerError | None:
+        """Why a client from there gets no greeting."""
+        if self._failures.is_blocked(address):
+            return HostBlocked(address)
+        accounts = self._users.all()
+        admitting = [account for account in accounts if account.admits(address)]
+        if accounts and not admitting:
+            return HostNotAllowed(address)
+        signing = sum(account.credential.plugin == ED25519 for account in admitting)
+        self._ed25519_share = signing / max(1, len(admitting))
+        return None
+
+    def begin(
+        self, user: str, address: str, salt: bytes, *, needs_switch: bool
+    ) -> tuple[str, bytes] | None:
+        """The plugin to switch to and its challenge, or None if the client has answered to `salt` already."""
+        self._user = user
+        # Done for every name, so that the time does not tell of which there is an account.
+        nobody = self._nobody(user)
+        self._account = self._users.find(user, address)
+        self._credential = nobody if self._account is None else self._account.credential
+        self._challenge = salt
+        if self._credential.plugin == ED25519:
+            self._challenge = secrets.token_bytes(CHALLENGE_SIZE)
+            return CLIENT_ED25519, self._challenge
+        return (NATIVE_PASSWORD, salt) if needs_switch else None
+
+    def _nobody(self, user: str) -> Credential:
+        """What an unknown name is asked for: always the same of it, and of all of them each plugin as often as it is
+        among the accounts. So what is asked for does not tell whether there is an account of that name."""
+        plugin = ED25519 if self._users.share_of(user) < self._ed25519_share else NATIVE_PASSWORD
+        return _NOBODY[plugin]
+
+    def finish(
+        self, response: bytes, address: str, *, secured: bool, certified: bool
+    ) -> UserAccount:
+        """The account, for the client's answer to the challenge. `certified`: it showed a certificate of our CA.
+
+        Raises `ServerError` (1040, 1045, 1203, 1226, 3159).
+        """
+        if self._config.require_secure_transport and not secured:
+            raise SecureTransportRequired
+        account = self._account
+        proved = self._credential.verify(self._challenge, response)
+        if account is not None and proved:
+            proved = certified if account.require is Require.X509 else proved
+            proved = secured if account.require is Require.SSL else proved
+        if account is None or not proved:
+            self._failures.failed(address)
+            raise AccessDenied(self._user, address, using_password=bool(response))
+        self._failures.succeeded(address)
+        self._check_count(account)
+        return account
+
+    def _check_count(self, account: UserAccount) -> None:
+        full = self._connections.logged_in >= self._config.max_connections
+        if full and _ALWAYS_ADMITTED.isdisjoint(account.grants):
+            self._connections.too_many += 1
+            raise TooManyConnections
+        others = self._connections.count_of(account.name)
+        if account.max_user_connections:
+            if others >= account.max_user_connections:
+                raise UserLimitReached(
+                    account.user, "max_user_connections", account.max_user_connections
+                )
+        elif 0 < self._config.max_user_connections <= others:
+            raise TooManyUserConnections(account.user)

@@ -1,0 +1,39 @@
+"""The limit of open files, which is also that of connections."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+from binlog_server.settings.config import CONNECTIONS
+
+log = logging.getLogger(__name__)
+
+# Of the store, however many files it has, and the log, the metrics' clients, upstreams, and libraries.
+_OTHER_FILES = 192
+
+
+def allow_open_files(max_connections: int) -> int:
+    """Raise the soft limit as far as the hard one lets us. Returns the max_connections that there may be.
+
+    As many again may be waiting for their login (`crowd`). Where that is too much there are fewer, as with
+    MariaDB, and a warning: connections must not take the descriptors that the store needs.
+    """
+    wanted = 2 * max_connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed >= wanted:
+        return max_connections
+    possible = max(CONNECTIONS.low, (allowed - _OTHER_FILES) // 2)
+    log.warning(
+        "Could not increase number of max_open_files to more than %(allowed)d (request: %(wanted)d): raise the limit "
+        "(ulimit -Hn, LimitNOFILE), or lower max_connections",
+        {"allowed": allowed, "wanted": wanted},
+    )
+    log.warning(
+        "Changed limits: max_open_files: %(allowed)d  max_connections: %(possible)d (was %(max_connections)d)",
+        {"allowed": allowed, "possible": possible, "max_connections": max_connections},
+    )
+    return possible

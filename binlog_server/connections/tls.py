@@ -1,0 +1,255 @@
+"""TLS of the server: its context, and the layer between a socket's transport and a session.
+
+The layer is our own because the client may send its request and its ClientHello in one segment: `loop.start_tls` never
+sees bytes that were read before it. Here they are handed over. A connection without TLS passes through none of this.
+
+    socket transport  <-->  TlsLayer (a protocol to it)  <-->  session (which sees a transport)
+
+Limits are those of the socket's transport: what the session writes is encrypted at once and waits there, so its
+write buffer limits and sizes hold; what comes is decrypted only as far as the session reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from binlog_storage.disk.given_files import (
+    PEM_BYTES_MAX,
+    load_authorities,
+    load_chain,
+    read_given_text,
+)
+
+from binlog_server.connections.certificate import expiry, use_self_signed
+from binlog_server.loop.turn import Turn
+from binlog_server.settings.config import TLS_VERSIONS
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 256 * 1024
+_WRITE_BYTES = (
+    1 << 20
+)  # encrypted before any of it is handed to the socket: bounds what lies twice in memory
+
+
+@dataclass(frozen=True, slots=True)
+class TlsServer:
+    """What a server needs to speak TLS. `fingerprint`: SHA256 of its certificate in DER; it `expires` then, in seconds
+    since 1970."""
+
+    context: ssl.SSLContext
+    fingerprint: bytes
+    self_signed: bool
+    expires: float
+
+    @classmethod
+    def make(
+        cls, cert: str = "", key: str = "", ca: str = "", versions: Sequence[str] = ()
+    ) -> TlsServer:
+        """From PEM files; without `cert` with a certificate of its own. Raises `OSError` (`ssl.SSLError` is one) or
+        ValueError for files that are missing or no good."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        allowed = [TLS_VERSIONS[name] for name in versions] or list(TLS_VERSIONS.values())
+        context.minimum_version, context.maximum_version = min(allowed), max(allowed)
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        context.num_tickets = 0  # no client resumes, and a replica stays for weeks
+        if cert:
+            load_chain(context, cert, key)
+            pem = read_given_text(cert, PEM_BYTES_MAX)
+            end = pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
+            pem = pem[
+                pem.index(ssl.PEM_HEADER) : end
+            ]  # the first one: ours; others are of its issuers
+        else:
+            pem = use_self_signed(context).decode("ascii")
+        if ca:
+            load_authorities(context, ca)
+            context.verify_mode = ssl.CERT_OPTIONAL  # an account may REQUIRE X509
+        der = ssl.PEM_cert_to_DER_cert(pem)
+        return cls(context, sha256(der).digest(), not cert, expiry(der))
+
+
+class Secured(Protocol):
+    """The session above a layer, beside being an `asyncio.Protocol`."""
+
+    def tls_started(self) -> None:
+        """The handshake is done."""
+
+    def tls_failed(self, reason: str) -> None:
+        """The peer broke TLS; the layer has aborted the connection."""
+
+
+class Above(Protocol):
+    """What the layer calls of `asyncio.Protocol`."""
+
+    def data_received(self, data: bytes) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+class Session(Above, Secured, Protocol):
+    """The session above a layer."""
+
+
+def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
+    """What SHOW STATUS tells of the TLS of a session; empty texts without any."""
+    cipher = None if connection is None else connection.cipher()
+    return {
+        "Ssl_cipher": cipher[0] if cipher else "",
+        "Ssl_version": (connection.version() if connection else None) or "",
+    }
+
+
+class TlsLayer(asyncio.Protocol, asyncio.Transport):
+    """The protocol of a socket's transport, and the transport of a session.
+
+    Made when the client has asked for TLS; `start` takes what of its handshake has come already.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, session: Session, context: ssl.SSLContext
+    ) -> None:
+        asyncio.Transport.__init__(self)
+        self._transport = transport
+        self._session = session
+        self._above: Above = session  # until another layer takes its place
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._started = False
+        self._reading = True
+        self._feeding = False
+
+    def start(self, received: bytes) -> None:
+        """The transport is ours from now on."""
+        self._transport.set_protocol(self)
+        self.data_received(received)
+
+    @property
+    def has_client_certificate(self) -> bool:
+        """Whether the client has shown one; it was verified then."""
+        return self._tls.getpeercert(binary_form=True) is not None
+
+    # asyncio.Protocol
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        self._feed()
+
+    def eof_received(self) -> None:
+        """The transport closes itself."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._above.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._above.resume_writing()
+
+    def _feed(self) -> None:
+        """Decrypt, and hand over while the session reads."""
+        if self._feeding:
+            return
+        self._feeding = True
+        turn = Turn()
+        try:
+            if not self._started:
+                self._tls.do_handshake()
+                self._started = True
+                self._flush()
+                self._session.tls_started()
+            while self._reading and not self._transport.is_closing():
+                if turn.is_over:  # a record may hold a single byte
+                    self._transport.pause_reading()
+                    asyncio.get_running_loop().call_soon(self._feed_on)
+                    return
+                data = self._tls.read(_READ_BYTES)
+                if not data:
+                    self._transport.close()  # close_notify
+                    return
+                self._above.data_received(data)
+        except ssl.SSLWantReadError:
+            self._flush()
+        except ssl.SSLZeroReturnError:
+            self._transport.close()
+        except ssl.SSLError as error:
+            with contextlib.suppress(ssl.SSLError):
+                self._flush()  # the alert that tells the peer
+            self._session.tls_failed(error.reason or "TLS error")
+            self._transport.close()
+        finally:
+            self._feeding = False
+
+    def _feed_on(self) -> None:
+        """With what has come in the turn before."""
+        self._feed()
+        if self._reading and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    # asyncio.Transport
+
+    def write(self, data: Any) -> None:
+        if self._transport.is_closing():
+            return
+        view = memoryview(data)
+        done = 0
+        while done < len(view):
+            done += self._tls.write(view[done:])
+            if self._outgoing.pending >= _WRITE_BYTES:
+                self._flush()
+        self._flush()
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._above = protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "ssl_object":
+            return self._tls
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self._feed)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            if self._started:
+                with contextlib.suppress(
+                    ssl.SSLError
+                ):  # it wants the peer's answer, for which nobody waits
+                    self._tls.unwrap()
+                self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()

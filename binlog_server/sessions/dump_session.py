@@ -1,0 +1,206 @@
+"""From the dump command to the end of the stream: who may have it, whom it replaces, and the task that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from binlog_protocol.connection.commands import BinlogDump
+from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.errors import DuplicateServerId, ServerError
+from binlog_storage.errors import StorageError
+from binlog_storage.ibb.file_names import file_name
+
+from binlog_server.connections.channel import Channel
+from binlog_server.connections.connections import Connection
+from binlog_server.dumps.dump import Dump
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.replica_limits import ReplicaLimits
+from binlog_server.dumps.stream_writer import Sink
+from binlog_server.loop.defects import internal_error
+from binlog_server.process.logs import shortened
+from binlog_server.sessions.host import Host
+from binlog_server.sql.sql_session import SqlSession
+
+log = logging.getLogger(__name__)
+
+_SHUTDOWN: Final = "the server stops"
+
+
+class DumpSession:
+    """A dump that runs. Its connection ends with it."""
+
+    def __init__(
+        self,
+        request: DumpRequest,
+        server: Host,
+        channel: Channel,
+        connection: Connection,
+        sink: Sink,
+        net_write_timeout: Callable[[], float],
+    ) -> None:
+        self._channel = channel
+        self._connection = connection
+        self._net_write_timeout = net_write_timeout
+        self._engine = server.engine
+        self._reason = ""  # why it ends, once that is known
+        self._limits = ReplicaLimits(
+            sink,
+            connection,
+            server.connections,
+            server.engine,
+            untaken=lambda: channel.untaken,
+            grace_s=lambda: server.config.replica_lag_grace_seconds,
+            drop=self._drop,
+        )
+        connection.limits = self._limits
+        self._dump = server.new_dump(request, channel.machine, self._limits, connection)
+        self._task = asyncio.get_running_loop().create_task(self._run(self._dump))
+
+    @classmethod
+    def start(
+        cls,
+        command: BinlogDump,
+        server: Host,
+        channel: Channel,
+        connection: Connection,
+        sql: SqlSession,
+        sink: Sink,
+        net_write_timeout: Callable[[], float],
+    ) -> DumpSession | None:
+        """Begin; None if it was refused: then the client has been told, and the connection ends.
+
+        `net_write_timeout`: that of the session, in seconds.
+        """
+        skip_marked = sql.variables.get("skip_replication") == "ON"
+        channel.machine.start_dump()
+        try:
+            sql.require_for(command)
+            request = DumpRequest.of(
+                command,
+                {name: held.value for name, held in sql.user_variables.items()},
+                skip_marked=skip_marked,
+                classic=sql.coordinates.classic,
+                registered=connection.registered is not None,
+            )
+        except ServerError as error:
+            log.warning("dump refused: %s: %s", channel.peer, error)
+            channel.write(channel.machine.dump_error(error))
+            channel.close()
+            return None
+        for older in server.connections.dumps_of(request.server_id):
+            log.warning(
+                "connection %(connection)d ends: server_id %(server_id)d has connected again as "
+                "connection %(newer)d",
+                {
+                    "connection": older.id,
+                    "server_id": request.server_id,
+                    "newer": connection.id,
+                },
+            )
+            server.connections.duplicate_server_ids += 1
+            older.ending.end(DuplicateServerId())
+        connection.dump_server_id = request.server_id
+        connection.now("Binlog Dump", "starting")
+        place, facts = request.place_for_log
+        log.info(
+            f"dump starts: %(peer)s, server_id %(server_id)d, {place}",
+            {"peer": channel.peer, "server_id": request.server_id, **facts},
+        )
+        channel.give_up_after(net_write_timeout())
+        channel.stream()
+        return cls(request, server, channel, connection, sink, net_write_timeout)
+
+    def received(self) -> bool:
+        """Something has come from the replica. True: and more of it lies here. Raises `ProtocolError`."""
+        return self._dump.take_acks()
+
+    def cancel(self, reason: str) -> None:
+        """Nothing more is sent. `reason`: for the log."""
+        if not self._reason:
+            self._reason = reason
+            self._task.cancel()
+        self._limits.close()
+
+    def end(self, error: ServerError | None) -> None:
+        """Ended from outside, with an error for the replica if there is one to tell."""
+        self.cancel("it was killed" if error is None else str(error))
+        self._limits.flush()  # an error in the midst of an event would not be seen
+        if (
+            error is not None
+            and not self._channel.machine.is_closed
+            and not self._dump.inside_event
+        ):
+            self._channel.write(self._channel.machine.dump_error(error))
+
+    def shut_down(self, reason: str = _SHUTDOWN) -> None:
+        """It ends by EOF. `reason`: for the log."""
+        self.cancel(reason)
+        self._limits.flush()
+        if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
+            self._channel.write(self._channel.machine.dump_end_eof())
+
+    def _drop(self, error: ServerError) -> None:
+        """It lags too far. It gets the time to take what is on its way to it, or it would not hear why."""
+        log.warning(
+            "dropped %(peer)s, server_id %(server_id)d: %(reason)s",
+            {
+                "peer": self._channel.peer,
+                "server_id": self._connection.dump_server_id,
+                "reason": error,
+            },
+        )
+        self.end(error)
+        self._channel.close(linger_s=self._net_write_timeout())
+
+    async def _run(self, dump: Dump) -> None:
+        reason = ""
+        failure: ServerError | None = None
+        try:
+            await dump.run()
+            reason = "it was refused" if dump.refused else "it has all that it asked for"
+        except ConnectionError as error:
+            reason = str(error)
+            if not reason:  # a socket that has failed: the loop tells of what in its next round
+                await asyncio.get_running_loop().create_future()  # `cancel` ends it, and says
+        except Exception as error:  # noqa: BLE001 - logged there
+            reason = "a bug"
+            failure = internal_error(error, self._channel.peer)
+        finally:
+            peer = self._channel.peer
+            if not self._channel.is_closing:
+                self._limits.flush()
+                if failure is not None and not dump.inside_event:
+                    self._channel.send_error(failure)
+            self._limits.close()
+            self._channel.close()
+            reason = self._reason = self._reason or reason
+            facts = {
+                "peer": peer,
+                "server_id": self._connection.dump_server_id,
+                "sent": shortened(await self._sent()),
+                "reason": reason,
+            }
+            log.info(
+                "dump ends: %(peer)s, server_id %(server_id)d, sent up to %(sent)s: %(reason)s",
+                facts,
+            )
+
+    async def _sent(self) -> str:
+        """Up to where: a GTID position; a place in the files if that is not to be had."""
+        if self._dump.until is not None:
+            return f"'{self._dump.until}'"
+        sent = self._connection.sent
+        if sent is None:
+            return "nothing"
+        try:
+            if sent >= self._engine.written_end:
+                return f"'{self._engine.binlog_state().position()}'"
+            if self._reason != _SHUTDOWN:  # behind which there is no store
+                state = await asyncio.to_thread(self._engine.state_at, sent)
+                return f"'{state.position()}'"
+        except StorageError:
+            pass
+        return f"{file_name(sent.file_no)} {sent.offset}"

@@ -1,0 +1,59 @@
+"""The server, as its sessions see it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+from binlog_protocol.connection.server import ServerConnection
+
+from binlog_server.accounts.users import Users
+from binlog_server.connections.compression import Compressor
+from binlog_server.connections.connections import Connection
+from binlog_server.connections.session_memory import SessionMemory
+from binlog_server.connections.tls import TlsServer
+from binlog_server.dumps.dump import Dump
+from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.stream_writer import Sink
+from binlog_server.sql.runner import Runner
+from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.view import ServerView
+from binlog_server.sql_commit.committer import Client, Committer
+
+# No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
+_SALT_ALPHABET = bytes(range(33, 127))
+_SALT_BYTES = 20
+
+
+def new_salt() -> bytes:
+    """20 random bytes for a login, more than 2**128 of them."""
+    return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
+
+
+class Host(ServerView, Protocol):
+    """What a session needs beside what its statements see."""
+
+    @property
+    def users(self) -> Users: ...
+    @property
+    def tls(self) -> TlsServer | None:
+        """None: TLS is not offered."""
+
+    @property
+    def session_memory(self) -> SessionMemory: ...
+    @property
+    def runner(self) -> Runner:
+        """Of statements that cannot be answered at once."""
+
+    @property
+    def compressor(self) -> Compressor: ...
+
+    def new_dump(
+        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+    ) -> Dump:
+        """A dump of the server's store."""
+
+    def new_committer(
+        self, client: Client, machine: ServerConnection, sql: SqlSession
+    ) -> Committer:
+        """For the statements of one session."""

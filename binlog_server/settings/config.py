@@ -1,0 +1,370 @@
+"""The configuration: one value, from defaults, then a TOML file, then the command line.
+
+Names are MariaDB's where MariaDB has one. A TOML file holds them at the top level, and accounts in a table:
+
+    server_id = 10
+    max_binlog_size = 268435456
+
+    [upstream]
+    host = "primary"
+    user = "repl"
+    password_file = "/run/secrets/repl"
+
+    [users]
+    repl = "a password, or its hash: *0123..."
+    test = {password = "the same", grants = ["BINLOG REPLAY"]}
+"""
+
+from __future__ import annotations
+
+import ssl
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
+from binlog_protocol.limits import (
+    COMMAND_PACKET_BYTES_MAX,
+    EVENT_GROUP_BYTES_MAX,
+    REPORT_HOST_BYTES_MAX,
+)
+from binlog_storage.binlog.options import (
+    FILE_BYTES_MAX,
+    LOG_BUFFER_SIZE_DEFAULT,
+    PAGE_CACHE_BYTES_DEFAULT,
+    PAGES_MIN,
+    STATE_INTERVAL_DEFAULT,
+    StoreOptions,
+)
+from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
+from binlog_storage.disk.given_files import read_given_text
+from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.ibb.page import PAGE_SIZE
+
+from binlog_server.accounts.account import UserAccount
+from binlog_server.accounts.replica_policy import ReplicaPolicy
+from binlog_server.accounts.users import Account, privileges
+from binlog_server.process.logs import FORMATS, TEXT
+from binlog_server.settings import engine_limits
+from binlog_server.settings.option_kinds import (
+    U32_MAX,
+    U64_MAX,
+    Decimals,
+    Kind,
+    Number,
+    Switch,
+    Text,
+    Words,
+)
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import KEY_NAME
+from binlog_server.upstreams.upstream_tables import upstreams
+
+SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
+PORT = 3306
+TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
+# After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
+ABORT_SERVER = "ABORT_SERVER"
+ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
+_FILE_BYTES_MAX = 4 << 20  # of a configuration file
+_DAY_S = 86400
+_YEAR_S = 365 * _DAY_S
+
+PORTS: Final = Number(0, 65_535)
+CONNECTIONS: Final = Number(10, 100_000)
+_Seconds = Annotated[int, Number(1, _YEAR_S)]
+_Keepalive = Annotated[int, Number(0, 32_767)]  # the system's limit
+_Memory = Annotated[int, Number(1 << 20, 1 << 40)]
+_CacheSize = Annotated[int, Number(4096, U64_MAX)]
+
+_PATHS = frozenset(
+    (
+        "binlog_directory",
+        "binlog_archive_directory",
+        "master_info_key_file",
+        "ssl_cert",
+        "ssl_key",
+        "ssl_ca",
+    )
+)
+
+
+class ConfigError(ValueError):
+    """What is wrong, and with which option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All options. Times in seconds, sizes in bytes. Beside the type stands what its values may be, see `KINDS`."""
+
+    binlog_directory: Path
+    listen_host: str = "127.0.0.1"
+    listen_port: Annotated[int, PORTS] = PORT
+    # By name; "" is the default one.
+    upstream: Mapping[str, MasterInfo] = field(default_factory=dict, repr=False)
+    skip_slave_start: bool = False
+    slave_compressed_protocol: bool = False
+    gtid_ignore_duplicates: bool = False
+    master_info_key_file: str = ""  # in the directory of the store, without it
+    server_id: Annotated[int, Number(1, U32_MAX)] = 1
+    gtid_domain_id: Annotated[int, Number(0, U32_MAX)] = 0
+    gtid_strict_mode: bool = False
+    read_only: bool | None = None  # None: with an upstream
+    server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
+    max_binlog_size: Annotated[int, Number(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX)] = FILE_BYTES_MAX
+    innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
+    binlog_page_cache_size: _Memory = PAGE_CACHE_BYTES_DEFAULT
+    dump_frame_cache_size: _Memory = 64 << 20
+    binlog_cache_size: _CacheSize = BINLOG_CACHE_SIZE
+    binlog_stmt_cache_size: _CacheSize = BINLOG_CACHE_SIZE
+    innodb_flush_log_at_trx_commit: Annotated[int, Number(0, 3)] = 1
+    innodb_flush_log_at_timeout: Annotated[int, Number(0, 2700)] = 1
+    innodb_log_file_size: Annotated[int, Number(4 << 20, 512 << 30)] = 96 << 20
+    innodb_log_buffer_size: Annotated[int, Number(2 << 20, (1 << 31) - 4096)] = (
+        LOG_BUFFER_SIZE_DEFAULT
+    )
+    innodb_force_recovery: Annotated[int, Number(0, 6)] = 0
+    binlog_error_action: Annotated[str, Words(ERROR_ACTIONS)] = "READ_ONLY"
+    binlog_checksum: Annotated[str, Words(tuple(ChecksumAlgorithm.__members__))] = "CRC32"
+    max_binlog_total_size: Annotated[int, Number(0, U64_MAX)] = 0
+    binlog_archive_directory: str = ""  # what is not in that archive is not purged
+    binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
+    expire_logs_days: Annotated[float, Decimals(0, 99)] = (
+        0.0  # the same as binlog_expire_logs_seconds, in days
+    )
+    slave_connections_needed_for_purge: Annotated[int, Number(0, U32_MAX)] = 1
+    max_allowed_packet: Annotated[int, Number(1024, 1 << 30)] = COMMAND_PACKET_BYTES_MAX
+    max_session_mem_used: Annotated[int, Number(8192, U64_MAX)] = 1 << 20
+    max_total_session_mem_used: _Memory = 256 << 20  # ours
+    max_connections: Annotated[int, CONNECTIONS] = 2000
+    max_user_connections: Annotated[int, Number(0, 2**31 - 1)] = 0
+    max_connect_errors: Annotated[int, Number(1, U32_MAX)] = 100
+    connect_timeout: Annotated[int, Number(2, _YEAR_S)] = 10
+    net_read_timeout: _Seconds = 30
+    net_write_timeout: _Seconds = 60
+    tcp_keepalive_time: _Keepalive = 30
+    tcp_keepalive_interval: _Keepalive = 5
+    tcp_keepalive_probes: Annotated[int, Number(0, 127)] = 6
+    replica_lag_grace_seconds: _Seconds = 60
+    slave_net_timeout: _Seconds = 60
+    wait_timeout: _Seconds = 28_800
+    rpl_semi_sync_master_enabled: bool = False
+    rpl_semi_sync_master_timeout: Annotated[int, Number(0, U32_MAX)] = 10_000  # milliseconds
+    rpl_semi_sync_master_wait_no_slave: bool = True
+    rpl_semi_sync_master_wait_for_slave_count: Annotated[int, Number(1, 65_535)] = 1  # MySQL's
+    rpl_semi_sync_slave_enabled: bool = False
+    rpl_semi_sync_slave_wait_for_slave_count: Annotated[int, Number(0, 65_535)] = 0  # ours
+    max_event_group_size: _Memory = EVENT_GROUP_BYTES_MAX
+    report_host: Annotated[str, Text(REPORT_HOST_BYTES_MAX)] = ""
+    ssl: bool = True
+    ssl_cert: str = ""
+    ssl_key: str = ""
+    ssl_ca: str = ""
+    tls_version: str = ",".join(TLS_VERSIONS)
+    require_secure_transport: bool = False
+    log_level: Annotated[str, Words(LOG_LEVELS)] = "INFO"
+    log_format: Annotated[str, Words(FORMATS)] = TEXT
+    metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
+    users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
+    ignored_options: tuple[str, ...] = ()  # given, but without effect here
+
+    def __post_init__(self) -> None:
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            try:
+                if value is not None:
+                    kind.check(value)
+            except ValueError as error:
+                raise ConfigError(f"{name}: {error}") from None
+        for name in (f.name for f in fields(self)):
+            text = getattr(self, name)
+            if isinstance(text, str | Path) and "\0" in str(text):
+                raise ConfigError(f"{name}: {str(text)!r} holds a zero byte")
+        _check_host("listen_host", self.listen_host)
+        if self.metrics_listen:
+            _check_host("metrics_listen", parse_listen(self.metrics_listen, "metrics_listen")[0])
+        for version in self.tls_versions:
+            if version not in TLS_VERSIONS:
+                known = ", ".join(TLS_VERSIONS)
+                raise ConfigError(f"tls_version: {version!r} is none of {known}")
+        if bool(self.ssl_cert) != bool(self.ssl_key):
+            raise ConfigError(
+                "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
+            )
+        if self.require_secure_transport and not self.ssl:
+            raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
+        version = self.server_version.removeprefix("5.5.5-")
+        if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
+            raise ConfigError(
+                f"server_version: {self.server_version!r} must begin with a number of 10 or more, "
+                "or replicas fall back to file positions"
+            )
+        try:
+            self.store_options()
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    @property
+    def key_file(self) -> Path:
+        """Of the key that encrypts passwords for upstreams."""
+        return Path(self.master_info_key_file or self.binlog_directory / KEY_NAME)
+
+    @property
+    def tls_versions(self) -> list[str]:
+        """The names in `tls_version`."""
+        return [name.strip() for name in self.tls_version.split(",")]
+
+    def store_options(self) -> StoreOptions:
+        """The part that the store needs."""
+        return StoreOptions(
+            self.max_binlog_size,
+            self.innodb_binlog_state_interval,
+            self.binlog_page_cache_size,
+            self.expire_s,
+            self.max_binlog_total_size,
+            self.slave_connections_needed_for_purge,
+            self.innodb_log_file_size,
+            self.innodb_log_buffer_size,
+            self.innodb_force_recovery,
+        )
+
+    @property
+    def expire_s(self) -> int:
+        """Age at which files are purged, in whichever of the two units it was given; 0 for never."""
+        return self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S)
+
+    @property
+    def session_memory_limit(self) -> int:
+        """Bytes that all sessions hold together: enough for some that hold as much as one may."""
+        return max(self.max_total_session_mem_used, 4 * self.max_allowed_packet)
+
+
+def _kinds() -> Iterator[tuple[str, Kind]]:
+    of_type: Mapping[Any, Kind] = {bool: Switch(), bool | None: Switch(), str: Text()}
+    for name, hint in get_type_hints(Config, include_extras=True).items():
+        kind = get_args(hint)[1] if hasattr(hint, "__metadata__") else of_type.get(hint)
+        if kind is not None:
+            yield name, kind
+
+
+KINDS: Final[Mapping[str, Kind]] = dict(_kinds())
+"""Of each option that is one value: what it may be, in the file and elsewhere."""
+DEFAULTS: Final[Mapping[str, Any]] = {f.name: f.default for f in fields(Config)}
+
+
+def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
+    """HOST:PORT; the host may be empty (all addresses) or in brackets. Raises `ConfigError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ConfigError(f"{option}: {text!r} is not HOST:PORT")
+    if len(port) > 10 or not PORTS.low <= int(port) <= PORTS.high:
+        raise ConfigError(f"{option}: port {port[:10]} is not between {PORTS.low} and {PORTS.high}")
+    return host.strip("[]"), int(port)
+
+
+def _check_host(name: str, host: str) -> None:
+    """What nothing could ever find: a label of more than 63 characters, none between two dots."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ConfigError(f"{name}: {host!r} cannot be the name of a machine") from None
+
+
+def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
+    """The configuration from a TOML file, if given, and options of the command line that are not None.
+
+    Raises `ConfigError`.
+    """
+    values = _read(path) if path is not None else {}
+    values.update({name: value for name, value in overrides.items() if value is not None})
+    if "listen" in values:
+        values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
+    if "upstream" in values:
+        try:
+            values["upstream"] = upstreams(values["upstream"])
+        except ValueError as error:
+            raise ConfigError(f"upstream: {error}{_place(path)}") from None
+    try:
+        ignored = engine_limits.take_options(values)
+    except ValueError as error:
+        raise ConfigError(f"{error}{_place(path)}") from None
+    known = {f.name for f in fields(Config)} - {"ignored_options"}
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"unknown option {name!r}{_place(path)}")
+    if "binlog_directory" not in values:
+        raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
+    if not isinstance(values["binlog_directory"], str | Path):
+        raise ConfigError(
+            f"binlog_directory: {values['binlog_directory']!r} is not str{_place(path)}"
+        )
+    _check_types(values, path)
+    for name in _PATHS & values.keys():
+        try:
+            values[name] = str(local_path(values[name])) if values[name] else ""
+        except NotLocal as error:
+            raise ConfigError(f"{name}: {error}{_place(path)}") from None
+    values["binlog_directory"] = Path(values["binlog_directory"])
+    users = values.get("users", {})
+    values["users"] = {name: _account(name, value, path) for name, value in users.items()}
+    return Config(**values, ignored_options=ignored)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_given_text(path, _FILE_BYTES_MAX))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of 5,000 digits, brackets within brackets
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
+    for name, value in values.items():
+        default = DEFAULTS[name]
+        if isinstance(default, float) and type(value) is int:
+            continue  # a whole number of days
+        if isinstance(default, (int, float, str)) and type(value) is not type(default):
+            raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{_place(path)}")
+    if type(values.get("read_only")) not in (bool, type(None)):
+        raise ConfigError(f"read_only: {values['read_only']!r} is not bool{_place(path)}")
+    if not isinstance(values.get("users", {}), Mapping):
+        raise ConfigError(_USERS + _place(path))
+
+
+_USERS = (
+    'users: write a table of name = "password" or '
+    'name = {password = "...", grants = ["BINLOG REPLAY"], max_lag_seconds = 600}'
+)
+
+
+def _account(name: str, value: Any, path: Path | None) -> str | Account:
+    try:
+        UserAccount(name)
+    except ValueError as error:
+        raise ConfigError(f"users: {error}{_place(path)}") from None
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):
+        raise ConfigError(_USERS + _place(path))
+    grants = value.get("grants", [])
+    if not isinstance(grants, list):
+        raise ConfigError(_USERS + _place(path))
+    try:
+        policy = ReplicaPolicy().changed(
+            {key: given for key, given in value.items() if key not in ("password", "grants")}
+        )
+        return Account(value["password"], privileges(map(str, grants)), policy)
+    except ValueError as error:
+        raise ConfigError(f"users: {name}: {error}{_place(path)}") from None
+
+
+def _place(path: Path | None) -> str:
+    return f" in {path}" if path is not None else ""

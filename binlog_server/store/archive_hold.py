@@ -1,0 +1,130 @@
+"""Files that are not archived yet are not purged: `binlog_archive_directory`.
+
+The manifest of the archive tells how far it is. It is believed if its last group is that of the store, byte by byte, or
+was purged. What cannot be told holds all files: a manifest that is missing or damaged, an archive of another history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.groups.stored_group import group_gtid
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.coverage import first_missing, is_within
+from binlog_storage.archive.manifest import Manifest
+from binlog_storage.defects import Defects
+from binlog_storage.engine import BinlogEngine, GroupBatch, Hold, Position
+from binlog_storage.errors import PositionPurged, StorageError
+from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.page import PAGE_SIZE
+
+from binlog_server.process.logs import shortened
+
+log = logging.getLogger(__name__)
+
+
+class ArchiveHold:
+    """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
+
+    def __init__(self, engine: BinlogEngine, directory: Path) -> None:
+        self._engine: Final = engine
+        self._directory: Final = directory
+        self._lock: Final = threading.Lock()
+        self._known: Manifest | None = None  # of which it is known that it is of this history
+        self._told = ""
+        self._defects: Final = Defects()
+        self._hold: Hold = engine.hold(f"the archive {directory}, which was not looked at yet")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Release files that were archived meanwhile."""
+        with self._lock:
+            try:
+                manifest = Archive.open(self._directory).manifest
+                self._check(manifest)
+                first, why = self._first(manifest), f"is at '{manifest.state.position()}'"
+            except PositionPurged:
+                return  # a purge under way: what there is then is looked at the next time
+            except StorageError as error:
+                first, why = None, f"does not let any go: {error}"
+            except Exception as error:
+                first, why = None, f"does not let any go: {error!r}"
+                log.error("%s", why, exc_info=self._defects.trace(error))
+            self._move(first, shortened(f"the archive {self._directory}, which {why}"))
+
+    def _move(self, first: int | None, told: str) -> None:
+        # A new one before the old one goes, as this one may go back.
+        start = None if first is None else Position(first, PAGE_SIZE)
+        hold = self._engine.hold(told, start)
+        self._hold.release()
+        self._hold = hold
+        if told != self._told:
+            self._told = told
+            name = "all files" if first is None else f"{file_name(first)} and later files"
+            log.info("%(archive)s: %(held)s stay", {"archive": told, "held": name})
+
+    def _first(self, manifest: Manifest) -> int:
+        """The first file that is not archived."""
+        last = self._engine.written_end.file_no
+        numbers = (file_number(file.name) for file in self._engine.files())
+        files = [number for number in numbers if number is not None and number <= last]
+        begin = BinlogState.parse(manifest.begin)
+        return first_missing(begin, manifest.state, files, self._state_before)
+
+    def _state_before(self, file_no: int) -> BinlogState:
+        try:
+            return self._engine.state_at(Position(file_no, PAGE_SIZE))
+        except PositionPurged:
+            if file_no:
+                raise
+            return BinlogState()
+
+    def _check(self, manifest: Manifest) -> None:
+        """Compare the archive with the store. Raises `StorageError` if its history is another one."""
+        if manifest == self._known:
+            return
+        stored = self._engine.binlog_state()
+        if not is_within(manifest.state, stored):
+            raise StorageError(
+                f"it is at '{manifest.state}', and the store at '{stored}' has not come as far: it is of another "
+                "history. Archive into an empty directory, and give that"
+            )
+        last = next((part for part in reversed(manifest.parts) if part.groups), None)
+        if last is not None:
+            digest = self._digest(last.last_gtid, manifest.state.position())
+            if digest not in (None, last.last_sha256):
+                raise StorageError(
+                    f"its last group {last.last} is another one than the store's of that name: it is of another "
+                    "history. Archive into an empty directory, and give that"
+                )
+        self._known = manifest
+
+    def _digest(self, gtid: Gtid, position: SlavePosition) -> str | None:
+        """Digest of a stored group; None if it was purged, empty if it never was there."""
+        others = [other for other in position if other.domain_id != gtid.domain_id]
+        before = [gtid._replace(seq_no=gtid.seq_no - 1)] if gtid.seq_no > 1 else []
+        try:
+            at = self._engine.find_start(SlavePosition([*before, *others])).position
+            while (batch := self._engine.read(at)).end != at:
+                for number, head in enumerate(batch.heads):
+                    found = group_gtid(head)
+                    if found == gtid:
+                        return _digest_of(batch, number)
+                    if found is not None and found[:2] == gtid[:2] and found > gtid:
+                        return ""
+                at = batch.end
+        except PositionPurged:
+            pass
+        return None
+
+
+def _digest_of(batch: GroupBatch, number: int) -> str:
+    found = hashlib.sha256()
+    for piece in batch.large.pieces() if batch.large is not None else [batch.groups[number]]:
+        found.update(piece)
+    return found.hexdigest()
