@@ -87,7 +87,7 @@ class Server:
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
             strict=config.gtid_strict_mode,
         )
-        self.semi_sync = SemiSyncMaster(lambda: self.config)
+        self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
@@ -287,10 +287,8 @@ class Server:
 
     def history_changed(self) -> None:
         """See `sql.view.ServerView`."""
-        # Positions mean something else now; nobody dumps, or it could not have been done. What else remembers
-        # any looks at the age of the engine.
-        self.semi_sync.forget()
-        self.relay.domains.forget()
+        # Who remembers any place or number looks at the age of the engine first; but these wait, and nothing comes.
+        self.semi_sync.enter_age()
 
     async def _take_rest(self, archive: ArchiveIntake) -> None:
         await apart(archive, archive.take_rest)

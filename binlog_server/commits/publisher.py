@@ -18,7 +18,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.errors.sql_errors import GtidOutOfOrder, OptionPreventsStatement
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.groups.event_group import StartMarker
-from binlog_protocol.groups.statement_group import Origin, QuickGroup, ddl_group, transaction_events
+from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
 from binlog_storage.engine import BinlogEngine, Xid
@@ -307,28 +307,20 @@ class Publisher:
 
     def ddl(self, statement: str, database: str = "") -> Gtid:
         """Commit one statement that commits by itself."""
-        gtid, now = self._next()
-        self._engine.append(ddl_group(gtid, statement, database=database, timestamp=now), gtid)
-        return self._appended(gtid)
+        return self._publish([statement], database, standalone=True)
 
     def transaction(self, statements: Sequence[str], database: str = "") -> Gtid:
         """Commit statements as one transaction."""
-        gtid, now = self._next()
-        first, events = transaction_events(
-            gtid, statements, xid=gtid.seq_no, database=database, timestamp=now
-        )
+        return self._publish(statements, database, standalone=False)
+
+    def _publish(self, statements: Sequence[str], database: str, *, standalone: bool) -> Gtid:
+        origin, now = Origin(self._server_id, database.encode()), self.now()
         transaction = self.begin()
-        for event in events:
-            transaction.write(event)
-        transaction.commit(first, gtid)
-        return self._appended(gtid)
-
-    def _next(self) -> tuple[Gtid, int]:
-        self.announce()
-        seq_no = self.domain(self._domain_id).next_seq_no()
-        return Gtid(self._domain_id, self._server_id, seq_no), self.now()
-
-    def _appended(self, gtid: Gtid) -> Gtid:
-        domain = self.domain(gtid.domain_id)
-        domain.last, domain.seq_no = gtid, gtid.seq_no
-        return gtid
+        try:
+            for statement in statements:
+                transaction.write(origin.statement(statement.encode(), now))
+            domain = self.domain(self._domain_id)
+            return self.commit(transaction, origin, domain, timestamp=now, standalone=standalone)
+        except BaseException:
+            transaction.rollback()
+            raise

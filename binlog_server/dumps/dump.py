@@ -26,7 +26,7 @@ from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
-from binlog_storage.errors import StorageError, TooManyOpenFiles
+from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.commits.syncer import Syncer
@@ -168,14 +168,22 @@ class Dump:
         self._sink.write(self._machine.dump_end_eof())
 
     async def _take_hold(self) -> Hold:
-        """In a thread: it waits while RESET MASTER deletes files."""
+        """In a thread, which looks at files; but RESET MASTER, while it deletes them, is waited for in none: there may
+        be many of us.
+        """
         name = f"server_id {self._request.server_id}"
-        taking = asyncio.ensure_future(asyncio.to_thread(self._engine.hold, name, dump=True))
-        try:
-            return await shielded(taking)
-        except asyncio.CancelledError:
-            taking.add_done_callback(_release)  # nobody else knows of it
-            raise
+        while True:
+            moved = self._tail.moved
+            taking = asyncio.ensure_future(
+                asyncio.to_thread(self._engine.hold, name, dump=True, wait=False)
+            )
+            try:
+                return await shielded(taking)
+            except asyncio.CancelledError:
+                taking.add_done_callback(_release)  # nobody else knows of it
+                raise
+            except BinlogBegunAnew:
+                await moved.wait()
 
     # --- semi-sync ---
 

@@ -53,6 +53,7 @@ class Domains:
         self._owners: dict[int, Gate] = {}
         self._seq_nos: dict[int, int] = {}  # the highest that was taken in, of domains in use
         self._entries: int | None = None  # pairs of domain and server; None: not counted yet
+        self._age = engine.age  # of the binlog in which that is so
 
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
         """Give the domain to that connection. Raises `DomainTaken`."""
@@ -80,6 +81,7 @@ class Domains:
 
     def enter(self, gtid: Gtid) -> None:
         """Count a group whose server has none of its domain in the store yet. Raises `TooManyDomains`."""
+        self._enter_age()
         if self._entries is None:
             self._entries = len(self._engine.binlog_state())
         if self._entries >= STATE_ENTRIES_MAX:
@@ -92,6 +94,7 @@ class Domains:
 
     def is_new(self, group: EventGroup) -> bool:
         """Whether no group of its domain with this number or a higher one was taken in; this one is from now on."""
+        self._enter_age()
         domain_id, _, seq_no = group.gtid
         if domain_id not in self._seq_nos:
             known = self._engine.binlog_state(domain_id).entries()
@@ -110,6 +113,12 @@ class Domains:
         """Forget what was let in: from now on the store tells which groups are new, and how many domains it has."""
         self._seq_nos.clear()
         self._entries = None
+
+    def _enter_age(self) -> None:
+        age = self._engine.age
+        if age != self._age:
+            self._age = age
+            self.forget()
 
 
 class Gate:

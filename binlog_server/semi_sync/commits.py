@@ -24,14 +24,13 @@ class Commits:
         if not semi_sync.enabled:
             self._syncer.on_commit(committed)
             return
-        end, resets = self._engine.written_end, semi_sync.resets
+        age = self._engine.age  # before the end, which may be that of the next age
+        end = self._engine.written_end
 
         def done(error: StorageError | None) -> None:
-            if error is None and resets != semi_sync.resets:
-                committed(None)  # RESET MASTER has come between: there is no such place any more
-            elif error is None:
+            if error is None:
                 try:
-                    semi_sync.when_acknowledged(end, lambda: committed(None), committed)
+                    semi_sync.when_acknowledged(end, lambda: committed(None), committed, age)
                 except Exception as defect:  # noqa: BLE001 - logged there
                     # It is durable here, and nobody would answer it any more: as if no replica had in time.
                     internal_error(defect, "semi-sync of a commit")

@@ -53,13 +53,19 @@ class SemiSyncMaster:
     Args:
         options: as they are when it is called.
         clock: seconds.
+        age: of the binlog; with another one all places have lost their meaning.
     """
 
     def __init__(
-        self, options: Callable[[], SemiSyncOptions], clock: Callable[[], float] = time.monotonic
+        self,
+        options: Callable[[], SemiSyncOptions],
+        clock: Callable[[], float] = time.monotonic,
+        age: Callable[[], int] = lambda: 0,
     ) -> None:
         self._options = options
         self._clock = clock
+        self._age_now = age
+        self._age = age()
         self._replicas: set[ReplicaAcks] = set()
         self._waiting: OrderedDict[int, _Waiter] = OrderedDict()  # in the order of their ends
         self._next = 0  # their keys
@@ -70,8 +76,6 @@ class SemiSyncMaster:
         self._look_at = 0.0  # when the timer does
         self._on = True
         self._was_enabled = options().rpl_semi_sync_master_enabled
-        self.resets = 0
-        """How often all places have lost their meaning: see `forget`."""
         self._last = NOWHERE  # end of the last commit
         self.acks = self.requests = 0
         self.commits_acknowledged = self.commits_unacknowledged = 0
@@ -117,6 +121,7 @@ class SemiSyncMaster:
 
     def moved(self) -> None:
         """Look again: a replica has acknowledged more, or was added."""
+        self.enter_age()
         for look in list(self.when_moved):
             look()
         end = self.held_by(self._options().rpl_semi_sync_master_wait_for_slave_count)
@@ -132,15 +137,20 @@ class SemiSyncMaster:
     # --- those who wait ---
 
     def when_acknowledged(
-        self, end: Position, done: Callable[[], None], who: object = None
+        self,
+        end: Position,
+        done: Callable[[], None],
+        who: object = None,
+        age: int | None = None,
     ) -> None:
         """Call `done` when the commit that ends there may be answered: at once if it need not wait.
 
-        `who` waits, for `is_waiting` and `give_up`.
+        `who` waits, for `is_waiting` and `give_up`; `age`: of the binlog that has the place.
         """
         options = self._options()
-        if not options.rpl_semi_sync_master_enabled:
-            done()
+        now_age = self.enter_age()
+        if not options.rpl_semi_sync_master_enabled or (age is not None and age != now_age):
+            done()  # RESET MASTER has come between: there is no such place any more
             return
         self._last = max(self._last, end)
         if self._on and not options.rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
@@ -190,12 +200,18 @@ class SemiSyncMaster:
         else:
             self._release_all()
 
-    def forget(self) -> None:
-        """Forget all places: RESET MASTER has removed them, and no replica will ever acknowledge one."""
-        self._last = NOWHERE
-        self.resets += 1
-        self.commits_unacknowledged += len(self._waiting)
-        self._release_all()
+    def enter_age(self) -> int:
+        """Forget the places of another age: RESET MASTER has removed them, and no replica will ever acknowledge one.
+
+        Returns the age. Asked before every look at a place, as commits of the new binlog come as soon as there is one.
+        """
+        age = self._age_now()
+        if age != self._age:
+            self._age = age
+            self._last = NOWHERE
+            self.commits_unacknowledged += len(self._waiting)
+            self._release_all()
+        return age
 
     def close(self) -> None:
         """End semi-sync for shutdown: no callback is called any more."""

@@ -27,6 +27,8 @@ from binlog_server.process.logs import shortened
 
 log = logging.getLogger(__name__)
 
+_ENDED_BY: Final = "take binlog_archive_directory out of the configuration file and restart"
+
 
 class ArchiveHold:
     """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
@@ -38,7 +40,8 @@ class ArchiveHold:
         self._known: Manifest | None = None  # of which it is known that it is of this history
         self._told = ""
         self._defects: Final = Defects()
-        self._hold: Hold = engine.hold(f"the archive {directory}, which was not looked at yet")
+        told = f"the archive {directory}, which was not looked at yet"
+        self._hold: Hold = engine.hold(told, ended_by=_ENDED_BY)
         self.refresh()
 
     def refresh(self) -> None:
@@ -60,7 +63,7 @@ class ArchiveHold:
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.
         start = None if first is None else Position(first, PAGE_SIZE)
-        hold = self._engine.hold(told, start)
+        hold = self._engine.hold(told, start, ended_by=_ENDED_BY)
         self._hold.release()
         self._hold = hold
         if told != self._told:

@@ -149,7 +149,7 @@ class Leases:
         if wanted.until is not None and wanted.until <= self._clock():
             raise UnknownServerError(f"the lease '{name}' would have ended already")
         # Held before the search, as a dump does: what is found must not be purged meanwhile.
-        hold = self._engine.hold(_told(wanted))
+        hold = self._engine.hold(_told(wanted), ended_by=_ended_by(wanted))
         try:
             lease = replace(wanted, from_file=first_file())
             hold.move(lease.from_file)
@@ -272,7 +272,8 @@ class Leases:
         self._holds.pop(name).release()
 
     def _hold(self, lease: Lease) -> Hold:
-        return self._engine.hold(_told(lease), Position(lease.from_file, PAGE_SIZE))
+        start = Position(lease.from_file, PAGE_SIZE)
+        return self._engine.hold(_told(lease), start, ended_by=_ended_by(lease))
 
 
 def _told(lease: Lease) -> str:
@@ -283,6 +284,10 @@ def _told(lease: Lease) -> str:
     if lease.max_bytes is not None:
         told += f" up to {lease.max_bytes} bytes"
     return told
+
+
+def _ended_by(lease: Lease) -> str:
+    return f"DROP BINLOG LEASE '{lease.name}'"
 
 
 def _to_state(lease: Lease) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class IbbEngine:
         self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self._resetting = threading.Lock()
-        self.references = References()
+        self.references = References(lambda: self._durability.wake())
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
@@ -433,15 +433,26 @@ class IbbEngine:
         start = Position(file_no, offset)
         return groups_of_file(self._pages, start, self.durable_end, self.references, age)
 
-    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+    def hold(
+        self,
+        name: str,
+        start: Position | None = None,
+        *,
+        dump: bool = False,
+        ended_by: str = "",
+        wait: bool = True,
+    ) -> Hold:
         """See `BinlogEngine`."""
-        reason = Reason.DUMP if dump else Reason.NAMED
-
-        def take(age: int) -> Hold:
-            file_no = self._pages.first_number() if start is None else start.file_no
-            return self.references.hold(reason, name, file_no, age)
-
-        return self._in_one_age(take)
+        reason, references = Reason.DUMP if dump else Reason.NAMED, self.references
+        while True:
+            age = references.wait_until_open() if wait else references.require_open()
+            try:
+                file_no = self._pages.first_number() if start is None else start.file_no
+                # Once it is taken it counts, also if an empty binlog begins anew beside it.
+                return references.hold(reason, name, file_no, age, ended_by)
+            except Exception:
+                if age == references.age:
+                    raise
 
     def _file_no(self, name: str | None) -> int:
         return self._pages.first_number() if name is None else self.keeper.number_of(name)

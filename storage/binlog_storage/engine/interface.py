@@ -380,8 +380,22 @@ class BinlogEngine(Protocol):
         `UnknownBinlog` as for `purge_to`; `PositionPurged` for a file that is gone.
         """
 
-    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
-        """Keep the files from `start` on (all of them without it) from being purged. `name` is told to who asks why."""
+    def hold(
+        self,
+        name: str,
+        start: Position | None = None,
+        *,
+        dump: bool = False,
+        ended_by: str = "",
+        wait: bool = True,
+    ) -> Hold:
+        """Keep the files from `start` on (all of them without it) from being purged. `name` is told to who asks why.
+
+        Args:
+            ended_by: what a person does to end it.
+            wait: for a RESET MASTER that is at work, which may take long; False: `BinlogBegunAnew` then. Listeners
+                (`subscribe`) are woken at its end.
+        """
 
     def files(self) -> list[BinlogFile]:
         """The files, oldest first."""

@@ -11,12 +11,14 @@ The lowest file that an open or prepared transaction may refer to goes into the 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from binlog_storage.errors import BinlogBegunAnew, BinlogInUse, BinlogInUseByTransaction
+
+_NAME_CHARS_MAX: Final = 160  # of a holder in an error, of which a client gets 512 bytes
 
 
 class Reason(Enum):
@@ -30,12 +32,13 @@ class Reason(Enum):
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them."""
+    """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them, `ended_by` what to do."""
 
     _owner: References
     reason: Reason
     name: str
     file_no: int
+    ended_by: str = ""
 
     def move(self, file_no: int) -> None:
         """Move the hold forward: files before `file_no` are no longer held. Never backwards."""
@@ -65,18 +68,22 @@ class References:
         age: another number after each RESET MASTER; odd while one is at work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[[], None] = lambda: None) -> None:
+        """`opened`: is called when an age begins, for those who wait for it in no thread."""
         self._lock = threading.Lock()
+        self._tell = opened
         self._opened = threading.Condition(self._lock)
         self._holds: set[Hold] = set()
         self.age = 0
 
-    def hold(self, reason: Reason, name: str, file_no: int, age: int | None = None) -> Hold:
+    def hold(
+        self, reason: Reason, name: str, file_no: int, age: int | None = None, ended_by: str = ""
+    ) -> Hold:
         """Hold the files from `file_no` on. Raises `BinlogBegunAnew` if that number is not of this `age` any more.
 
         Whoever writes gives none: it is admitted in one age alone, and holds under the append lock.
         """
-        hold = Hold(self, reason, name, file_no)
+        hold = Hold(self, reason, name, file_no, ended_by)
         with self._lock:
             self.require_age(age)
             self._holds.add(hold)
@@ -120,6 +127,13 @@ class References:
             self._opened.wait_for(lambda: self.age % 2 == 0)
             return self.age
 
+    def require_open(self) -> int:
+        """The age. Raises `BinlogBegunAnew` while a RESET MASTER is at work: for those who may not wait."""
+        age = self.age
+        if age % 2:
+            raise BinlogBegunAnew("RESET MASTER is at work")
+        return age
+
     def require_age(self, age: int | None) -> None:
         """Raises `BinlogBegunAnew` if another age has begun, or is about to; never for None."""
         if age is not None and age != self.age:
@@ -128,13 +142,13 @@ class References:
     def close(self, *, is_empty: bool) -> None:
         """End the age: readers wait until `open`. Under the append lock.
 
-        Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words.
+        Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words, with who does.
 
         Args:
             is_empty: nothing was ever logged, so there is nothing that a name could hold.
         """
         with self._lock:
-            self._refuse_reset(Counter(hold.reason for hold in self._holds), is_empty=is_empty)
+            self._refuse_reset(is_empty=is_empty)
             self.age += 1
 
     def open(self) -> None:
@@ -142,23 +156,46 @@ class References:
         with self._opened:
             self.age += 1
             self._opened.notify_all()
+        self._tell()
 
-    def _refuse_reset(self, count: Counter[Reason], *, is_empty: bool) -> None:
+    def _refuse_reset(self, *, is_empty: bool) -> None:
         """Under the lock."""
-        if count[Reason.DUMP] or (count[Reason.NAMED] and not is_empty):
-            raise BinlogInUse(
+        dumps, named = self._of(Reason.DUMP), [] if is_empty else self._of(Reason.NAMED)
+        if dumps or named:
+            text = (
                 "Cannot execute RESET MASTER as the binlog is in use by a connected slave or other RESET MASTER or "
-                'binlog reader. Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers'
+                "binlog reader."
             )
-        if count[Reason.ACTIVE_TRANSACTION] or count[Reason.PREPARED_XA]:
+            if dumps:
+                text += (
+                    ' Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers: '
+                    f"{_listed(dumps)}."
+                )
+            if named:
+                end = named[0].ended_by or "it ends by itself"
+                text += f" Files are held by {_listed(named)}: {end}."
+            raise BinlogInUse(text.removesuffix("."))
+        prepared = self._of(Reason.PREPARED_XA)
+        if prepared or self._of(Reason.ACTIVE_TRANSACTION):
             text = "Cannot execute RESET MASTER as the binlog is in use by an active transaction"
-            prepared = [hold for hold in self._holds if hold.reason is Reason.PREPARED_XA]
             if prepared:
-                oldest = min(prepared, key=lambda hold: hold.file_no)
-                text += f" ({oldest.name} is prepared: XA COMMIT or XA ROLLBACK ends it)"
+                text += f" ({prepared[0].name} is prepared: XA COMMIT or XA ROLLBACK ends it)"
             raise BinlogInUseByTransaction(text)
+
+    def _of(self, reason: Reason) -> list[Hold]:
+        """Under the lock: the lowest file first."""
+        found = (hold for hold in self._holds if hold.reason is reason)
+        return sorted(found, key=lambda hold: (hold.file_no, hold.name))
 
     def holds(self) -> list[Hold]:
         """All holds, the lowest file first."""
         with self._lock:
             return sorted(self._holds, key=lambda h: h.file_no)
+
+
+def _listed(holds: list[Hold]) -> str:
+    """The first one by name, and how many more."""
+    name, more = holds[0].name, len(holds) - 1
+    if len(name) > _NAME_CHARS_MAX:
+        name = f"{name[:_NAME_CHARS_MAX]}..."
+    return f"{name} and {more} more" if more else name

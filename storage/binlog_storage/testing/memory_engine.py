@@ -238,9 +238,18 @@ class MemoryEngine:
         groups = self._groups[max(0, offset - self._history.purged) : self._durable]
         return (iter([payload]) for payload, _ in groups if payload)
 
-    def hold(self, name: str, start: Position | None = None, *, dump: bool = False) -> Hold:
+    def hold(
+        self,
+        name: str,
+        start: Position | None = None,
+        *,
+        dump: bool = False,
+        ended_by: str = "",
+        wait: bool = True,
+    ) -> Hold:
         """See `BinlogEngine`."""
-        return self.references.hold(Reason.DUMP if dump else Reason.NAMED, name, 0)
+        reason = Reason.DUMP if dump else Reason.NAMED
+        return self.references.hold(reason, name, 0, ended_by=ended_by)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`. One, of the size of what is durable."""

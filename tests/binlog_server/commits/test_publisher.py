@@ -235,6 +235,8 @@ COMMITS: dict[str, Callable[[Publisher], object]] = {
     ),
     "a transaction": lambda own: commit_one(own, 100),
     "DDL": lambda own: commit_one(own, 100, standalone=True),
+    "a program's transaction": lambda own: own.transaction(["INSERT INTO t VALUES (1)"]),
+    "a program's DDL": lambda own: own.ddl("CREATE TABLE t (a INT)"),
 }
 
 

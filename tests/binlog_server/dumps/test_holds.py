@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.ibb.file_names import file_name
 
-from tests.binlog_server.lab import Lab, until
+from tests.binlog_server.lab import Lab, until, within
 
 STORE = StoreOptions(4 * 16384, 2 * 16384, slave_connections_needed_for_purge=1)
 
@@ -79,7 +80,7 @@ async def test_two_dumps_hold_each_their_own() -> None:
 
 
 async def test_a_dump_that_begins_during_a_reset() -> None:
-    """It waits in a thread: the loop goes on. What it holds then is the new binlog."""
+    """The loop goes on meanwhile. What it holds then is the new binlog."""
     async with Lab(store=STORE) as lab:
         engine = lab.engine
         assert isinstance(engine, IbbEngine)
@@ -93,6 +94,25 @@ async def test_a_dump_that_begins_during_a_reset() -> None:
         assert held(engine.references) == [("server_id 77", 0)]
         lab.publish("0-1-1")
         assert await replica.groups(1) == "0-1-1"
+
+
+async def test_many_dumps_that_begin_during_a_reset() -> None:
+    """More than the loop has threads: what others do in a thread goes on."""
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        threads = ThreadPoolExecutor(3)
+        asyncio.get_running_loop().set_default_executor(threads)
+        engine.references.close(is_empty=True)
+        replicas = [await lab.replica(server_id=100 + n) for n in range(10)]
+        await until(lambda: sum(c.command == "Binlog Dump" for c in lab.server.connections) == 10)
+        for _ in range(20):
+            await within(asyncio.to_thread(lambda: None))
+        assert held(engine.references) == []
+        engine.references.open()
+        for replica in replicas:
+            await replica.opening()
+        assert len(held(engine.references)) == 10
 
 
 async def test_a_replica_that_leaves_during_a_reset_holds_nothing() -> None:

@@ -46,7 +46,8 @@ class Bench:
     def __init__(self, **options: bool | int) -> None:
         self.options = Options(**options)  # type: ignore[arg-type]
         self.now = 0.0
-        self.master = SemiSyncMaster(lambda: self.options, lambda: self.now)
+        self.age = 0
+        self.master = SemiSyncMaster(lambda: self.options, lambda: self.now, lambda: self.age)
         self.answered: list[int] = []
 
     def commit(self, end: int) -> None:
@@ -186,7 +187,8 @@ async def test_reset_master_leaves_nobody_waiting() -> None:
     """Old places are larger than all that replicas will acknowledge from now on."""
     bench = Bench()
     bench.commit(20_000)
-    bench.master.forget()
+    bench.age = 2
+    bench.master.enter_age()
     assert bench.answered == [20_000]
     replica = bench.replica()
     for end in (10, 20):
@@ -198,16 +200,43 @@ async def test_reset_master_leaves_nobody_waiting() -> None:
 
 
 async def test_reset_master_before_a_commit_is_durable() -> None:
-    bench, engine = Bench(), MemoryEngine()
+    engine = MemoryEngine()
+    bench = Bench()
     syncer = Syncer(engine)
     answered: list[object] = []
     gtid = Gtid(0, 1, 1)
     engine.append(ddl_group(gtid, "x", timestamp=1), gtid)
     Commits(engine, syncer, bench.master).on_commit(answered.append)
-    bench.master.forget()
+    bench.age = 2
     await syncer.synced()
     await until(lambda: answered == [None])
     await syncer.close()
+
+
+async def test_a_commit_of_the_new_binlog_before_anybody_is_told_of_it() -> None:
+    """RESET MASTER ends in a thread, and the loop hears of it later: commits may come in between."""
+    bench = Bench()
+    bench.commit(20_000)
+    bench.age = 2
+    bench.commit(10)
+    assert bench.answered == [20_000], "of the binlog that is no more"
+    bench.master.enter_age()  # now it is told
+    assert bench.answered == [20_000]
+    replica = bench.replica()
+    send(replica, 10)
+    replica.received(Ack("a.000001", 104))
+    assert bench.answered == [20_000, 10]
+    assert bench.status("status", "yes_tx", "no_tx", "wait_sessions") == ["ON", 1, 1, 0]
+
+
+async def test_a_replica_of_the_new_binlog_before_anybody_is_told_of_it() -> None:
+    """What it has is none of what those of the old one wait for, or have waited for."""
+    bench = Bench(rpl_semi_sync_master_wait_no_slave=False)
+    bench.commit(20_000)
+    assert bench.status("status") == ["OFF"]
+    bench.age = 2
+    bench.replica(16_384)
+    assert bench.status("status", "yes_tx") == ["ON", 0]
 
 
 async def test_who_waits_is_known_without_a_search() -> None:

@@ -257,6 +257,16 @@ def test_reset_master(sql: SqlSession, lab: Lab) -> None:
     assert rows(sql, "SHOW MASTER STATUS")[0][0] == FIRST
 
 
+def test_a_lease_refuses_reset(sql: SqlSession) -> None:
+    run(sql, "CREATE BINLOG LEASE etl")
+    with pytest.raises(ServerError) as refused:
+        run(sql, "RESET MASTER")
+    assert refused.value.errno == 4243
+    assert str(refused.value).endswith("held by the lease 'etl': DROP BINLOG LEASE 'etl'")
+    run(sql, "DROP BINLOG LEASE etl")
+    run(sql, "RESET MASTER")
+
+
 def test_open_group_refuses_reset(sql: SqlSession, lab: Lab) -> None:
     group = lab.engine.begin()
     group.spill(b"x" * 100)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX
 from binlog_storage.binlog import store
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
@@ -132,6 +133,85 @@ def test_a_reset_that_is_refused_lets_others_in(engine: IbbEngine) -> None:
     engine.reset()
     assert engine.age != age
     engine.hold("server_id 9", dump=True).release()
+    engine.close()
+
+
+def test_who_may_not_wait_is_told_and_woken(engine: IbbEngine, disk: MemoryDisk) -> None:
+    found: list[object] = []
+
+    def comes() -> None:
+        with pytest.raises(BinlogBegunAnew):
+            engine.hold("server_id 7", dump=True, wait=False)
+        engine.subscribe(lambda: found.append(engine.hold("server_id 7", dump=True, wait=False)))
+
+    come = once(comes)
+
+    def fault(kind: str, name: str) -> None:
+        if STEPS["a file is deleted"](kind, name):
+            come()
+
+    disk.fault = fault
+    engine.reset()
+    disk.fault = None
+    assert found
+    assert all(isinstance(hold, Hold) and hold.file_no == 0 for hold in found)
+    engine.close()
+
+
+def test_a_hold_on_an_empty_binlog_that_begins_anew_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name holds nothing there, so RESET MASTER goes on beside it; what it took first is not left behind."""
+    engine = IbbEngine(MemoryDisk(), small())
+    real = engine.references.hold
+    reset = once(lambda: engine.reset())
+
+    def hold(*args: Any) -> Hold:
+        found = real(*args)
+        reset()
+        return found
+
+    monkeypatch.setattr(engine.references, "hold", hold)
+    taken = engine.hold("the lease 'etl'")
+    assert engine.references.holds() == [taken]
+    engine.close()
+
+
+HOLDERS: dict[str, tuple[list[tuple[str, bool, str]], str]] = {
+    "a lease": (
+        [("the lease 'etl' up to 9 bytes", False, "DROP BINLOG LEASE 'etl'")],
+        "Files are held by the lease 'etl' up to 9 bytes: DROP BINLOG LEASE 'etl'",
+    ),
+    "two of them": (
+        [("b", False, "end b"), ("a", False, "end a")],
+        "Files are held by a and 1 more: end a",
+    ),
+    "what ends by itself": ([("SHOW BINLOG EVENTS", False, "")], "EVENTS: it ends by itself"),
+    "a replica": (
+        [("server_id 7", True, "")],
+        'Check SHOW PROCESSLIST for "Binlog Dump" commands and use KILL to stop such readers: server_id 7',
+    ),
+    "a replica and a lease": (
+        [("server_id 7", True, ""), ("server_id 8", True, ""), ("a", False, "end a")],
+        "stop such readers: server_id 7 and 1 more. Files are held by a: end a",
+    ),
+    "a long name": ([("x" * 3000, False, "end it")], f"held by {'x' * 160}...: end it"),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_a_refusal_names_who_is_in_the_way(engine: IbbEngine, name: str) -> None:
+    holders, said = HOLDERS[name]
+    holds = [engine.hold(who, dump=dump, ended_by=end) for who, dump, end in holders]
+    with pytest.raises(BinlogInUse) as refused:
+        engine.reset()
+    text = str(refused.value)
+    assert text.startswith(
+        "Cannot execute RESET MASTER as the binlog is in use by a connected slave"
+    )
+    assert text.endswith(said)
+    assert len(text) < ERROR_TEXT_BYTES_MAX
+    for hold in holds:
+        hold.release()
+    engine.reset()
     engine.close()
 
 
