@@ -19,6 +19,7 @@ from tests.fuzz.target import Target
 
 HANG_S: Final = 300.0  # by the clock, for WATCHED inputs: then the process ends, with a traceback
 WATCHED: Final = 50
+_DATA_PAGES: Final = 5  # the field of /proc/self/statm
 MEMORY_MAX: Final = 512 << 20  # that an input may ask for, beyond what the process has at the start
 GROWTH_MAX: Final = 64 << 20  # of a process in all its lives but the first
 FINDINGS_MAX: Final = 20  # of one target in one run: by then there is enough to do
@@ -159,12 +160,15 @@ def _resident_bytes() -> int:
 
 @contextlib.contextmanager
 def _memory_limit() -> Iterator[None]:
-    """Of address space: who asks for more gets a MemoryError, which is a finding."""
+    """Of what may be written: who asks for more gets a MemoryError, which is a finding.
+
+    Not of address space, of which each new thread takes 72 MiB, for its stack and for memory it may never ask for.
+    """
     with Path("/proc/self/statm").open(encoding="ascii") as file:
-        has = int(file.read().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (has + MEMORY_MAX, hard))
+        has = int(file.read().split()[_DATA_PAGES]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (has + MEMORY_MAX, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

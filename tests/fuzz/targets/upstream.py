@@ -68,6 +68,8 @@ class _Link:
             raise ConnectionError("the server has closed the connection")
         self.machine.receive_data(self._chunks.pop(0))
 
+    next_item = ClientLink.next_item
+
     def acknowledge(self, packet: bytes) -> None:
         pass
 
