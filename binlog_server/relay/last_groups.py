@@ -8,11 +8,11 @@ from typing import NamedTuple
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.event_parts import EventRun, event_parts
 from binlog_protocol.groups.group_content import GroupContent
-from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import PositionPurged
+from binlog_storage.log.stored_groups import find_group
 
 
 class LastGroup(NamedTuple):
@@ -37,20 +37,9 @@ def last_group(engine: BinlogEngine, gtid: Gtid) -> LastGroup | None:
 
 
 def _find(engine: BinlogEngine, wanted: Gtid) -> LastGroup | None:
-    # As for a replica that has everything but this group.
-    earlier = wanted._replace(seq_no=max(wanted.seq_no - 1, 0))
-    place, state = engine.find_start(engine.binlog_state().position().with_gtid(earlier))
-    before = state.last(wanted.domain_id)
-    while (batch := engine.read(place)).heads:
-        for number, head in enumerate(batch.heads):
-            gtid = group_gtid(head)
-            if gtid == wanted:
-                pieces = batch.large.pieces() if batch.large else [batch.groups[number]]
-                return LastGroup(before, content_of(pieces))
-            if gtid is not None and gtid.domain_id == wanted.domain_id:
-                before = gtid
-        place = batch.end
-    return None
+    others = engine.binlog_state().position()
+    group, before, _ = find_group(engine, wanted, others, ascending=False)
+    return None if group is None else LastGroup(before, content_of(group.pieces()))
 
 
 def content_of(pieces: Iterable[bytes]) -> GroupContent:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from binlog_protocol.errors import BadGtidList
-from binlog_protocol.groups.stored_group import group_gtid
-from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column
-from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import PositionPurged
 from binlog_storage.ibb.file_names import file_name
+from binlog_storage.log.stored_groups import look_for
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql.maintenance import PURGE_REASON, not_a_time, seconds_of
@@ -104,32 +104,16 @@ def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
             "written past this server"
         )
     # The number was reached by that server: the group was logged at some time, or is one that it has left out.
-    others = [other for other in state.position() if other.domain_id != gtid.domain_id]
     try:
-        start = engine.find_start(SlavePosition([gtid, *others]))
+        start = engine.find_start(state.position().with_gtid(gtid))
     except PositionPurged:
         return PURGED, (
             f"It was passed before Binlog_gtid_begin ('{engine.first_start().state.position()}'), behind which all "
             "groups are whole. A replica at this position must be set up again from a backup"
         )
-    if start.state.last(gtid.domain_id) == gtid or _is_behind(engine, start.position, gtid):
+    if start.state.last(gtid.domain_id) == gtid or look_for(engine, gtid, start).group:
         return HAVE, "A replica at this position goes on from here"
     return OTHER_HISTORY, (
         f"Server {gtid.server_id} has gone on to {logged} here, but this number was never logged here. A replica in "
         "strict mode is refused at this position (1236); another one goes on behind it"
     )
-
-
-def _is_behind(engine: BinlogEngine, at: Position, gtid: Gtid) -> bool:
-    """Whether it is among the groups from `at` on; a higher number of the same server ends the search."""
-    while True:
-        batch = engine.read(at)
-        for head in batch.heads:
-            found = group_gtid(head)
-            if found == gtid:
-                return True
-            if found is not None and found[:2] == gtid[:2] and found.seq_no > gtid.seq_no:
-                return False
-        if batch.end == at:
-            return False
-        at = batch.end

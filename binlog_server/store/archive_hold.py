@@ -6,22 +6,21 @@ was purged. What cannot be told holds all files: a manifest that is missing or d
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from pathlib import Path
 from typing import Final
 
-from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.coverage import first_missing, is_within
 from binlog_storage.archive.manifest import Manifest
 from binlog_storage.defects import Defects
-from binlog_storage.engine import BinlogEngine, GroupBatch, Hold, Position
+from binlog_storage.engine import BinlogEngine, Hold, Position
 from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.stored_groups import digest, find_group
 
 from binlog_server.process.logs import shortened
 
@@ -109,25 +108,10 @@ class ArchiveHold:
 
     def _digest(self, gtid: Gtid, position: SlavePosition) -> str | None:
         """Digest of a stored group; None if it was purged, empty if it never was there."""
-        others = [other for other in position if other.domain_id != gtid.domain_id]
-        before = [gtid._replace(seq_no=gtid.seq_no - 1)] if gtid.seq_no > 1 else []
         try:
-            at = self._engine.find_start(SlavePosition([*before, *others])).position
-            while (batch := self._engine.read(at)).end != at:
-                for number, head in enumerate(batch.heads):
-                    found = group_gtid(head)
-                    if found == gtid:
-                        return _digest_of(batch, number)
-                    if found is not None and found[:2] == gtid[:2] and found > gtid:
-                        return ""
-                at = batch.end
+            found = find_group(self._engine, gtid, position)
+            if found.group is not None:
+                return digest(found.group.pieces()).hex()
         except PositionPurged:
-            pass
-        return None
-
-
-def _digest_of(batch: GroupBatch, number: int) -> str:
-    found = hashlib.sha256()
-    for piece in batch.large.pieces() if batch.large is not None else [batch.groups[number]]:
-        found.update(piece)
-    return found.hexdigest()
+            return None
+        return "" if found.passed else None
