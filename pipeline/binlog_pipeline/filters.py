@@ -27,7 +27,7 @@ _CHANGES_LAYOUTS: Final = ("struct", "flat")  # those that have _gtid and _ts
 Value = TypeVar("Value", int, str)
 
 
-class Condition(NamedTuple):
+class PushedCondition(NamedTuple):
     """`column op value`. A nested column has several names.
 
     op: = <=> < <= > >= in; the value of in is a sequence.
@@ -38,7 +38,9 @@ class Condition(NamedTuple):
     value: Any
 
 
-def narrowed(wanted: Wanted, conditions: Iterable[Condition], view: str, layout: str) -> Wanted:
+def narrowed(
+    wanted: Wanted, conditions: Iterable[PushedCondition], view: str, layout: str
+) -> Wanted:
     """What is left of `wanted`; conditions that say nothing of groups are passed over.
 
     Times of view events are those of events; of other views, those of groups.
@@ -69,7 +71,9 @@ def narrowed(wanted: Wanted, conditions: Iterable[Condition], view: str, layout:
     return wanted
 
 
-def narrowed_tables(patterns: Sequence[str], conditions: Iterable[Condition]) -> tuple[str, ...]:
+def narrowed_tables(
+    patterns: Sequence[str], conditions: Iterable[PushedCondition]
+) -> tuple[str, ...]:
     """Of the patterns of option `tables`, none of which are all tables, those that `_db` and `_table` leave."""
     databases: frozenset[str] | None = None
     tables: frozenset[str] | None = None
@@ -98,7 +102,7 @@ def _matching(pattern: str, names: frozenset[str] | None) -> list[str]:
     return [glob.escape(name) for name in sorted(names) if fnmatchcase(name, pattern)]
 
 
-def _values(condition: Condition, kind: type[Value]) -> frozenset[Value] | None:
+def _values(condition: PushedCondition, kind: type[Value]) -> frozenset[Value] | None:
     """Those that the column may have; None if they are not told one by one."""
     if condition.op in ("=", "<=>"):
         found = [condition.value]
@@ -113,7 +117,7 @@ def _both(one: frozenset[Value] | None, other: frozenset[Value]) -> frozenset[Va
     return other if one is None else one & other
 
 
-def _numbers(condition: Condition) -> Numbers:
+def _numbers(condition: PushedCondition) -> Numbers:
     values = _values(condition, int)
     if values is not None:
         return Numbers(min(values), max(values)) if values else Numbers(0, -1)
@@ -137,7 +141,7 @@ def _and_also(one: Numbers, other: Numbers) -> Numbers:
     return Numbers(max(firsts, default=None), min(lasts, default=None))
 
 
-def _times(condition: Condition) -> TimeRange:
+def _times(condition: PushedCondition) -> TimeRange:
     """Of times in whole seconds."""
     op, value = condition.op, condition.value
     values = list(value) if op == "in" else [value]

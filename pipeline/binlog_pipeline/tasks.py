@@ -40,22 +40,22 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TaskFailure:
     """An error on its way from a worker; its text alone, as not every exception can be pickled."""
 
     text: str
 
 
-def attempt(task: Callable[[Item], Result], item: Item) -> Result | Failure:
-    """In a worker. What is nobody's mistake in this program comes back as a `Failure`."""
+def attempt(task: Callable[[Item], Result], item: Item) -> Result | TaskFailure:
+    """In a worker. What is nobody's mistake in this program comes back as a `TaskFailure`."""
     try:
         return task(item)
     except _FAILURES as error:
-        return Failure(f"{item}: {error}")
+        return TaskFailure(f"{item}: {error}")
 
 
-def outcome(result: Result | Failure) -> Result:
+def outcome(result: Result | TaskFailure) -> Result:
     """What `attempt` gave. Raises `WorkFailed`."""
-    if isinstance(result, Failure):
+    if isinstance(result, TaskFailure):
         raise WorkFailed(result.text)
     return result

@@ -9,7 +9,7 @@ from typing import Any
 from binlog_pipeline.jobs.archive import Archived, ArchiveSettings, archive
 from binlog_pipeline.jobs.replay import Replayed, replay
 from binlog_pipeline.jobs.workers import Engine
-from binlog_pipeline.sources.source import MarkedSlice, Source
+from binlog_pipeline.sources.source import LogSource, MarkedSlice
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.options import StoreOptions
@@ -62,7 +62,7 @@ def grow(
         engine.close()
 
 
-def run(source: Source, target: Path, **settings: Any) -> Archived:
+def run(source: LogSource, target: Path, **settings: Any) -> Archived:
     """In this process, with what is in the file that is being written."""
     chosen = {"tail": True, "engine": HERE, "partition_bytes": 256 << 10, **settings}
     return archive(source, target, ArchiveSettings(**chosen))
@@ -73,7 +73,9 @@ def replayed(archive: Path, target: Path, start: SlavePosition | None = None) ->
     return replay(archive, target, start=start, max_binlog_size=1 << 20)
 
 
-def rows(source: Source, wanted: Wanted | None = None, partition_bytes: int = 1 << 20) -> list[Row]:
+def rows(
+    source: LogSource, wanted: Wanted | None = None, partition_bytes: int = 1 << 20
+) -> list[Row]:
     """What a source gives: GTID, place, time, bytes of each group."""
     found: list[Row] = []
     for part in source.slices(wanted or Wanted(), partition_bytes):
@@ -84,7 +86,7 @@ def rows(source: Source, wanted: Wanted | None = None, partition_bytes: int = 1 
     return found
 
 
-def log_of(source: Source) -> list[bytes]:
+def log_of(source: LogSource) -> list[bytes]:
     """All groups and start markers of a source, in their order."""
     found: list[bytes] = []
     for part in source.slices(Wanted(), 1 << 20):

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-from binlog_pipeline.jobs.manifest import Manifest
+from binlog_pipeline.jobs.manifest import ExportManifest
 from binlog_protocol.gtid import Gtid
 
 Row = dict[str, Any]
 
 
-def manifest_of(target: Path) -> Manifest:
+def manifest_of(target: Path) -> ExportManifest:
     """It must be there, and all its files, and no others."""
-    manifest = Manifest.read(target)
+    manifest = ExportManifest.read(target)
     assert manifest is not None
     there = {str(path.relative_to(target)) for path in target.rglob("*.parquet")}
     assert there == set(manifest.files)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from binlog_pipeline.filters import SLACK_S, Condition, narrowed, narrowed_tables
+from binlog_pipeline.filters import SLACK_S, PushedCondition, narrowed, narrowed_tables
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.views.events import EventsView
@@ -41,7 +41,7 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def holds(row: Row, condition: Condition) -> bool:
+def holds(row: Row, condition: PushedCondition) -> bool:
     """As SQL has it."""
     found: Any = row
     for name in condition.path:
@@ -55,7 +55,7 @@ def holds(row: Row, condition: Condition) -> bool:
     return OPERATORS[condition.op](found, condition.value)
 
 
-def kept(rows: Iterable[Row], conditions: Sequence[Condition]) -> list[Row]:
+def kept(rows: Iterable[Row], conditions: Sequence[PushedCondition]) -> list[Row]:
     return [row for row in rows if all(holds(row, condition) for condition in conditions)]
 
 
@@ -91,7 +91,7 @@ def moments() -> st.SearchStrategy[datetime]:
     )
 
 
-def conditions() -> st.SearchStrategy[Condition]:
+def conditions() -> st.SearchStrategy[PushedCondition]:
     columns: list[tuple[tuple[str, ...], st.SearchStrategy[Any]]] = [
         (("gtid", "domain"), st.sampled_from((0, 1, 7, 99, -1))),
         (("gtid", "server"), st.sampled_from((1, 2, 3))),
@@ -101,25 +101,25 @@ def conditions() -> st.SearchStrategy[Condition]:
     made = []
     for path, values in columns:
         one = st.sampled_from((*OPERATORS, "<=>"))
-        made.append(st.builds(Condition, one, st.just(path), values))
+        made.append(st.builds(PushedCondition, one, st.just(path), values))
         made.append(
-            st.builds(Condition, st.just("in"), st.just(path), st.lists(values, max_size=3))
+            st.builds(PushedCondition, st.just("in"), st.just(path), st.lists(values, max_size=3))
         )
     return st.one_of(made)
 
 
 @given(view=st.sampled_from(tuple(VIEWS)), some=st.lists(conditions(), max_size=4))
 @settings(max_examples=60)
-def test_any_conditions(source: DirectorySource, view: str, some: list[Condition]) -> None:
+def test_any_conditions(source: DirectorySource, view: str, some: list[PushedCondition]) -> None:
     wanted = narrowed(Wanted(), some, view, "struct")
     found = read(source, VIEWS[view], wanted)
     assert kept(found, some) == kept(everything(source, view), some)
 
 
 EDGES = [
-    *(Condition(op, ("gtid", "seq"), n) for op in (*OPERATORS, "<=>") for n in (0, 1, 150, 151)),
+    *(PushedCondition(op, ("gtid", "seq"), n) for op in (*OPERATORS, "<=>") for n in (0, 1, 150, 151)),
     *(
-        Condition(op, ("ts",), datetime.fromtimestamp(BEGIN + s, UTC) + timedelta(microseconds=us))
+        PushedCondition(op, ("ts",), datetime.fromtimestamp(BEGIN + s, UTC) + timedelta(microseconds=us))
         for op in (*OPERATORS, "<=>")
         for s in (100 * STEP_S, 101 * STEP_S - 600)
         for us in (-1, 0, 1)
@@ -141,7 +141,7 @@ def test_edges(source: DirectorySource, view: str) -> None:
 @given(start=st.integers(0, 600), some=st.lists(conditions(), max_size=3))
 @settings(max_examples=20)
 def test_conditions_beside_a_range(
-    source: DirectorySource, start: int, some: list[Condition]
+    source: DirectorySource, start: int, some: list[PushedCondition]
 ) -> None:
     range_ = Wanted(
         GtidRange(SlavePosition.parse(f"0-1-{start},1-1-5"), SlavePosition.parse("0-1-450,7-1-70"))
@@ -152,37 +152,37 @@ def test_conditions_beside_a_range(
 
 NEAR = datetime.fromtimestamp(BEGIN + 2 * SLACK_S, UTC)
 PRUNING = [
-    [Condition(">", ("gtid", "seq"), 500)],
-    [Condition("<=", ("gtid", "seq"), 20)],
-    [Condition("=", ("gtid", "domain"), 99)],
-    [Condition("=", ("gtid", "domain"), 1), Condition("<", ("gtid", "seq"), 30)],
-    [Condition("in", ("gtid", "seq"), [300, 310]), Condition("=", ("gtid", "domain"), 0)],
-    [Condition(">", ("ts",), NEAR + timedelta(days=1))],
-    [Condition("<", ("ts",), NEAR - timedelta(days=1))],
-    [Condition("=", ("gtid", "seq"), 300), Condition("<", ("gtid", "seq"), 200)],
+    [PushedCondition(">", ("gtid", "seq"), 500)],
+    [PushedCondition("<=", ("gtid", "seq"), 20)],
+    [PushedCondition("=", ("gtid", "domain"), 99)],
+    [PushedCondition("=", ("gtid", "domain"), 1), PushedCondition("<", ("gtid", "seq"), 30)],
+    [PushedCondition("in", ("gtid", "seq"), [300, 310]), PushedCondition("=", ("gtid", "domain"), 0)],
+    [PushedCondition(">", ("ts",), NEAR + timedelta(days=1))],
+    [PushedCondition("<", ("ts",), NEAR - timedelta(days=1))],
+    [PushedCondition("=", ("gtid", "seq"), 300), PushedCondition("<", ("gtid", "seq"), 200)],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("some", PRUNING)
 @pytest.mark.parametrize("view", VIEWS)
-def test_less_is_read(source: DirectorySource, view: str, some: list[Condition]) -> None:
+def test_less_is_read(source: DirectorySource, view: str, some: list[PushedCondition]) -> None:
     everything = source.slices(Wanted(), 1)
     left = source.slices(narrowed(Wanted(), some, view, "struct"), 1)
     assert len(left) < 0.7 * len(everything)
 
 
 def test_groups_that_are_not_wanted_become_no_rows(source: DirectorySource) -> None:
-    some = [Condition("=", ("gtid", "server"), 2), Condition(">=", ("ts",), NEAR)]
+    some = [PushedCondition("=", ("gtid", "server"), 2), PushedCondition(">=", ("ts",), NEAR)]
     found = read(source, VIEWS["transactions"], narrowed(Wanted(), some, "transactions", "struct"))
     assert found == kept(everything(source, "transactions"), some)
 
 
 def test_of_other_views() -> None:
     """A column of the table, or of a part of the log, is something else."""
-    some = [Condition(">", ("ts",), NEAR), Condition("=", ("gtid", "domain"), 1)]
+    some = [PushedCondition(">", ("ts",), NEAR), PushedCondition("=", ("gtid", "domain"), 1)]
     assert narrowed(Wanted(), some, "changes", "flat") == Wanted()
     assert narrowed(Wanted(), some, "files", "struct") == Wanted()
-    own = [Condition("<", ("_gtid", "seq"), 5), Condition("<", ("_ts",), NEAR)]
+    own = [PushedCondition("<", ("_gtid", "seq"), 5), PushedCondition("<", ("_ts",), NEAR)]
     end = TimeRange(None, int(NEAR.timestamp()), SLACK_S)
     assert narrowed(Wanted(), own, "changes", "struct") == Wanted(
         times=end, numbers=Numbers(None, 4)
@@ -192,14 +192,14 @@ def test_of_other_views() -> None:
 
 def test_values_of_other_types() -> None:
     odd = [
-        Condition("=", ("gtid", "seq"), True),
-        Condition("<", ("gtid", "seq"), 1.5),
-        Condition("in", ("gtid", "domain"), ["0"]),
-        Condition("<=>", ("gtid", "domain"), None),
-        Condition("<", ("ts",), NEAR.replace(tzinfo=None)),
-        Condition("in", ("ts",), [None]),
-        Condition(">", ("gtid",), 3),
-        Condition(">", ("gtid", "domain"), 3),
+        PushedCondition("=", ("gtid", "seq"), True),
+        PushedCondition("<", ("gtid", "seq"), 1.5),
+        PushedCondition("in", ("gtid", "domain"), ["0"]),
+        PushedCondition("<=>", ("gtid", "domain"), None),
+        PushedCondition("<", ("ts",), NEAR.replace(tzinfo=None)),
+        PushedCondition("in", ("ts",), [None]),
+        PushedCondition(">", ("gtid",), 3),
+        PushedCondition(">", ("gtid", "domain"), 3),
     ]
     assert narrowed(Wanted(), odd, "transactions", "struct") == Wanted()
 
@@ -221,7 +221,7 @@ TABLES = [
 def test_tables(
     patterns: tuple[str, ...], some: list[tuple[str, str, Any]], left: tuple[str, ...]
 ) -> None:
-    made = [Condition(op, (name,), value) for op, name, value in some]
+    made = [PushedCondition(op, (name,), value) for op, name, value in some]
     assert narrowed_tables(patterns, made) == left
 
 
@@ -252,7 +252,7 @@ SCHEMA = pa.schema(
     [(("n",), 2), (("s",), "b"), (("t",), NEAR), (("b",), True), (("in", "x"), 2)],
 )
 def test_rows(op: str, path: tuple[str, ...], value: Any) -> None:
-    condition = Condition(op, path, value)
+    condition = PushedCondition(op, path, value)
     batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
     rows = [row for row in ROWS if path[0] != "in" or row["in"] or op == "<=>"]
     flat = [row if row["in"] else {**row, "in": {"x": None}} for row in rows]
@@ -263,28 +263,28 @@ def test_rows(op: str, path: tuple[str, ...], value: Any) -> None:
 def test_rows_in_lists_and_null() -> None:
     batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
 
-    def left(*some: Condition) -> list[int | None]:
+    def left(*some: PushedCondition) -> list[int | None]:
         found: list[int | None] = kept_rows(batch, some).column("n").to_pylist()
         return found
 
-    assert left(Condition("in", ("s",), ["a", None, "\u00e9"])) == [1, 3]
-    assert left(Condition("in", ("n",), [])) == []
-    assert left(Condition("<=>", ("n",), None)) == [None]
-    assert left(Condition("=", ("n",), 2), Condition("=", ("s",), "b")) == [2]
+    assert left(PushedCondition("in", ("s",), ["a", None, "\u00e9"])) == [1, 3]
+    assert left(PushedCondition("in", ("n",), [])) == []
+    assert left(PushedCondition("<=>", ("n",), None)) == [None]
+    assert left(PushedCondition("=", ("n",), 2), PushedCondition("=", ("s",), "b")) == [2]
     passed_over = [
-        Condition("=", ("f",), 2.0),
-        Condition("=", ("n",), 70_000),
-        Condition("=", ("nothing",), 1),
-        Condition("=", ("in", "nothing"), 1),
-        Condition("=", ("n", "deeper"), 1),
-        Condition("<", ("t",), NEAR.replace(tzinfo=None)),
+        PushedCondition("=", ("f",), 2.0),
+        PushedCondition("=", ("n",), 70_000),
+        PushedCondition("=", ("nothing",), 1),
+        PushedCondition("=", ("in", "nothing"), 1),
+        PushedCondition("=", ("n", "deeper"), 1),
+        PushedCondition("<", ("t",), NEAR.replace(tzinfo=None)),
     ]
     assert left(*passed_over) == [1, 2, None, 3]
 
 
 def test_options_of_a_range_are_kept() -> None:
     options = SourceOptions.parse({"path": "x", "endTime": "2023-11-15T00:00:00", "domains": "0,1"})
-    some = [Condition("in", ("gtid", "domain"), [1, 2]), Condition("<", ("ts",), NEAR)]
+    some = [PushedCondition("in", ("gtid", "domain"), [1, 2]), PushedCondition("<", ("ts",), NEAR)]
     wanted = narrowed(options.wanted, some, "transactions", "struct")
     assert wanted.domains == frozenset({1})
     assert wanted.times.end == options.end_time

@@ -19,7 +19,7 @@ from binlog_pipeline.errors import BadOption
 
 if TYPE_CHECKING:
     from binlog_pipeline.jobs.amounts import Amount
-    from binlog_pipeline.jobs.stats import Statistics
+    from binlog_pipeline.jobs.stats import LogStatistics
 
 PERCENTILES: Final = (50, 95, 99)
 _PLOTS: Final = (".png", ".html")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def as_object(found: Statistics, top: int) -> dict[str, Any]:
+def as_object(found: LogStatistics, top: int) -> dict[str, Any]:
     """For --json."""
     return {
         "transactions": found.groups,
@@ -128,7 +128,7 @@ _PEAKS: Final = {
 }
 
 
-def _text(found: Statistics, top: int) -> Iterator[str]:
+def _text(found: LogStatistics, top: int) -> Iterator[str]:
     if not found.groups:
         yield "nothing: no transaction of the source is in that range"
         return
@@ -168,7 +168,7 @@ def _text(found: Statistics, top: int) -> Iterator[str]:
     )
 
 
-def _sizes(found: Statistics) -> Iterator[str]:
+def _sizes(found: LogStatistics) -> Iterator[str]:
     percentiles = [f"p{p} {size_text(found.sizes.percentile(p))}" for p in PERCENTILES]
     yield f"SIZE OF TRANSACTIONS: {', '.join(percentiles)}, max {size_text(found.sizes.largest)}"
     buckets = found.sizes.buckets()
@@ -177,7 +177,7 @@ def _sizes(found: Statistics) -> Iterator[str]:
     yield from list(text_table(("", "", ""), rows))[1:]
 
 
-def _domains(found: Statistics) -> Iterator[str]:
+def _domains(found: LogStatistics) -> Iterator[str]:
     rows = []
     for domain, numbers in sorted(found.domains.items()):
         gaps = [f"{gap.before} .. {gap.behind}" for gap in numbers.gaps[:_GAPS_SHOWN]]
@@ -187,15 +187,15 @@ def _domains(found: Statistics) -> Iterator[str]:
     yield from text_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING", "GAPS"), rows)
 
 
-def _hottest(found: Statistics, top: int) -> list[tuple[str, Amount]]:
+def _hottest(found: LogStatistics, top: int) -> list[tuple[str, Amount]]:
     return sorted(found.tables.items(), key=lambda item: (-item[1].rows, item[0]))[:top]
 
 
-def _writers(found: Statistics) -> list[tuple[int, Amount]]:
+def _writers(found: LogStatistics) -> list[tuple[int, Amount]]:
     return sorted(found.writers.items(), key=lambda item: (-item[1].transactions, item[0]))
 
 
-def _peak(found: Statistics, name: str, step: int) -> int:
+def _peak(found: LogStatistics, name: str, step: int) -> int:
     amounts = found.rates.by(step).amounts.values()
     return max((getattr(amount, name) for amount in amounts), default=0)
 

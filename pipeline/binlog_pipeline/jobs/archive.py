@@ -24,7 +24,7 @@ from binlog_pipeline.errors import DataLost
 from binlog_pipeline.jobs.archive_part import ArchiveItem, WritePart, WrittenPart
 from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
 from binlog_pipeline.jobs.workers import Engine, open_workers
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.tasks import Workers
 
 _PUBLISH_PARTS: Final = 64
@@ -61,7 +61,7 @@ class Archived:
 
 
 def archive(
-    source: Source,
+    source: LogSource,
     target: Path,
     settings: ArchiveSettings,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -178,7 +178,7 @@ def _growing(manifest: Manifest, written: list[WrittenPart]) -> Iterator[StagedP
         yield StagedPart(one.staged.staged, part)
 
 
-def _require_whole(source: Source, archived: BinlogState, end: BinlogState) -> None:
+def _require_whole(source: LogSource, archived: BinlogState, end: BinlogState) -> None:
     """Nothing was left out. Where groups were found by number, numbers that go backwards would be."""
     if any((archived.get(g.domain_id, g.server_id) or -1) < g.seq_no for g in end.entries()):
         raise DataLost(
@@ -187,5 +187,5 @@ def _require_whole(source: Source, archived: BinlogState, end: BinlogState) -> N
         )
 
 
-def _kind(source: Source) -> str:
+def _kind(source: LogSource) -> str:
     return type(source).__name__.removesuffix("Source").lower()

@@ -28,7 +28,7 @@ from binlog_pipeline.groups import Groups
 from binlog_pipeline.jobs.archive_part import ArchiveItem
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.wanted import Wanted
 
 _LOOK_BYTES: Final = 2 << 20
@@ -47,7 +47,7 @@ class ArchivePlan:
     end: BinlogState | None = None
 
 
-def beginning(source: Source) -> BinlogState:
+def beginning(source: LogSource) -> BinlogState:
     """What had been logged before the first group of the source. Raises `SourceError`, `StorageError`."""
     if isinstance(source, DirectorySource | ArchiveSource):
         return source.beginning()
@@ -55,7 +55,7 @@ def beginning(source: Source) -> BinlogState:
 
 
 def plan_archive(
-    source: Source, manifest: Manifest, partition_bytes: int, *, tail: bool
+    source: LogSource, manifest: Manifest, partition_bytes: int, *, tail: bool
 ) -> ArchivePlan:
     """What is behind the archive. Raises `SourceError`, `DataLost`, `StorageError`.
 
@@ -141,7 +141,7 @@ def _is_last(found: Groups, last: Part) -> bool:
     return found.gtid(0) == last.last_gtid and digest.hexdigest() == last.last_sha256
 
 
-def _require_last(source: Source, manifest: Manifest) -> None:
+def _require_last(source: LogSource, manifest: Manifest) -> None:
     """Raises `SourceError` if the source has another group by the name of the archive's last, `DataLost` if none."""
     last, position = _last(manifest), _position(manifest)
     if last is None:
@@ -169,7 +169,7 @@ def _require_last(source: Source, manifest: Manifest) -> None:
         )
 
 
-def _groups(source: Source, wanted: Wanted) -> Iterable[Groups]:
+def _groups(source: LogSource, wanted: Wanted) -> Iterable[Groups]:
     for part in source.slices(wanted, _LOOK_BYTES):
         yield from part.read()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from binlog_pipeline.sources.source import Slice, Source
+from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.wanted import Wanted
 
 _PARTITION_BYTES: Final = 64 << 20
@@ -13,7 +13,7 @@ _PARTITION_BYTES_MIN: Final = 4 << 20
 _SLICES_A_WORKER: Final = 4
 
 
-def cut(source: Source, wanted: Wanted, workers: int) -> tuple[Sequence[Slice], int]:
+def cut(source: LogSource, wanted: Wanted, workers: int) -> tuple[Sequence[Slice], int]:
     """The slices, and about how many bytes they are at the most.
 
     They have 64 MiB each, or less where that keeps all workers busy to the end. Raises `PipelineError`.

@@ -14,7 +14,7 @@ from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_history import apply
-from binlog_pipeline.schemas.ddl_tables import Layout
+from binlog_pipeline.schemas.ddl_tables import TableLayout
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_in
 from binlog_pipeline.schemas.seed_writing import write_tables
 from binlog_pipeline.schemas.subscription import Subscription
@@ -98,7 +98,7 @@ def write_ddl_seed(options: SourceOptions, path: Path, engine: Engine | None = N
     return DdlSeed(tuple(known), tuple(sorted(unknown)))
 
 
-def _known(name: str, layouts: list[Layout]) -> KnownTable:
+def _known(name: str, layouts: list[TableLayout]) -> KnownTable:
     """Of a table's layouts, the newest first."""
     hidden = sum(
         any(one.may_be_taken_for(newer) for newer in layouts[:i]) for i, one in enumerate(layouts)

@@ -25,7 +25,7 @@ from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from binlog_pipeline.jobs.cutting import cut
-from binlog_pipeline.jobs.manifest import MANIFEST, ExportedFile, ExportedStatement, Manifest
+from binlog_pipeline.jobs.manifest import MANIFEST, ExportedFile, ExportedStatement, ExportManifest
 from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from binlog_pipeline.jobs.typed_rows import Layout
@@ -35,7 +35,7 @@ from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.opening import open_source
-from binlog_pipeline.sources.source import Slice, Source
+from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.views.changes_gathering import gathered
 from binlog_pipeline.views.changes_opening import column_options_of
 from binlog_pipeline.views.changes_statements import refuse_non_row, row_statements
@@ -147,10 +147,10 @@ def export(
     engine = engine or Engine()
     with _locked(target):
         settings = _settings(options, layout)
-        manifest = Manifest.read(target)
+        manifest = ExportManifest.read(target)
         if manifest is None:
             begin = options.start_gtid or source.earliest()
-            manifest = Manifest(source.name, settings, begin=str(begin), position=str(begin))
+            manifest = ExportManifest(source.name, settings, begin=str(begin), position=str(begin))
             _begin(target, manifest)
         _check(manifest, settings, options.start_gtid, target)
         _clean(target, manifest)
@@ -182,7 +182,7 @@ def export(
 
 
 def _publish(
-    target: Path, manifest: Manifest, slices: Sequence[SliceExport], end: SlavePosition
+    target: Path, manifest: ExportManifest, slices: Sequence[SliceExport], end: SlavePosition
 ) -> Exported:
     """Files where they belong, then the manifest."""
     manifest.runs += 1
@@ -208,7 +208,7 @@ def _publish(
     return Exported(end, len(all_files), rows, size, unknown)
 
 
-def _judged(manifest: Manifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
+def _judged(manifest: ExportManifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
     """What XA transactions that are rolled back, or at no end yet, add to the statements of the manifest.
 
     One that was prepared in front of all that was exported has no rows in it.
@@ -244,7 +244,7 @@ def _shown(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _end(source: Source, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
+def _end(source: LogSource, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
     """Up to where there is something, and it is wanted; not before `start`. Raises `DataLost`."""
     latest = source.latest()
     for gtid in start:
@@ -277,7 +277,7 @@ def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
     }
 
 
-def _begin(target: Path, manifest: Manifest) -> None:
+def _begin(target: Path, manifest: ExportManifest) -> None:
     """Before the first file: what is removed later is ours. Raises `BadOption`."""
     others = {path.name for path in target.iterdir()} - {_LOCK, f"{MANIFEST}.new"}
     if others:
@@ -288,7 +288,7 @@ def _begin(target: Path, manifest: Manifest) -> None:
 
 
 def _check(
-    manifest: Manifest, settings: dict[str, Any], start: SlavePosition | None, target: Path
+    manifest: ExportManifest, settings: dict[str, Any], start: SlavePosition | None, target: Path
 ) -> None:
     """Whether this run may go on behind the others. Raises `BadOption`, `SourceError`."""
     if start is not None and start != SlavePosition.parse(manifest.begin):
@@ -309,7 +309,7 @@ def _check(
         )
 
 
-def _clean(target: Path, manifest: Manifest) -> None:
+def _clean(target: Path, manifest: ExportManifest) -> None:
     """Without what a run that was killed has left."""
     shutil.rmtree(target / _STAGING, ignore_errors=True)
     known = manifest.files

@@ -14,7 +14,7 @@ from binlog_storage.archive.archive import is_archive
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, SourceError
-from binlog_pipeline.jobs.manifest import Manifest
+from binlog_pipeline.jobs.manifest import ExportManifest
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.tables.manifest import StateManifest
 
@@ -62,7 +62,7 @@ def position_of(what: str) -> SlavePosition:
 
 
 def _of_export(path: Path) -> SlavePosition | None:
-    manifest = Manifest.read(path)
+    manifest = ExportManifest.read(path)
     return None if manifest is None else manifest.slave_position
 
 

@@ -84,7 +84,7 @@ class ExportedStatement:
 
 
 @dataclass(slots=True)
-class Manifest:
+class ExportManifest:
     """See the module."""
 
     source: str

@@ -19,7 +19,7 @@ from binlog_pipeline.groups import after
 from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.sinks import open_sink
 from binlog_pipeline.views import open_view
@@ -109,7 +109,7 @@ def primary_key(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema.field("_key").type]
 
 
-def position_at(source: Source, start: SlavePosition, time: int) -> SlavePosition:
+def position_at(source: LogSource, start: SlavePosition, time: int) -> SlavePosition:
     """The position in front of the first group behind `start` that began later than `time`, in seconds since 1970.
 
     So it is a place of the log: times may be out of order in it, commits are not.

@@ -36,7 +36,7 @@ class LargeTransaction(NamedTuple):
 
 
 @dataclass(slots=True)
-class Statistics:
+class LogStatistics:
     """Of consecutive groups. A group is a transaction, or a statement such as DDL."""
 
     groups: int = 0
@@ -81,7 +81,7 @@ class Statistics:
         self.rates.add(columns.seconds, columns.rows, columns.bytes)
         self._add_largest(columns, batch.column("tables"))
 
-    def merge(self, following: Statistics) -> None:
+    def merge(self, following: LogStatistics) -> None:
         """What comes next in the log."""
         self.groups += following.groups
         self.events += following.events
@@ -156,11 +156,11 @@ class _Columns:
         return found
 
 
-def statistics(options: SourceOptions, engine: Engine | None = None) -> Statistics:
+def statistics(options: SourceOptions, engine: Engine | None = None) -> LogStatistics:
     """Of what the options mean. Raises `PipelineError`, `StorageError`."""
     engine = engine or Engine()
     slices, size = cut(open_source(options), options.wanted, engine.count)
-    parts: dict[int, Statistics] = {}
+    parts: dict[int, LogStatistics] = {}
     with (
         open_workers(engine, size) as workers,
         Progress(len(slices), "stats", "slice") as progress,
@@ -168,15 +168,15 @@ def statistics(options: SourceOptions, engine: Engine | None = None) -> Statisti
         for number, part in workers.map(slice_statistics, slices):
             parts[number] = part
             progress.add()
-    total = Statistics()
+    total = LogStatistics()
     for number in range(len(slices)):
         total.merge(parts.pop(number))
     return total
 
 
-def slice_statistics(part: Slice) -> Statistics:
+def slice_statistics(part: Slice) -> LogStatistics:
     """The task: of one slice."""
-    found = Statistics()
+    found = LogStatistics()
     for batch in TransactionsView().batches(part.read()):
         found.add(batch)
     return found

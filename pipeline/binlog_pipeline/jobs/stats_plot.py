@@ -13,7 +13,7 @@ from typing import Any, Final
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.jobs.amounts import Amount, Rates
-from binlog_pipeline.jobs.stats import Statistics
+from binlog_pipeline.jobs.stats import LogStatistics
 
 _POINTS: Final = 600
 _STEPS: Final = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -33,7 +33,7 @@ _PAGE: Final = """<!DOCTYPE html>
 """
 
 
-def write_plot(found: Statistics, source: str, path: Path) -> None:
+def write_plot(found: LogStatistics, source: str, path: Path) -> None:
     """As .png, or as .html with the picture in it. Raises OSError, and ModuleNotFoundError without matplotlib."""
     path = local_path(path)
     picture = _picture(found, source)
@@ -48,7 +48,7 @@ def write_plot(found: Statistics, source: str, path: Path) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-def _picture(found: Statistics, source: str) -> bytes:
+def _picture(found: LogStatistics, source: str) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
@@ -72,7 +72,7 @@ def _picture(found: Statistics, source: str) -> bytes:
     return written.getvalue()
 
 
-def _summary(found: Statistics) -> str:
+def _summary(found: LogStatistics) -> str:
     if not found.groups:
         return "no transactions"
     begin, end = min(found.rates.amounts), max(found.rates.amounts)
@@ -106,7 +106,7 @@ def _draw_rate(axes: Any, rates: Rates, name: str, color: str) -> None:
         axes.set_title(f"rates, means of {_duration(rates.step)}", fontsize=10, loc="left")
 
 
-def _draw_sizes(axes: Any, found: Statistics) -> None:
+def _draw_sizes(axes: Any, found: LogStatistics) -> None:
     buckets = found.sizes.buckets()
     axes.bar(range(len(buckets)), [count for _, count in buckets], color=_COLORS["transactions"])
     every = -(-len(buckets) // _LABELED) or 1

@@ -20,7 +20,7 @@ from binlog_protocol.row_columns import Changes
 from binlog_storage.disk.durable_files import sync_file
 
 from binlog_pipeline.jobs.typed_rows import Layout, image_schema, row_schema, typed_rows
-from binlog_pipeline.views.changes_gathering import Gathered, Heads
+from binlog_pipeline.views.changes_gathering import GatheredRows, Heads
 from binlog_pipeline.views.changes_order import Places, log_order
 
 _GROUP_ROWS: Final = 1 << 17
@@ -61,7 +61,7 @@ class TypedFiles:
         self._waiting = 0
         self._written: list[WrittenFile] = []
 
-    def add(self, gathered: Gathered) -> None:
+    def add(self, gathered: GatheredRows) -> None:
         """All changes of some groups; what is added next comes behind them in the log."""
         tables: dict[tuple[str, str, pa.Schema], list[Changes]] = {}
         for some in gathered.changes:

@@ -9,12 +9,12 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.jobs.cutting import cut
 from binlog_pipeline.jobs.progress import Progress
-from binlog_pipeline.jobs.stats import Statistics, slice_statistics
+from binlog_pipeline.jobs.stats import LogStatistics, slice_statistics
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
-from binlog_pipeline.tasks import Failure, attempt
+from binlog_pipeline.tasks import TaskFailure, attempt
 from binlog_pipeline.wanted import Wanted
 
 
@@ -22,7 +22,7 @@ from binlog_pipeline.wanted import Wanted
 class Verified:
     """What was read, and what could not be."""
 
-    found: Statistics = field(default_factory=Statistics)
+    found: LogStatistics = field(default_factory=LogStatistics)
     damage: list[str] = field(default_factory=list)
 
 
@@ -32,7 +32,7 @@ def verify(options: SourceOptions, engine: Engine | None = None) -> Verified:
     source, wanted = open_source(options), options.wanted
     earliest, latest = source.earliest(), source.latest()
     slices, size = cut(source, wanted, engine.count)
-    parts: dict[int, Statistics | Failure] = {}
+    parts: dict[int, LogStatistics | TaskFailure] = {}
     with (
         open_workers(engine, size) as workers,
         Progress(len(slices), "verify", "slice") as progress,
@@ -43,7 +43,7 @@ def verify(options: SourceOptions, engine: Engine | None = None) -> Verified:
     done = Verified()
     for number in range(len(slices)):
         part_found = parts[number]
-        if isinstance(part_found, Failure):
+        if isinstance(part_found, TaskFailure):
             done.damage.append(part_found.text)
         else:
             done.found.merge(part_found)
@@ -52,12 +52,12 @@ def verify(options: SourceOptions, engine: Engine | None = None) -> Verified:
     return done
 
 
-def _attempt(part: Slice) -> tuple[Statistics | Failure]:
+def _attempt(part: Slice) -> tuple[LogStatistics | TaskFailure]:
     """The task. Damage of one slice does not end the work on the others."""
     return (attempt(slice_statistics, part),)
 
 
-def _unread(earliest: SlavePosition, latest: SlavePosition, found: Statistics) -> Iterator[str]:
+def _unread(earliest: SlavePosition, latest: SlavePosition, found: LogStatistics) -> Iterator[str]:
     """What the source says that it has, and did not give."""
     for gtid in latest:
         begun = earliest.get(gtid.domain_id)

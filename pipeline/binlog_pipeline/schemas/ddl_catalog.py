@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from binlog_pipeline.schemas.ddl_tables import Layout
+from binlog_pipeline.schemas.ddl_tables import TableLayout
 from binlog_pipeline.schemas.token_reader import ALL, NotUnderstood, TableName
 
 _NO_CREATE: Final = "its CREATE TABLE is not there"
@@ -16,7 +16,7 @@ _NO_CREATE: Final = "its CREATE TABLE is not there"
 class Since:
     """A layout, and the GTID of the statement that made it."""
 
-    layout: Layout
+    layout: TableLayout
     gtid: str
 
 
@@ -32,7 +32,7 @@ class DdlCatalog:
         self.charsets: Final[dict[str, str | None]] = {}
         self.temporary: Final[set[TableName]] = set()
         self._may_be_there: Final[set[TableName]] = set()  # of those that are not known
-        self._layouts: Final[dict[TableName, Layout]] = {}
+        self._layouts: Final[dict[TableName, TableLayout]] = {}
         self._past: Final[dict[TableName, list[Since]]] = {}
 
     def known(self) -> Iterator[tuple[TableName, list[Since]]]:
@@ -45,7 +45,7 @@ class DdlCatalog:
         for name, past in self.known():
             yield from (since.layout.entry(name, since.gtid) for since in past)
 
-    def layout(self, name: TableName) -> Layout:
+    def layout(self, name: TableName) -> TableLayout:
         """As the table is now. Raises `NotUnderstood`."""
         found = self._layouts.get(name)
         if found is None:
@@ -56,7 +56,7 @@ class DdlCatalog:
         """Whether the table is there and known."""
         return name in self._layouts
 
-    def is_now(self, name: TableName, layout: Layout, gtid: str) -> None:
+    def is_now(self, name: TableName, layout: TableLayout, gtid: str) -> None:
         """It was made, or changed."""
         self.unknown.pop(name, None)
         self._may_be_there.discard(name)

@@ -13,7 +13,7 @@ from binlog_pipeline.schemas.ddl_alter import AlterReader
 from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_columns import Elements
 from binlog_pipeline.schemas.ddl_options import Options
-from binlog_pipeline.schemas.ddl_tables import Layout
+from binlog_pipeline.schemas.ddl_tables import TableLayout
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.token_reader import NotUnderstood, TableName
 
@@ -130,7 +130,7 @@ class _Statement:
             elements, options = Elements(), Options()
             reader.elements(elements)
             reader.options(options)
-            layout = Layout.made(elements, options, catalog.charsets.get(name.database))
+            layout = TableLayout.made(elements, options, catalog.charsets.get(name.database))
         else:
             raise NotUnderstood("columns that come from a query")
         # Servers log IF NOT EXISTS only where there was no such table.

@@ -23,7 +23,7 @@ FIRST: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """The columns of a table.
 
     charset: what new columns get; None if it is not known.
@@ -42,7 +42,7 @@ class Layout:
     engine: str = ""
 
     @classmethod
-    def made(cls, elements: Elements, options: Options, default: str | None) -> Layout:
+    def made(cls, elements: Elements, options: Options, default: str | None) -> TableLayout:
         """By CREATE TABLE in a database of that character set. Raises `NotUnderstood`."""
         charset = options.of(default)
         columns = tuple(one.column(charset) for one in elements.columns)
@@ -61,13 +61,13 @@ class Layout:
         made.check()
         return replace(made, key=_primary(keys, columns, elements.periods))
 
-    def with_index(self, key: Key) -> Layout:
+    def with_index(self, key: Key) -> TableLayout:
         """By CREATE UNIQUE INDEX. Raises `NotUnderstood`."""
         made = replace(self, unique=(*self.unique, key))
         made.check()
         return made
 
-    def without_key(self) -> Layout:
+    def without_key(self) -> TableLayout:
         """The same without its primary key."""
         return replace(self, key=())
 
@@ -115,11 +115,11 @@ class Layout:
         """Names of the columns of text whose character set is not known."""
         return [c.name for c in self.columns if c.type.is_character and c.charset is None]
 
-    def same_columns(self, other: Layout) -> bool:
+    def same_columns(self, other: TableLayout) -> bool:
         """Whether the two say the same of the log."""
         return (self.logged_columns, self.logged_key) == (other.logged_columns, other.logged_key)
 
-    def may_be_taken_for(self, other: Layout) -> bool:
+    def may_be_taken_for(self, other: TableLayout) -> bool:
         """Whether a log without names does not tell the two apart, though their columns are others."""
         mine, its = self.logged_columns, other.logged_columns
         types = [[column.type.logged_as for column in columns] for columns in (mine, its)]
@@ -154,7 +154,7 @@ class Alteration:
     versioning: bool | None = None
     new_name: TableName | None = None
 
-    def applied(self, layout: Layout, default: str | None) -> Layout:
+    def applied(self, layout: TableLayout, default: str | None) -> TableLayout:
         """The table behind it; `default` is the character set of its database. Raises `NotUnderstood`."""
         charset = self.options.of(default) if self.options.says_charset else layout.charset
         made = _Columns(self, layout, charset)
@@ -188,7 +188,7 @@ class Alteration:
         ):
             raise NotUnderstood("WITH SYSTEM VERSIONING of a column")
         kept_unique = (one.behind(made.names) for one in layout.unique)
-        behind = Layout(
+        behind = TableLayout(
             columns,
             new_key or key,
             charset,
@@ -204,7 +204,7 @@ class Alteration:
 class _Columns:
     """Columns of a table behind an ALTER TABLE."""
 
-    def __init__(self, wanted: Alteration, layout: Layout, charset: str | None) -> None:
+    def __init__(self, wanted: Alteration, layout: TableLayout, charset: str | None) -> None:
         self._wanted: Final = wanted
         self._layout: Final = layout
         self._charset: Final = charset

@@ -21,7 +21,7 @@ from binlog_protocol.row_columns import event_runs
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.sql_tokens import Token, tokens
-from binlog_pipeline.schemas.statements import Statement, parse_statement
+from binlog_pipeline.schemas.statements import StatementMeaning, parse_statement
 
 STATEMENT_TYPES: Final = (
     EventType.QUERY,
@@ -49,7 +49,7 @@ class LoggedStatement:
 
     database: str
     sql: str
-    meaning: Statement
+    meaning: StatementMeaning
     sql_mode: int = 0
     server_charset: str | None = None
     may_be_temporary: bool = False

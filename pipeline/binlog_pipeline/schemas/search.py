@@ -17,7 +17,7 @@ from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.ranges import GtidRange
 
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.wanted import Wanted
 
 _SLICE_BYTES: Final = 4 << 20
@@ -35,7 +35,7 @@ class FoundTable:
 
 
 def newest_table(
-    source: Source, database: str, table: str, stop: SlavePosition | None, *, by_numbers: bool
+    source: LogSource, database: str, table: str, stop: SlavePosition | None, *, by_numbers: bool
 ) -> FoundTable | None:
     """The newest description up to `stop`, or at all.
 
@@ -68,7 +68,7 @@ class _Search:
         self._seeker: Final = seeker
         self._first_places: Final[dict[int, Position]] = {}
 
-    def read(self, source: Source, wanted: GtidRange, before: SlavePosition) -> bool:
+    def read(self, source: LogSource, wanted: GtidRange, before: SlavePosition) -> bool:
         """Goes through a range from its last part on, until what was found is the newest.
 
         A range reaches back further in a domain of few groups than in others. So what is found is the newest only if

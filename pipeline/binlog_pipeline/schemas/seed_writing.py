@@ -33,14 +33,14 @@ _KEYS: Final = f"""
 _ROW_TIMES: Final = [{"name": name, "type": "timestamp(6)"} for name in ("row_start", "row_end")]
 
 
-class Connection(Protocol):
+class DbConnection(Protocol):
     """Of any library with the DB-API: pymysql, mariadb, mysql.connector."""
 
     def cursor(self) -> Any: ...
 
 
 def write_seed(
-    connection: Connection, path: str | os.PathLike[str], tables: Sequence[str] = ()
+    connection: DbConnection, path: str | os.PathLike[str], tables: Sequence[str] = ()
 ) -> int:
     """Write what a server says of its tables now; the number of tables. Of `tables` (globs, shop.*), or of all."""
     wanted = Subscription.parse(tables)
@@ -78,7 +78,7 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
         staged.unlink(missing_ok=True)
 
 
-def _rows(connection: Connection, sql: str) -> list[tuple[str, ...]]:
+def _rows(connection: DbConnection, sql: str) -> list[tuple[str, ...]]:
     cursor = connection.cursor()
     try:
         cursor.execute(sql)

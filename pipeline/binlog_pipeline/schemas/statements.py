@@ -12,7 +12,7 @@ from typing import Final
 from binlog_pipeline.schemas.sql_tokens import tokens
 from binlog_pipeline.schemas.token_reader import ALL, NotUnderstood, TableName, TokenReader
 
-__all__ = ["ALL", "Statement", "TableName", "parse_statement"]
+__all__ = ["ALL", "StatementMeaning", "TableName", "parse_statement"]
 
 _DDL: Final = {
     "CREATE": "create",
@@ -47,7 +47,7 @@ _MODIFIERS: Final = frozenset((
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatementMeaning:
     """What is known of a statement.
 
     kind: create, alter, drop, rename, truncate; dml for what writes rows that are not logged as such; rollback for what
@@ -67,7 +67,7 @@ class Statement:
 
 def parse_statement(
     sql: str, database: str, *, backslash_escapes: bool = True, ansi_quotes: bool | None = None
-) -> Statement:
+) -> StatementMeaning:
     """`database` is the one in use; the others as of `tokens`. Never raises."""
     rest = tokens(sql, backslash_escapes=backslash_escapes, ansi_quotes=ansi_quotes)
     found = [*islice(rest, _BEGINNING)]
@@ -77,7 +77,7 @@ def parse_statement(
     try:
         statement = _Parser(found, database).statement()
     except NotUnderstood:
-        return Statement(_DDL.get(first, "other"), is_certain=False)
+        return StatementMeaning(_DDL.get(first, "other"), is_certain=False)
     if found[-1].is_unended:  # in another mode it may end, and names be behind it
         return replace(statement, is_certain=False)
     return statement
@@ -86,7 +86,7 @@ def parse_statement(
 class _Parser(TokenReader):
     """Goes through the tokens of a statement."""
 
-    def statement(self) -> Statement:
+    def statement(self) -> StatementMeaning:
         if self.accept("SET", "STATEMENT"):
             self.skip_to("FOR")
         while self.sign("("):
@@ -94,14 +94,14 @@ class _Parser(TokenReader):
         word = self.word()
         self.at += 1
         if word in _DML or (word == "BEGIN" and self.word() == "NOT"):
-            return Statement("dml", writes_rows=True)
+            return StatementMeaning("dml", writes_rows=True)
         if word == "ANALYZE" and self.word() not in _OF_ANALYZE:  # ANALYZE FORMAT=JSON DELETE ...
-            return Statement("dml", writes_rows=True)
+            return StatementMeaning("dml", writes_rows=True)
         if word in _TRANSACTION or word == "BEGIN":
             takes_back = word == "ROLLBACK" or (word == "XA" and self.word() == "ROLLBACK")
-            return Statement("rollback" if takes_back else "other")
+            return StatementMeaning("rollback" if takes_back else "other")
         if word in _HARMLESS:
-            return Statement("other")
+            return StatementMeaning("other")
         readers = {
             "CREATE": self._create,
             "ALTER": self._alter,
@@ -113,7 +113,7 @@ class _Parser(TokenReader):
             raise NotUnderstood
         return readers[word]()
 
-    def _create(self) -> Statement:
+    def _create(self) -> StatementMeaning:
         replaces = self.accept("OR", "REPLACE")
         kind, temporary = self._object()
         self.accept("IF", "NOT", "EXISTS")
@@ -122,53 +122,55 @@ class _Parser(TokenReader):
                 name = self.name()
                 writes = self._selects()
                 if temporary:
-                    return Statement("create")
-                return Statement("create", (name,), (name,) if replaces else (), writes_rows=writes)
+                    return StatementMeaning("create")
+                return StatementMeaning(
+                    "create", (name,), (name,) if replaces else (), writes_rows=writes
+                )
             case "SEQUENCE":
                 name = self.name()
-                return Statement("create", (name,), (name,) if replaces else ())
+                return StatementMeaning("create", (name,), (name,) if replaces else ())
             case "INDEX":
                 self.skip_to("ON")
-                return Statement("create", (self.name(),))
+                return StatementMeaning("create", (self.name(),))
             case "DATABASE" | "SCHEMA":
                 name = TableName(self.identifier(), ALL)
-                return Statement("create", (name,), (name,) if replaces else ())
-        return Statement("create")
+                return StatementMeaning("create", (name,), (name,) if replaces else ())
+        return StatementMeaning("create")
 
-    def _alter(self) -> Statement:
+    def _alter(self) -> StatementMeaning:
         kind, _ = self._object()
         self.accept("IF", "EXISTS")
         match kind:
             case "TABLE":
-                return Statement("alter", (self.name(), *self._other_tables()))
+                return StatementMeaning("alter", (self.name(), *self._other_tables()))
             case "SEQUENCE":
-                return Statement("alter", (self.name(),))
+                return StatementMeaning("alter", (self.name(),))
             case "DATABASE" | "SCHEMA":
-                return Statement("alter")  # what new tables get, not those that there are
-        return Statement("alter")
+                return StatementMeaning("alter")  # what new tables get, not those that there are
+        return StatementMeaning("alter")
 
-    def _drop(self) -> Statement:
+    def _drop(self) -> StatementMeaning:
         kind, temporary = self._object()
         if kind == "INDEX":
             self.skip_to("ON")
-            return Statement("drop", (self.name(),))
+            return StatementMeaning("drop", (self.name(),))
         self.accept("IF", "EXISTS")
         if temporary:
-            return Statement("drop")
+            return StatementMeaning("drop")
         if kind in ("TABLE", "TABLES", "SEQUENCE"):
             names = [self.name()]
             while self.sign(","):
                 names.append(self.name())
-            return Statement("drop", tuple(names), tuple(names))
+            return StatementMeaning("drop", tuple(names), tuple(names))
         if kind in ("DATABASE", "SCHEMA"):
             name = TableName(self.identifier(), ALL)
-            return Statement("drop", (name,), (name,))
-        return Statement("drop")
+            return StatementMeaning("drop", (name,), (name,))
+        return StatementMeaning("drop")
 
-    def _rename(self) -> Statement:
+    def _rename(self) -> StatementMeaning:
         kind, _ = self._object()
         if kind not in ("TABLE", "TABLES"):
-            return Statement("rename")
+            return StatementMeaning("rename")
         self.accept("IF", "EXISTS")
         names: list[TableName] = []
         while True:
@@ -176,12 +178,12 @@ class _Parser(TokenReader):
             self.skip_to("TO")
             names.append(self.name())
             if not self.sign(","):
-                return Statement("rename", tuple(names))
+                return StatementMeaning("rename", tuple(names))
 
-    def _truncate(self) -> Statement:
+    def _truncate(self) -> StatementMeaning:
         self.accept("TABLE")
         name = self.name()
-        return Statement("truncate", (name,), (name,))
+        return StatementMeaning("truncate", (name,), (name,))
 
     def _object(self) -> tuple[str, bool]:
         """What kind of thing the statement is about, and whether it is temporary."""

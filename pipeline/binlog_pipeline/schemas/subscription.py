@@ -11,7 +11,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_of, may_be_ddl
-from binlog_pipeline.schemas.statements import ALL, Statement, TableName
+from binlog_pipeline.schemas.statements import ALL, StatementMeaning, TableName
 
 _WILD = frozenset("*?[")
 
@@ -44,7 +44,7 @@ class Subscription:
             for pattern in self.patterns
         )
 
-    def empties(self, statement: Statement) -> list[TableName]:
+    def empties(self, statement: StatementMeaning) -> list[TableName]:
         """Tables that are wanted, and are empty behind the statement; `*` for all of a database."""
         return [
             name
@@ -52,7 +52,7 @@ class Subscription:
             if self.has(*name) or (name.table == ALL and self.has_database(name.database))
         ]
 
-    def may_concern(self, statement: Statement) -> bool:
+    def may_concern(self, statement: StatementMeaning) -> bool:
         """Whether a statement may change columns of a table that is wanted.
 
         Upper and lower case are the same here: on some servers they are.

@@ -1,5 +1,5 @@
 """Where groups come from: a directory of .ibb files, a running server, an archive. See `source.py`."""
 
-from binlog_pipeline.sources.source import Feed, Slice, Source
+from binlog_pipeline.sources.source import Feed, LogSource, Slice
 
-__all__ = ["Feed", "Slice", "Source"]
+__all__ = ["Feed", "Slice", "LogSource"]

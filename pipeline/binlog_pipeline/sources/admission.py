@@ -22,7 +22,7 @@ _UNBOUNDED: Final = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """Of one batch; at least one group is taken. None is no limit."""
 
     bytes: int | None = None
@@ -32,7 +32,7 @@ class Limits:
 def next_end(
     feed: Feed,
     start: SlavePosition,
-    limits: Limits,
+    limits: BatchLimits,
     wait_s: float,
     barrier: Barrier | None = None,
     target: SlavePosition | None = None,

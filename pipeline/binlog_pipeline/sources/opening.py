@@ -12,10 +12,10 @@ from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.server import ServerSource
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 
 
-def open_source(options: SourceOptions) -> Source:
+def open_source(options: SourceOptions) -> LogSource:
     """Nothing is opened yet. Raises `BadOption`."""
     if options.kind == "server":
         return ServerSource(ServerAddress.of(options), options.fail_on_data_loss)

@@ -42,7 +42,7 @@ class Feed(Protocol):
         """Let go of files and connections."""
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """Where groups come from. Picklable; opens what it needs in each call."""
 
     @property
@@ -87,7 +87,7 @@ class LogPart(NamedTuple):
 
 
 @runtime_checkable
-class ListedSource(Source, Protocol):
+class ListedSource(LogSource, Protocol):
     """A source that can tell what it has without reading it."""
 
     def parts(self, wanted: Wanted) -> Sequence[LogPart]:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
-from binlog_pipeline.views.columns import Selection
+from binlog_pipeline.views.columns import ColumnSelection
 from binlog_pipeline.views.reading import rows_of, slices_of
 from binlog_pipeline.views.view import View
 
@@ -32,7 +32,7 @@ class SlicePartition(InputPartition):
 class BinlogReader(DataSourceReader):
     """Pickled to the workers."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: Selection) -> None:
+    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
         self._options = options
         self._view = view
         self._selection = selection
@@ -49,7 +49,7 @@ class BinlogReader(DataSourceReader):
         return read_slice(self._view, self._selection, partition.part)
 
 
-def read_slice(view: View, selection: Selection, part: Slice) -> Iterator[pa.RecordBatch]:
+def read_slice(view: View, selection: ColumnSelection, part: Slice) -> Iterator[pa.RecordBatch]:
     """In a worker."""
     freeze()
     for batch in rows_of(view, part):

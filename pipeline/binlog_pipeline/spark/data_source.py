@@ -15,7 +15,7 @@ from binlog_pipeline.spark.batch_reader import BinlogReader
 from binlog_pipeline.spark.filtering_reader import FilteringReader
 from binlog_pipeline.spark.stream_reader import BinlogStreamReader
 from binlog_pipeline.views import View, open_view
-from binlog_pipeline.views.columns import Selection
+from binlog_pipeline.views.columns import ColumnSelection
 
 _Reader = TypeVar("_Reader", BinlogReader, BinlogStreamReader)
 
@@ -41,7 +41,7 @@ class BinlogDataSource(DataSource):
     def _made(self, kind: type[_Reader], schema: StructType) -> _Reader:
         options = self._options()
         view = self._view(options)
-        selection = Selection.among(view.schema, schema.names)
+        selection = ColumnSelection.among(view.schema, schema.names)
         made = from_arrow_schema(view.schema)
         for wanted in schema.fields:
             if wanted.dataType != made[wanted.name].dataType:

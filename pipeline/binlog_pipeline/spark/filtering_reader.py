@@ -18,12 +18,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from binlog_pipeline.filters import Condition, narrowed, narrowed_tables
+from binlog_pipeline.filters import PushedCondition, narrowed, narrowed_tables
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.spark.batch_reader import BinlogReader
 from binlog_pipeline.views import View, open_view
-from binlog_pipeline.views.columns import Selection
+from binlog_pipeline.views.columns import ColumnSelection
 from binlog_pipeline.views.row_filter import kept_rows
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
 class FilteringReader(BinlogReader):
     """Plans fewer slices, passes over groups and tables, and leaves out rows before they go to Spark."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: Selection) -> None:
+    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
         super().__init__(options, view, selection)
-        self._conditions: tuple[Condition, ...] = ()
+        self._conditions: tuple[PushedCondition, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         found = [_condition(given) for given in filters]
@@ -72,9 +72,9 @@ class FilteringReader(BinlogReader):
                 yield rows
 
 
-def _condition(given: Filter) -> Condition | None:
+def _condition(given: Filter) -> PushedCondition | None:
     """None for those that are not used."""
     operator = _OPERATORS.get(type(given))
     if operator is None:
         return None
-    return Condition(operator, tuple(given.attribute), given.value)  # type: ignore[attr-defined]
+    return PushedCondition(operator, tuple(given.attribute), given.value)  # type: ignore[attr-defined]

@@ -16,12 +16,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.sources.admission import Limits, next_end
+from binlog_pipeline.sources.admission import BatchLimits, next_end
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Feed
 from binlog_pipeline.spark.batch_reader import SlicePartition, read_slice
 from binlog_pipeline.spark.offsets import from_offset, to_offset
-from binlog_pipeline.views.columns import Selection
+from binlog_pipeline.views.columns import ColumnSelection
 from binlog_pipeline.views.view import View
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives in a process of the driver and plans; copies of it read in the workers."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: Selection) -> None:
+    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
         self._options = options
         self._view = view
         self._selection = selection
@@ -76,15 +76,15 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return start if end == position else to_offset(end)
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
         match limit:
             case ReadAllAvailable():
-                return Limits()
+                return BatchLimits()
             case ReadMaxBytes(max_bytes=size):
-                return Limits(bytes=size)
+                return BatchLimits(bytes=size)
             case ReadMaxRows(max_rows=count):
-                return Limits(transactions=count, bytes=self._options.max_bytes_per_trigger)
-        return Limits(bytes=self._options.max_bytes_per_trigger)
+                return BatchLimits(transactions=count, bytes=self._options.max_bytes_per_trigger)
+        return BatchLimits(bytes=self._options.max_bytes_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return to_offset(self._source.latest())

@@ -20,7 +20,7 @@ SINKS: Final = ("parquet", "delta", "changes")
 _PUBLISH_S: Final = 30.0
 
 
-class Sink(Protocol):
+class TableSink(Protocol):
     """Open for writing. What is added behind its position counts once `add` or `flush` has published it."""
 
     @property
@@ -132,7 +132,7 @@ def open_sink(
     *,
     pause_s: float = _PUBLISH_S,
     copy: Callable[[], pa.Table] | None = None,
-) -> Iterator[Sink]:
+) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
     Args:

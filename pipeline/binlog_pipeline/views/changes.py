@@ -35,8 +35,8 @@ from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
 from binlog_pipeline.sources.admission import Barrier
-from binlog_pipeline.views.changes_gathering import Gathered, gathered
-from binlog_pipeline.views.changes_layouts import Layout, Part
+from binlog_pipeline.views.changes_gathering import GatheredRows, gathered
+from binlog_pipeline.views.changes_layouts import ChangesLayout, Part
 from binlog_pipeline.views.changes_order import log_order
 from binlog_pipeline.views.changes_rows import OPS, RowMaker, Rows
 from binlog_pipeline.views.changes_statements import (
@@ -56,7 +56,7 @@ class ChangesView:
     """See the module."""
 
     evolution: Evolution
-    layout: Layout
+    layout: ChangesLayout
     subscription: Subscription
     seed: Seed
     ops: frozenset[str]
@@ -111,12 +111,12 @@ class ChangesView:
         return self.seed.applied(table) if wanted else None
 
     def _xa_parts(
-        self, some: Gathered, steps: Iterable[XaStep], left_out: set[str]
+        self, some: GatheredRows, steps: Iterable[XaStep], left_out: set[str]
     ) -> Iterator[Part]:
         for rows in told_steps(some, steps, self._name, left_out, skips=self.non_row == "skip"):
             yield from self.layout.parts(rows)
 
-    def _parts(self, some: Gathered, maker: RowMaker) -> Iterator[Part]:
+    def _parts(self, some: GatheredRows, maker: RowMaker) -> Iterator[Part]:
         for rows in self._statements(some):
             yield from self.layout.parts(rows)
         for changes in some.changes:
@@ -124,7 +124,7 @@ class ChangesView:
             if OPS[changes.kind] in self.ops:
                 yield from self.layout.parts(rows)
 
-    def _statements(self, some: Gathered) -> Iterator[Rows]:
+    def _statements(self, some: GatheredRows) -> Iterator[Rows]:
         if "x" in self.ops:
             yield from told_statements(
                 some,

@@ -67,7 +67,7 @@ class PlacedStatement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredRows:
     """Rows of consecutive groups, sorted by their shapes, the statements among them, and the heads of the groups."""
 
     changes: list[Changes]
@@ -81,7 +81,7 @@ def gathered(
     at_least: int = GATHER_BYTES,
     *,
     with_statements: bool = False,
-) -> Iterator[Gathered]:
+) -> Iterator[GatheredRows]:
     """All rows, about so many bytes of row images at once; what is given first lies before what comes next.
 
     Of a large group a piece is held. Raises `SourceError` for damaged rows, and for values that the type of their
@@ -102,13 +102,13 @@ def gathered(
                 if decoder.gathered_bytes < at_least and number - first < _GATHER_GROUPS:
                     continue
                 changes = decoder.take()
-            yield Gathered(changes, statements, Heads(first, held))
+            yield GatheredRows(changes, statements, Heads(first, held))
             held, first, statements = held[-1:], number, []
         number += len(some)
     if held:
         with _placed(held, first):
             changes = decoder.take()
-        yield Gathered(changes, statements, Heads(first, held))
+        yield GatheredRows(changes, statements, Heads(first, held))
 
 
 def _runs(groups: Groups) -> Iterator[list[bytes]]:

@@ -57,7 +57,7 @@ STATEMENT_FIELDS: Final = [
 ]
 
 
-class Layout(Protocol):
+class ChangesLayout(Protocol):
     """Picklable."""
 
     @property
@@ -281,9 +281,9 @@ def layout_named(
     key: tuple[pa.Field, ...],
     *,
     has_statements: bool = False,
-) -> Layout:
+) -> ChangesLayout:
     """For one table. Raises `BadOption` for columns whose names the layout has itself."""
-    layouts: dict[str, Layout] = {
+    layouts: dict[str, ChangesLayout] = {
         "struct": StructLayout(fields, key, has_statements),
         "flat": FlatLayout(fields),
         "cdf": CdfLayout(fields),

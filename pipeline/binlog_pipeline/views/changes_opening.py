@@ -13,18 +13,18 @@ from binlog_pipeline.schemas.evolution import Evolution, fields_of
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.views.changes import ChangesView
 from binlog_pipeline.views.changes_layouts import layout_named
 from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
 
 
-def open_changes(options: SourceOptions, source: Source) -> ChangesView | TablesView:
+def open_changes(options: SourceOptions, source: LogSource) -> ChangesView | TablesView:
     """Raises `BadOption`, `SourceError`."""
     return _one_table(options, source) if options.table else _several_tables(options)
 
 
-def _one_table(options: SourceOptions, source: Source) -> ChangesView:
+def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
     database, table = options.table.split(".")
     seed = Seed.read(options.schema_seed)
     found = _newest(options, source, database, table)
@@ -55,7 +55,7 @@ def _one_table(options: SourceOptions, source: Source) -> ChangesView:
     )
 
 
-def _newest(options: SourceOptions, source: Source, database: str, table: str) -> FoundTable:
+def _newest(options: SourceOptions, source: LogSource, database: str, table: str) -> FoundTable:
     by_numbers = options.kind == "server" or source.is_growing
     found = newest_table(source, database, table, options.end_gtid, by_numbers=by_numbers)
     if found is None:

@@ -18,7 +18,7 @@ from binlog_pipeline.schemas.row_effects import RowEffect, is_numbered, row_effe
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.telling import shown, tell
-from binlog_pipeline.views.changes_gathering import Gathered, PlacedStatement
+from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 from binlog_pipeline.views.changes_order import Places
 from binlog_pipeline.views.changes_rows import Rows
 from binlog_pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is_xa
@@ -30,7 +30,7 @@ _AS_TEXT: Final = (
 )
 
 
-def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
+def refuse_non_row(some: GatheredRows, subscription: Subscription) -> None:
     """Raises `NonRowChange` for a statement that makes the rows given an untrue picture of the tables.
 
     XA ROLLBACK is for `refuse_rollbacks`, or for who asks about each step.
@@ -49,7 +49,7 @@ def refuse_non_row(some: Gathered, subscription: Subscription) -> None:
             )
 
 
-def tell_elsewhere(some: Gathered, subscription: Subscription) -> bool:
+def tell_elsewhere(some: GatheredRows, subscription: Subscription) -> bool:
     """Warn of the first statement that writes rows, is logged as text, and which `refuse_non_row` lets pass.
 
     Returns whether there was one. With x in ops it is a row.
@@ -65,7 +65,9 @@ def tell_elsewhere(some: Gathered, subscription: Subscription) -> bool:
     return False
 
 
-def refuse_reused_names(some: Gathered, name: TableName, columns: Set[str], seen: set[str]) -> None:
+def refuse_reused_names(
+    some: GatheredRows, name: TableName, columns: Set[str], seen: set[str]
+) -> None:
     """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
 
     At the beginning of what is read there is nothing before it: there a stream goes on with its new columns.
@@ -89,7 +91,7 @@ def refuse_reused_names(some: Gathered, name: TableName, columns: Set[str], seen
     seen |= _seen(some, None)
 
 
-def _seen(some: Gathered, before: int | None) -> set[str]:
+def _seen(some: GatheredRows, before: int | None) -> set[str]:
     """Names of columns of rows, in small letters; of groups in front of that one."""
     return {
         column.casefold()
@@ -123,7 +125,7 @@ def refuse_rollbacks(steps: Iterable[XaStep], touched: dict[str, bool]) -> None:
 
 
 def told_steps(
-    some: Gathered, steps: Iterable[XaStep], name: TableName, left_out: set[str], *, skips: bool
+    some: GatheredRows, steps: Iterable[XaStep], name: TableName, left_out: set[str], *, skips: bool
 ) -> Iterator[Rows]:
     """A row for each step of an XA transaction; none for one without rows of the table that begins and ends here.
 
@@ -154,7 +156,9 @@ def told_steps(
         )
 
 
-def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple[TableName, Rows]]:
+def emptied_tables(
+    some: GatheredRows, subscription: Subscription
+) -> Iterator[tuple[TableName, Rows]]:
     """A row of `t` for each table that is wanted and that a statement leaves empty."""
     for placed in some.statements:
         said = placed.statement
@@ -165,7 +169,7 @@ def emptied_tables(some: Gathered, subscription: Subscription) -> Iterator[tuple
 
 
 def told_statements(
-    some: Gathered,
+    some: GatheredRows,
     name: TableName,
     columns: Collection[str],
     numbered: set[TableName],
@@ -212,7 +216,7 @@ def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
 
 
 def row_statements(
-    some: Gathered, subscription: Subscription
+    some: GatheredRows, subscription: Subscription
 ) -> Iterator[tuple[Gtid, TableName, RowEffect]]:
     """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
 
@@ -241,7 +245,7 @@ def row_statements(
                     yield gtid, name, effect
 
 
-def _places(some: Gathered, placed: PlacedStatement) -> Places:
+def _places(some: GatheredRows, placed: PlacedStatement) -> Places:
     return Places(
         some.heads,
         np.array([placed.group - some.heads.first]),
@@ -250,7 +254,7 @@ def _places(some: Gathered, placed: PlacedStatement) -> Places:
     )
 
 
-def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:
+def _takes_back(some: GatheredRows, placed: PlacedStatement) -> bool:
     """Whether there are such rows among those that are wanted."""
     if is_xa(placed):
         return False  # they are in another group
@@ -259,6 +263,6 @@ def _takes_back(some: Gathered, placed: PlacedStatement) -> bool:
     return any(bool((changes.group == placed.group).any()) for changes in some.changes)
 
 
-def _named(some: Gathered, placed: PlacedStatement) -> str:
+def _named(some: GatheredRows, placed: PlacedStatement) -> str:
     sql = placed.statement.sql
     return f"{some.heads.gtid(placed.group - some.heads.first)}: {shown(sql)}"

@@ -23,7 +23,7 @@ from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
 from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes import in_order
-from binlog_pipeline.views.changes_gathering import Gathered, gathered
+from binlog_pipeline.views.changes_gathering import GatheredRows, gathered
 from binlog_pipeline.views.changes_layouts import (
     OP,
     Part,
@@ -96,7 +96,7 @@ class TablesView:
         wanted = self.subscription.has(table.database, table.table)
         return self.seed.applied(table) if wanted else None
 
-    def _parts(self, some: Gathered) -> Iterator[Part]:
+    def _parts(self, some: GatheredRows) -> Iterator[Part]:
         if "t" in self.ops:
             for name, rows in emptied_tables(some, self.subscription):
                 yield self._part(rows, name)

@@ -11,13 +11,13 @@ from binlog_pipeline.errors import BadOption
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ColumnSelection:
     """Of a schema: the names of its columns, in the order in which they are given out."""
 
     names: tuple[str, ...]
 
     @classmethod
-    def among(cls, schema: pa.Schema, names: Sequence[str]) -> Selection:
+    def among(cls, schema: pa.Schema, names: Sequence[str]) -> ColumnSelection:
         """Raises `BadOption` for a name that there is not."""
         unknown = [name for name in names if name not in schema.names]
         if unknown:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.sources.source import ListedSource, LogPart, Source
+from binlog_pipeline.sources.source import ListedSource, LogPart, LogSource
 from binlog_pipeline.views.view import TIME
 from binlog_pipeline.wanted import Wanted
 
@@ -81,7 +81,7 @@ class FilesSlice:
         return pa.RecordBatch.from_arrays(arrays, schema=FILES_SCHEMA)
 
 
-def files_slice(source: Source, wanted: Wanted) -> FilesSlice:
+def files_slice(source: LogSource, wanted: Wanted) -> FilesSlice:
     """Raises `BadOption` for a source that has no files."""
     if not isinstance(source, ListedSource):
         raise BadOption(f"{source.name} has no files to be looked at: choose another view")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.sources.source import Source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.views.changes_opening import open_changes
 from binlog_pipeline.views.ddl import DdlView
 from binlog_pipeline.views.events import EventsView
@@ -14,7 +14,7 @@ from binlog_pipeline.views.transactions import TransactionsView
 from binlog_pipeline.views.view import View
 
 
-def open_view(options: SourceOptions, source: Source) -> View:
+def open_view(options: SourceOptions, source: LogSource) -> View:
     """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
     if options.view == "events":
         return EventsView()

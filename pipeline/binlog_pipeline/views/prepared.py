@@ -14,7 +14,7 @@ import numpy as np
 from binlog_protocol.gtid import Gtid
 
 from binlog_pipeline.schemas.statements import TableName
-from binlog_pipeline.views.changes_gathering import Gathered, PlacedStatement
+from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 
 PREPARED, COMMITTED, ROLLED_BACK = "END", "COMMIT", "ROLLBACK"
 """By the second word of the statement. What is prepared ends with XA END; XA START is not in the log."""
@@ -39,14 +39,14 @@ class _Statement(NamedTuple):
 
 
 class XaSteps:
-    """Those of consecutive `Gathered`."""
+    """Those of consecutive `GatheredRows`."""
 
     def __init__(self) -> None:
         self._last_group = -1
         self._last_tables: set[TableName] = set()
 
-    def of(self, some: Gathered) -> Iterator[XaStep]:
-        """In the order of the log. Each `Gathered` is to be given once."""
+    def of(self, some: GatheredRows) -> Iterator[XaStep]:
+        """In the order of the log. Each `GatheredRows` is to be given once."""
         found = [*_statements(some)]
         last = some.heads.first + len(some.heads.seq) - 1
         wanted = {one.placed.group for one in found if one.kind == PREPARED} | {last}
@@ -65,7 +65,7 @@ def is_xa(placed: PlacedStatement) -> bool:
     return placed.statement.sql[:3].upper() == "XA "
 
 
-def _statements(some: Gathered) -> Iterator[_Statement]:
+def _statements(some: GatheredRows) -> Iterator[_Statement]:
     """The server has written them, so all XIDs are in one form."""
     for placed in some.statements:
         if is_xa(placed):
@@ -75,7 +75,7 @@ def _statements(some: Gathered) -> Iterator[_Statement]:
                 yield _Statement(placed, kind, words[2].strip() if len(words) > 2 else "")
 
 
-def _tables(some: Gathered, groups: set[int]) -> dict[int, set[TableName]]:
+def _tables(some: GatheredRows, groups: set[int]) -> dict[int, set[TableName]]:
     """Of which tables there are rows in these groups."""
     found: dict[int, set[TableName]] = {group: set() for group in groups}
     which = np.array(sorted(groups))

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from binlog_pipeline.sources.source import Slice, Source
+from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.views.files import FilesSlice, FilesView, files_slice
 from binlog_pipeline.views.view import View
 from binlog_pipeline.wanted import Wanted
 
 
-def slices_of(view: View, source: Source, wanted: Wanted, partition_bytes: int) -> Sequence[Slice]:
-    """See `Source.slices`; of view files there is one. Raises as that does, and `BadOption`."""
+def slices_of(
+    view: View, source: LogSource, wanted: Wanted, partition_bytes: int
+) -> Sequence[Slice]:
+    """See `LogSource.slices`; of view files there is one. Raises as that does, and `BadOption`."""
     if isinstance(view, FilesView):
         return [files_slice(source, wanted)]
     return source.slices(wanted, partition_bytes)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_pipeline.filters import Condition
+from binlog_pipeline.filters import PushedCondition
 
 _COMPARISONS: Final[dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
     "=": pc.equal,
@@ -21,7 +21,7 @@ _COMPARISONS: Final[dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
 }
 
 
-def kept_rows(batch: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:
+def kept_rows(batch: pa.RecordBatch, conditions: Iterable[PushedCondition]) -> pa.RecordBatch:
     """Without rows for which a condition is false or null.
 
     Conditions on types that Spark compares otherwise than Arrow, such as floating point numbers, are passed over.
@@ -35,7 +35,7 @@ def kept_rows(batch: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.Reco
     return batch
 
 
-def _mask(batch: pa.RecordBatch, condition: Condition) -> pa.Array | None:
+def _mask(batch: pa.RecordBatch, condition: PushedCondition) -> pa.Array | None:
     column = _column(batch, condition.path)
     if column is None:
         return None

@@ -102,7 +102,7 @@ class TableTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class GroupTotals:
     """An element a group. `rows` are those that were inserted, updated, deleted."""
 
     events: Integers
@@ -132,10 +132,10 @@ class Totals:
             _thread_id(batch),
         )
 
-    def and_more(self, other: Totals) -> Totals:
+    def and_more(self, other: GroupTotals) -> GroupTotals:
         """Of one group: with what comes behind it."""
         inserts, updates, deletes = (a + b for a, b in zip(self.rows, other.rows, strict=True))
-        return Totals(
+        return GroupTotals(
             self.events + other.events,
             self.bytes + other.bytes,
             (inserts, updates, deletes),

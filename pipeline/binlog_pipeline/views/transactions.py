@@ -25,7 +25,7 @@ from binlog_protocol.events.gtid import GtidFlags
 
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.views.event_batches import event_batches, naming
-from binlog_pipeline.views.totals import TableTotals, Totals
+from binlog_pipeline.views.totals import GroupTotals, TableTotals
 from binlog_pipeline.views.view import PLACE, place_arrays
 
 _TABLE: Final = pa.struct(
@@ -71,11 +71,11 @@ class TransactionsView:
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some, batches in groupby(event_batches(groups), lambda batch: batch.groups):
             with naming(some):
-                totals = reduce(Totals.and_more, map(Totals.of, batches))
+                totals = reduce(GroupTotals.and_more, map(GroupTotals.of, batches))
             yield _rows(some, totals)
 
 
-def _rows(groups: Groups, totals: Totals) -> pa.RecordBatch:
+def _rows(groups: Groups, totals: GroupTotals) -> pa.RecordBatch:
     flags = groups.flags2
     arrays = [
         *place_arrays(groups),

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 from binlog_pipeline.errors import SourceError
-from binlog_pipeline.sources.admission import Limits, next_end
+from binlog_pipeline.sources.admission import BatchLimits, next_end
 from binlog_pipeline.sources.server_feed import ServerFeed
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import SlavePosition
@@ -78,7 +78,7 @@ def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaD
     ends = [begin]
     dumps = []
     while ends[-1] != source.latest():
-        ends.append(next_end(feed, ends[-1], Limits(transactions=3), 0))
+        ends.append(next_end(feed, ends[-1], BatchLimits(transactions=3), 0))
         dumps.append(upstream.q(DUMPS))
     assert len(ends) == 8
     assert all(ids == dumps[0] and len(ids) == 1 for ids in dumps)
@@ -116,7 +116,7 @@ def test_batches_begin_at_a_place_in_a_file(
     found = []
     places = []
     while position != source.latest():
-        end = next_end(feed, position, Limits(transactions=rng.randint(1, 4)), 0)
+        end = next_end(feed, position, BatchLimits(transactions=rng.randint(1, 4)), 0)
         (part,) = source.slices(between(str(position), str(end)), 1)
         found += read(part.read())
         places.append(part.place)

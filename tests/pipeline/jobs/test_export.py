@@ -20,7 +20,7 @@ from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceErr
 from binlog_pipeline.jobs import typed_files
 from binlog_pipeline.jobs.cutting import cut
 from binlog_pipeline.jobs.export import Exported, export
-from binlog_pipeline.jobs.manifest import Manifest
+from binlog_pipeline.jobs.manifest import ExportManifest
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.tasks import WorkFailed
@@ -186,7 +186,7 @@ def test_ranges(store: Path, tmp_path: Path) -> None:
     """Up to a GTID, then to the end: the same as at once. The end of a run is its position."""
     target = tmp_path / "out"
     done = run(store, target, endGtid="0-1-5,7-1-999")
-    all_ = Manifest.read(target)
+    all_ = ExportManifest.read(target)
     assert all_ is not None
     first = len(rows_of(target, "shop", "orders"))
     assert first == 2000
@@ -336,7 +336,7 @@ def test_what_changes_rows_without_rows_is_told(
     assert code == 1
     assert "d.t: 0-" in said
     assert "ADD b INT DEFAULT 5: the rows that are there get a value" in said
-    manifest = Manifest.read(target)
+    manifest = ExportManifest.read(target)
     assert manifest is not None
     assert [(one.op, f"{one.database}.{one.table}") for one in manifest.statements] == [
         ("t", "d.t"), ("t", "d.t"), ("x", "d.t"), ("t", "d.*"),
@@ -475,6 +475,6 @@ def test_xa_transactions_are_told_for_the_tables_that_they_are_about(
     assert told(2, "d.u") == []
     back = ("0-1-7", "XA ROLLBACK X'61',X'',1", "takes back the rows of 0-1-5")
     assert told(2, "d.t") == [back]
-    manifest = Manifest.read(tmp_path / "d.t")
+    manifest = ExportManifest.read(tmp_path / "d.t")
     assert manifest is not None
     assert [one.sql for one in manifest.statements if one.op == "x"] == [back[1]]

@@ -15,7 +15,7 @@ from binlog_pipeline.cli import main
 from binlog_pipeline.cli.stats import as_object
 from binlog_pipeline.jobs.amounts import Amount, Rates, Sizes
 from binlog_pipeline.jobs.gtid_gaps import DomainNumbers, Gap
-from binlog_pipeline.jobs.stats import Statistics, slice_statistics, statistics
+from binlog_pipeline.jobs.stats import LogStatistics, slice_statistics, statistics
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
@@ -33,7 +33,7 @@ HERE = Engine("local", 1)
 START = 1_700_000_000
 
 
-def stats_of(store: Path, engine: Engine = HERE, **options: str) -> Statistics:
+def stats_of(store: Path, engine: Engine = HERE, **options: str) -> LogStatistics:
     return statistics(SourceOptions.parse({"path": str(store), **options}), engine)
 
 
@@ -100,7 +100,7 @@ def test_however_it_is_cut(tmp_path: Path, rng: random.Random) -> None:
     history = random_history(rng)
     store = make_store(tmp_path / "store", history)
     source = open_source(SourceOptions.parse({"path": str(store)}))
-    whole = Statistics()
+    whole = LogStatistics()
     for part in source.slices(Wanted(), 1 << 30):
         whole.merge(slice_statistics(part))
     assert whole.groups == len(history)
@@ -112,7 +112,7 @@ def test_however_it_is_cut(tmp_path: Path, rng: random.Random) -> None:
         assert numbers.missing == seqs[-1] - seqs[0] + 1 - len(seqs)
         assert numbers.gap_count == sum(b - a > 1 for a, b in pairwise(seqs))
     for size in (16384, 16384 * 7):
-        total = Statistics()
+        total = LogStatistics()
         for part in source.slices(Wanted(), size):
             total.merge(slice_statistics(part))
         assert total == whole

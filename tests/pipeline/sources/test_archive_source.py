@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.errors import BadOption, DataLost
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.sources.admission import Limits, next_end
+from binlog_pipeline.sources.admission import BatchLimits, next_end
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.sources.opening import open_source
@@ -204,7 +204,7 @@ def test_batches_of_a_stream_end_where_those_of_the_directory_do(
     for source in made:
         feed = source.feed()
         at, found = source.earliest(), []
-        while (end := next_end(feed, at, Limits(bytes=900_000, transactions=170), 0.0)) != at:
+        while (end := next_end(feed, at, BatchLimits(bytes=900_000, transactions=170), 0.0)) != at:
             found.append(end)
             at = end
         feed.close()
@@ -221,7 +221,7 @@ def test_a_stream_sees_what_is_added(tmp_path: Path) -> None:
     archived = ArchiveSource(str(tmp_path / "archive"))
     feed = archived.feed()
     at = archived.latest()
-    assert next_end(feed, at, Limits(), 0.0) == at
+    assert next_end(feed, at, BatchLimits(), 0.0) == at
 
     def add() -> None:
         time.sleep(0.2)
@@ -230,7 +230,7 @@ def test_a_stream_sees_what_is_added(tmp_path: Path) -> None:
 
     adding = threading.Thread(target=add)
     adding.start()
-    end = next_end(feed, at, Limits(), 20.0)
+    end = next_end(feed, at, BatchLimits(), 20.0)
     adding.join()
     assert end == SlavePosition.parse("0-1-6,4-1-1")
     assert archived.is_growing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.errors import NonRowChange
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.sources.admission import Limits, next_end
+from binlog_pipeline.sources.admission import BatchLimits, next_end
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.views import open_view
 from binlog_protocol.gtid import SlavePosition
@@ -163,7 +163,7 @@ def test_a_micro_batch_ends_before_ddl_of_the_table(
     feed = source.feed()
     ends = [SlavePosition()]
     while ends[-1] != source.latest():
-        ends.append(next_end(feed, ends[-1], Limits(), 0.0, barrier))
+        ends.append(next_end(feed, ends[-1], BatchLimits(), 0.0, barrier))
     feed.close()
     assert [*map(str, ends[1:])] == ["0-1-1", "0-1-6", "0-1-10", "0-1-11"]
 
