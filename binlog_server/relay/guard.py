@@ -200,7 +200,9 @@ class Guard:
                 raise CandidateBehind(f"it has not got {gtid} yet; its last one there is {last}")
         if among and not proofs:
             raise CandidateBehind(f"it has nothing of {_listed(ours)}")
+        await asyncio.sleep(0)  # there may be thousands
         _tell(name, proofs)
+        await asyncio.sleep(0)
 
     def _asked(self, gtids: list[Gtid]) -> frozenset[Gtid]:
         """Which of these groups are to be shown: if they are many, others with each connection."""

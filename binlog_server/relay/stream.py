@@ -94,7 +94,7 @@ class UpstreamStream:
             await self._into.upstream_is(status.version)
             status.state = IoState.CHECKING
             await self._guard.prove(self._status.title, link, self._connect_more, among=self._among)
-            position = await self._position(link)
+            position = await asyncio.to_thread(str, await self._position(link))
             handshake = ReplicaHandshake(
                 link.machine,
                 server_id=config.server_id,
@@ -201,7 +201,7 @@ class UpstreamStream:
         except Exception as error:  # noqa: BLE001 - we go in any case
             log.info("%s: its dump could not be ended: %s", self._status.title, error)
 
-    def _note_begin(self, handshake: ReplicaHandshake, position: SlavePosition) -> None:
+    def _note_begin(self, handshake: ReplicaHandshake, position: str) -> None:
         status = self._status
         status.state = IoState.WAITING
         status.connected = True
@@ -215,7 +215,7 @@ class UpstreamStream:
                 "connection_name": status.connection,
                 "upstream": status.name,
                 "version": status.version,
-                "gtid": shortened(str(position)),
+                "gtid": shortened(position),
                 "protection": status.protection,
             },
         )

@@ -110,14 +110,14 @@ class UpstreamGroups:
         content: GroupContent,
     ) -> FoundGroup | None:
         """Raises `RemoteError` with 1236 if it cannot be sent."""
-        # Nothing of other domains: not to be sent, and not to be looked for in old files.
-        others = [gtid for gtid in gtids.position() if gtid.domain_id != domain_id]
+        # In a thread: there may be thousands of domains.
+        position = await asyncio.to_thread(_position, domain_id, before, gtids)
         link = await self._connect()
         try:
             handshake = ReplicaHandshake(
                 link.machine,
                 server_id=self._server_id,
-                position=SlavePosition([*others, *([before] if before else [])]),
+                position=position,
                 heartbeat_period_ns=self._heartbeat_ns,
                 strict_mode=False,
                 until=SlavePosition([until]),
@@ -131,6 +131,12 @@ class UpstreamGroups:
             return await _read(link, stream, wanted, content)
         finally:
             link.close()
+
+
+def _position(domain_id: int, before: Gtid | None, gtids: BinlogState) -> str:
+    """Behind that group. Nothing of other domains: not to be sent, and not to be looked for in old files."""
+    others = [gtid for gtid in gtids.position() if gtid.domain_id != domain_id]
+    return str(SlavePosition([*others, *([before] if before else [])]))
 
 
 async def _read(

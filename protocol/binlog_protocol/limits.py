@@ -64,9 +64,12 @@ REPORT_PASSWORD_BYTES_MAX: Final = 32
 # Number of columns in a result set that the client side accepts: a MariaDB table has at most 4096.
 RESULT_COLUMNS_MAX: Final = 4096
 
+# Bytes of a GTID in a list: 10, 10 and 20 digits, and what is between them.
+GTID_TEXT_BYTES_MAX: Final = 43
+
 # Bytes of all rows of one result set that the client side collects. The statements that a replica
-# sends to its upstream are answered by one short row.
-RESULT_BYTES_MAX: Final = 256 * 1024
+# sends to its upstream are answered by one row, the longest of which is a binlog state.
+RESULT_BYTES_MAX: Final = GTID_TEXT_BYTES_MAX * STATE_ENTRIES_MAX + 64 * 1024
 
 # What each packet of a result set counts for beside its bytes: it takes microseconds even if it has none.
 RESULT_PACKET_BYTES: Final = 256

@@ -106,7 +106,7 @@ async def test_no_line_of_the_log_has_a_whole_position(
         until=None,
         begun=lambda: asyncio.sleep(0),
     )
-    position = lab.engine.binlog_state().position()
+    position = str(lab.engine.binlog_state().position())
     following._note_begin(cast("ReplicaHandshake", SimpleNamespace(upstream_server_id=1)), position)
     lines = [record.getMessage() for record in caplog.records]
     told = [line for line in lines if line.startswith(("dump starts", "following"))]

@@ -60,7 +60,7 @@ class ReplicaHandshake:
         connection: ClientConnection,
         *,
         server_id: int,
-        position: SlavePosition,
+        position: SlavePosition | str,
         heartbeat_period_ns: int,
         strict_mode: bool = True,
         ignore_duplicates: bool = False,
@@ -74,6 +74,8 @@ class ReplicaHandshake:
         """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there.
 
         `semi_sync`: asked for; `connection.semi_sync` tells whether the upstream has it.
+
+        `position`: or its text, made elsewhere: of thousands of domains it takes milliseconds.
 
         `until`: groups beyond it, and those of domains that are not in it, are not sent.
         """

@@ -651,16 +651,19 @@ STREAMS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
 
 @contextlib.contextmanager
 def upstream_elsewhere(
-    events: list[bytes], rows: Mapping[str, tuple[str, ...]] | None = None
+    events: list[bytes],
+    rows: Mapping[str, tuple[str, ...]] | None = None,
+    proof: Sequence[bytes] = (),
 ) -> Iterator[int]:
-    """Its port. In a thread, with a loop of its own."""
+    """Its port. In a thread, with a loop of its own. `proof`: what its second connection brings."""
     ready: queue.Queue[int] = queue.Queue()
     stop = threading.Event()
 
     async def serve() -> None:
         async with FakeUpstream([Visit([*OPENING, *events])]) as upstream:
             upstream.rows.update(rows or {})
-            upstream._visits += [Visit(OPENING, "eof")] * 3  # of further connections
+            further = [Visit([*OPENING, *proof], "eof"), *[Visit(OPENING, "eof")] * 3]
+            upstream._visits += further
             ready.put(upstream.port)
             await asyncio.to_thread(stop.wait)
 
@@ -690,20 +693,76 @@ def test_no_upstream_holds_the_loop(name: str) -> None:
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
 
 
+def compressed_statement() -> bytes:
+    """A thousand times as much."""
+    text = zlib.compress(b"x" * LARGE_STATEMENT, 9)
+    body = (
+        struct.pack("<IIBHH", 1, 0, 0, 0, 0) + b"\0\x84" + LARGE_STATEMENT.to_bytes(4, "big") + text
+    )
+    return append_checksum(build_event(EventType.QUERY_COMPRESSED, body, server_id=1))
+
+
+# In place of group 0-1-1, which the store has.
+PROOFS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
+    "heartbeats": lambda: [HEARTBEAT] * MANY,
+    "other groups": lambda: groups(*(f"7-1-{n}" for n in range(1, MANY))),
+    "many events": lambda: [*with_statement(b"x")[:1], *with_statement(b"x")[1:2] * MANY],
+    "a large statement": lambda: with_statement(b"x" * LARGE_STATEMENT),
+    "what becomes large": lambda: [*with_statement(b"")[:1], compressed_statement()],
+    "tables": lambda: [
+        *with_statement(b"")[:1],
+        *(
+            append_checksum(
+                build_event(
+                    EventType.TABLE_MAP,
+                    struct.pack("<IHH", n, 0, 0) + b"\1d\0\x3c" + b"t" * 60 + b"\0\1\3\0\0",
+                    server_id=1,
+                )
+            )
+            for n in range(MANY)
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.timeout(120)
+def test_no_proof_of_an_upstream_holds_the_loop(name: str) -> None:
+    proof = PROOFS[name]()
+
+    async def run() -> float:
+        rows = {"SELECT @@GLOBAL.gtid_binlog_state": ("0-1-1",)}
+        with upstream_elsewhere([], rows, proof) as port:
+            password = Password(UPSTREAM_PASSWORD)
+            master = MasterInfo("127.0.0.1", port, "relay", password, ssl=False)
+            engine = IbbEngine(MemoryDisk(), STORE)
+            fill(engine, [Gtid(0, 1, 1)])
+            async with a_lab(engine=engine, upstream={"": master}, server_id=77) as lab:
+                status = lab.server.relay.statuses[0]
+                with rounds_measured() as rounds:
+                    await until(lambda: status.connected or bool(status.errno), 60)
+                    return rounds.longest
+
+    assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
+
+
 @pytest.mark.timeout(120)
 def test_no_connect_to_an_upstream_holds_the_loop_where_there_are_many_domains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is asked whether it has the last group of each, and for some of these groups."""
+    """It is asked whether it has the last group of each, and for some of these groups. As many as may come from
+    upstreams: one that was followed so far is followed on.
+    """
     monkeypatch.setattr("binlog_server.relay.guard.PROOFS_MAX", 3)
-    state = ",".join(map(str, DOMAINS))
+    domains = [Gtid(10**9 + n, 10**9, 1) for n in range(STATE_ENTRIES_MAX)]
+    state = ",".join(map(str, domains))
 
     async def run() -> float:
         with upstream_elsewhere([], {"SELECT @@GLOBAL.gtid_binlog_state": (state,)}) as port:
             password = Password(UPSTREAM_PASSWORD)
             master = MasterInfo("127.0.0.1", port, "relay", password, ssl=False)
             engine = IbbEngine(MemoryDisk(), STORE)
-            fill(engine, DOMAINS)
+            fill(engine, domains)
             async with a_lab(engine=engine, upstream={"": master}, server_id=77) as lab:
                 with rounds_measured() as rounds:
                     await until(lambda: lab.server.relay.statuses[0].connected, 60)
