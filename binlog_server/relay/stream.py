@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import BadGtidList, ProtocolError
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain, ProtocolError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import Position
 
@@ -22,7 +22,7 @@ from binlog_server.relay.into import Into
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
-from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.master_info import GroupFilter, MasterInfo
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class UpstreamStream:
             await self._into.upstream_is(status.version)
             status.state = IoState.CHECKING
             await self._guard.prove(self._status.title, link, self._connect_more, among=self._among)
-            position = await asyncio.to_thread(str, await self._position(link))
+            position = await self._position(link)
             handshake = ReplicaHandshake(
                 link.machine,
                 server_id=config.server_id,
@@ -220,19 +220,28 @@ class UpstreamStream:
             },
         )
 
-    async def _position(self, link: ClientLink) -> SlavePosition:
+    async def _position(self, link: ClientLink) -> str:
         """What the store has. Of domains that are not wanted: what the upstream has, so that it sends nothing of them,
-        nor refuses because it has purged what we never had."""
+        nor refuses because it has purged what we never had. In threads: there may be thousands."""
         position = self._into.engine.binlog_state().position()
         wanted = self._info.filter
         if not wanted.is_about_domains:
-            return position
+            return await asyncio.to_thread(str, position)
         rows = await link.query("SELECT @@GLOBAL.gtid_binlog_pos")
         try:
-            there = SlavePosition.from_peer(rows[0][0] or "")
-        except (BadGtidList, IndexError):
+            return await asyncio.to_thread(_completed, position, rows[0][0] or "", wanted)
+        except (BadGtidList, DuplicateGtidDomain, IndexError):
             raise ProtocolError(f"gtid_binlog_pos of the upstream is {rows!r}") from None
-        ours = [gtid for gtid in position if wanted.wants_domain(gtid.domain_id)]
-        return SlavePosition(
-            [*ours, *(gtid for gtid in there if not wanted.wants_domain(gtid.domain_id))]
+
+
+def _completed(ours: SlavePosition, theirs: str, wanted: GroupFilter) -> str:
+    """Our position, with theirs in domains that are not wanted. Raises `BadGtidList`, `DuplicateGtidDomain`."""
+    there = SlavePosition.parse(theirs)
+    return str(
+        SlavePosition(
+            [
+                *(gtid for gtid in ours if wanted.wants_domain(gtid.domain_id)),
+                *(gtid for gtid in there if not wanted.wants_domain(gtid.domain_id)),
+            ]
         )
+    )

@@ -8,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.compressed import plain_begin
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidExtraFlags, GtidFlags
 from binlog_protocol.events.header import HEADER_SIZE
@@ -27,6 +27,7 @@ _DELETE: Final = (T.DELETE_ROWS_V1, T.DELETE_ROWS_COMPRESSED_V1)
 _COMMIT_ID_SIZE: Final = 8
 _XA_SIZES_AT: Final = 4  # behind the format id: lengths of the two parts
 _XA_FIXED_SIZE: Final = 6
+_XA_WORDS_BYTES: Final = len("XA ROLLBACK")
 _ALTER_END: Final = int(GtidExtraFlags.COMMIT_ALTER | GtidExtraFlags.ROLLBACK_ALTER)
 
 
@@ -195,7 +196,7 @@ def _xa_end(batch: EventBatch, group: int) -> str | None:
     for i in np.flatnonzero((events.group == group) & QUERY_TYPES[events.type]).tolist():
         event = batch.data.raw[events.begin[i] : events.end[i]]
         try:
-            text = QueryEvent.parse(uncompressed(event)).text.upper()
+            text = QueryEvent.parse(plain_begin(event)).text[:_XA_WORDS_BYTES].upper()
         except ProtocolError as error:
             raise DamagedGroup(str(error), group, int(events.number[i])) from None
         for word in ("commit", "rollback"):

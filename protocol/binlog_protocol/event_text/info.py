@@ -10,7 +10,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.literals import hex_literal
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_name
-from binlog_protocol.events.compressed import uncompressed_slices
+from binlog_protocol.events.compressed import plain_begin
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
@@ -79,9 +79,8 @@ def _query(event: bytes) -> str:
 
 
 def _compressed_query(event: bytes) -> str:
-    # No more than is shown: a hundred kilobytes may stand for a hundred megabytes.
     try:
-        begin = uncompressed_slices(event).begin
+        begin = plain_begin(event)  # no more than is shown
     except ProtocolError as error:
         return f"# {error}"
     return _statement(QueryEvent.parse(begin))

@@ -646,7 +646,8 @@ async def test_a_group_that_a_start_has_ended_is_no_part_of_the_one_that_is_show
         expected.add(event)
     expected.finish()
     groups = GroupStream(machine, 0, large_bytes=1, piece_bytes=1)
-    link = cast(ClientLink, SimpleNamespace(timeout_s=10))
+    next_item = partial(ClientLink.next_item, cast(ClientLink, SimpleNamespace(machine=machine)))
+    link = cast(ClientLink, SimpleNamespace(timeout_s=10, next_item=next_item))
     found = await upstream_groups._read(link, groups, Gtid(0, 1, 3), GroupContent())
     assert found is not None
     assert compare(expected, found.content).likeness is Likeness.SAME

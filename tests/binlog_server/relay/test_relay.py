@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from binlog_protocol.errors import MasterFatalError, ServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.limits import STATE_ENTRIES_MAX
 from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.testing.memory_engine import MemoryEngine
@@ -374,6 +375,18 @@ async def test_domains_that_are_left_out(place: Place) -> None:
         await until(lambda: place.position == "0-1-3")
         assert str(place.engine.binlog_state()) == "0-1-3"
         assert set(upstream.positions[0].split(",")) == {"9-1-3", "8-1-8"}
+
+
+async def test_an_upstream_with_many_domains_of_which_one_is_left_out(place: Place) -> None:
+    """What it says of them is longer than what a client may say."""
+    async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
+        theirs = ",".join(f"{number}-1-1" for number in range(STATE_ENTRIES_MAX))
+        upstream.rows["SELECT @@GLOBAL.gtid_binlog_pos"] = (theirs,)
+        relay = place.relay()
+        await place.change(relay, **address(upstream, ignore_domain_ids=[9]))
+        await relay.start("")
+        await until(lambda: place.position == "0-1-1")
+        assert upstream.positions[0] == "9-1-1"
 
 
 async def test_a_domain_from_two(place: Place) -> None:

@@ -413,12 +413,12 @@ def longest_round(
     return on_a_plain_loop(run)
 
 
-def memory_taken(send: Callable[[Sender], None]) -> int:
+def memory_taken(send: Callable[[Sender], None], *, http: bool = False) -> int:
     """Bytes at most, by all of the process but what was there before."""
 
     async def run() -> int:
-        async with a_lab() as lab:
-            sender = Sender(lab.server.port)
+        async with a_lab(metrics_listen="127.0.0.1:0" if http else "") as lab:
+            sender = Sender(lab.server.metrics_port if http else lab.server.port)
             tracemalloc.start()
             try:
                 before = tracemalloc.get_traced_memory()[0]
@@ -512,6 +512,11 @@ def test_no_login_holds_the_loop(what: str) -> None:
     assert least(lambda: longest_round(a_login(what=what))) <= HOLD_S
 
 
+@pytest.mark.parametrize("what", ["attributes", "a name", "noise"])
+def test_no_login_takes_much_memory(what: str) -> None:
+    assert memory_taken(a_login(what=what)) <= 4 * LOGIN_PACKET_BYTES_MAX + FIXED_BYTES
+
+
 def packed(data: bytes) -> bytes:
     """One compressed packet."""
     body = zlib.compress(data, 9)
@@ -545,6 +550,22 @@ def test_no_compressed_packet_holds_the_loop(name: str) -> None:
         sender.exchange(data)
 
     assert least(lambda: longest_round(send)) <= HOLD_S
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+@pytest.mark.timeout(120)
+def test_no_compressed_packet_takes_much_memory(name: str) -> None:
+    """By what comes, and by what is in it, which is a command at most."""
+    sent = COMPRESSED[name]()
+    size = max(
+        len(sent), int.from_bytes(sent[4:7], "little")
+    )  # of the first, which is the only one or short
+
+    def send(sender: Sender) -> None:
+        sender.log_in(NOBODY, REPLICA_CAPABILITIES | Capability.COMPRESS)
+        sender.exchange(sent + b"\5\0\0\0\0\0\0\1\0\0\0\x7f")
+
+    assert memory_taken(send) <= 4 * size + FIXED_BYTES
 
 
 def memory_left_behind() -> list[bytearray]:
@@ -629,6 +650,14 @@ def with_statement(text: bytes, *, standalone: bool = False) -> list[bytes]:
 A_VARIABLE: Final = struct.pack("<I1sBBII", 1, b"a", 0, 0, 33, LARGE_STATEMENT) + bytes(
     LARGE_STATEMENT
 )
+
+
+@pytest.mark.parametrize("name", HTTP)
+def test_no_request_takes_much_memory(name: str) -> None:
+    taken = memory_taken(lambda sender: sender.exchange(HTTP[name], b"HTTP/1.1"), http=True)
+    assert taken <= 4 * len(HTTP[name]) + FIXED_BYTES
+
+
 HEARTBEAT: Final = append_checksum(build_event(EventType.HEARTBEAT, b"m-bin.000001", server_id=1))
 STREAMS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
     "heartbeats": lambda: [HEARTBEAT] * MANY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dataclasses import replace
 import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
-from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.compressed import plain_begin, uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
@@ -211,6 +212,21 @@ def test_compression_bombs_are_not_unpacked() -> None:
     with pytest.raises(ProtocolError, match="say that they stand for"):
         uncompressed(honest, limit=4999)
     assert len(uncompressed(honest, limit=5000)) == HEADER_SIZE + 10 + 5000
+
+
+def test_of_who_wants_the_beginning_no_more_is_unpacked() -> None:
+    query = QueryEvent(b"XA COMMIT 'a' " + b" " * (50 << 20), 1, b"db").build()
+    head = query[HEADER_SIZE : HEADER_SIZE + 13 + 3]
+    data = query[HEADER_SIZE + len(head) :]
+    bomb = event(165, head + b"\x84" + len(data).to_bytes(4, "big") + zlib.compress(data, 9))
+    tracemalloc.start()
+    try:
+        begin = plain_begin(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert QueryEvent.parse(begin).text.startswith(b"XA COMMIT 'a'")
+    assert plain_begin(query) is query
 
 
 @pytest.mark.parametrize("type_", [30, 31, 32, 169, 170, 171])
