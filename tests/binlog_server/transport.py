@@ -87,12 +87,17 @@ class Held:
 
     def packets(self) -> list[Packet]:
         """What was written since the last call."""
-        self._reader.feed(self.transport.written[self._read :])
-        self._read = len(self.transport.written)
+        self._reader.feed(self.take_bytes())
         found = []
         while (packet := self._reader.next_packet()) is not None:
             found.append(packet)
         return found
+
+    def take_bytes(self) -> bytes:
+        """What was written since the last call, as it was."""
+        new = bytes(self.transport.written[self._read :])
+        self._read = len(self.transport.written)
+        return new
 
     def receive(self, data: bytes) -> None:
         """And answer all of it, also if the process stood still in the middle, so that the turn was over."""

@@ -117,7 +117,7 @@ class FakeUpstream:
                     writer.write(machine.accept_login())
             elif isinstance(event, Query):
                 self.statements.append(event.sql)
-                writer.write(self._answer(machine, event.sql, visit))
+                writer.write(self.answer(machine, event.sql, visit))
             elif isinstance(event, BinlogDump):
                 self.dumps.append(event)
                 machine.start_dump()
@@ -128,7 +128,8 @@ class FakeUpstream:
                 writer.write(machine.send_ok())
         writer.close()
 
-    def _answer(self, machine: ServerConnection, sql: str, visit: Visit) -> bytes:
+    def answer(self, machine: ServerConnection, sql: str, visit: Visit) -> bytes:
+        """What a statement is answered."""
         if sql.startswith("SET @slave_connect_state"):
             self.positions.append(sql.split("'")[1])
             if visit.refuse is not None:

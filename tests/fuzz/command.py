@@ -30,8 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"fuzz: seed {seed}, {options.minutes:g} minutes, {options.jobs} at a time", flush=True)
     began = time.monotonic()
     seconds = options.minutes * 60 * options.jobs / len(names)
-    # Each thread that allocates reserves 64 MiB of addresses, and it is addresses that are limited.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
         tasks = [(name, f"{seed}/{name}", seconds, options.inputs) for name in names]
         tallies = dict(pool.imap_unordered(_work, tasks))

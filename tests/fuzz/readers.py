@@ -18,9 +18,12 @@ from binlog_protocol.event_text.info import event_info, event_type_name
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine import PlacedBatch, PlacedGroup, Position
+from binlog_storage.verify.verify import Finding, Severity, Verifier
 
 from binlog_server.dumps.frame_style import FrameStyle
+from tests.fuzz.target import Wrong
 
 _BEGIN: Final = Position(0, 1 << 20)
 _END: Final = Position(0, 1 << 21)
@@ -60,3 +63,12 @@ def read_by_all(group: bytes) -> None:
         with contextlib.suppress(ProtocolError, UnrepresentableValue):
             decoder.add([group])
             decoder.take()
+
+
+def require_sound(disk: ReadableDisk) -> None:
+    """`verify` finds no damage in the store. Raises `Wrong`."""
+    found: list[Finding] = []
+    Verifier(disk, found.append).run()
+    damage = [str(one) for one in found if one.severity is Severity.ERROR]
+    if damage:
+        raise Wrong(f"the store is damaged: {damage[:3]}")

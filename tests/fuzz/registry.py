@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets.archives import Archives
+from tests.fuzz.targets.masters import Masters
 from tests.fuzz.targets.sessions import Commands, Handshake, Sql
 from tests.fuzz.targets.stores import Redo, Stores
 from tests.fuzz.targets.upstream import Upstream
@@ -17,6 +18,7 @@ _ALL: Final[tuple[type[Target], ...]] = (
     Commands,
     Sql,
     Upstream,
+    Masters,
     Stores,
     Redo,
     Archives,

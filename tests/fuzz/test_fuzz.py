@@ -20,8 +20,10 @@ from binlog_storage.redo.reader import RedoReader
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from binlog_server.metrics import http
 from binlog_server.relay.gate import Gate
+from binlog_server.sessions.session import ClientSession
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statements import Statement
@@ -103,6 +105,12 @@ def _store_other_bytes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "takes_runs", False)
 
 
+def _believe_a_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "binlog_server.relay.upstream_groups.number", lambda name, text, highest: int(text)
+    )
+
+
 def _believe_every_page(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("binlog_storage.ibb.page.is_sound", lambda data: True)
 
@@ -132,6 +140,7 @@ PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "commands": _trust_a_length,
     "sql": _let_an_error_out,
     "upstream": _store_other_bytes,
+    "masters": _believe_a_number,
     "stores": _believe_every_page,
     "redo": _forget_what_was_durable,
     "archives": _believe_every_part,
@@ -154,6 +163,24 @@ def _lose_a_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Runner, "answer", careless)
 
 
+def _fail_in_a_large_group(patch: pytest.MonkeyPatch) -> None:
+    def careless(self: LargeGroupFrames, *told: object, **more: object) -> object:
+        raise KeyError("its end")
+
+    patch.setattr(LargeGroupFrames, "__init__", careless)
+
+
+def _expect_good_records(patch: pytest.MonkeyPatch) -> None:
+    def careless(self: ClientSession, reason: str) -> None:
+        assert not self._connection.uses_tls, reason
+
+    patch.setattr(ClientSession, "tls_failed", careless)
+
+
+def _take_any_group_for_the_last_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("binlog_server.relay.guard.compare", lambda ours, theirs: None)
+
+
 def _forget_what_came_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         "tests.fuzz.targets.stores._append", lambda engine, payload, gtid, way: engine.sync()
@@ -164,6 +191,9 @@ MORE_PLANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
     ("upstream", _quote_what_is_no_text),
     ("sql", _lose_a_session),
     ("stores", _forget_what_came_last),
+    ("commands", _fail_in_a_large_group),
+    ("handshake", _expect_good_records),
+    ("masters", _take_any_group_for_the_last_one),
 ]
 
 

@@ -62,10 +62,10 @@ class Master(FakeUpstream):
         self.followed = self.proofs = 0
         self._until = ""
 
-    def _answer(self, machine: ServerConnection, sql: str, visit: Visit) -> bytes:
+    def answer(self, machine: ServerConnection, sql: str, visit: Visit) -> bytes:
         if sql.startswith("SET @slave_until_gtid"):
             self._until = sql.split("'")[1]
-        return super()._answer(machine, sql, visit)
+        return super().answer(machine, sql, visit)
 
     def _stream(
         self, machine: ServerConnection, writer: asyncio.StreamWriter, visit: Visit

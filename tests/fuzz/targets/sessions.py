@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import re
+import ssl
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -27,9 +28,10 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
 )
 from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
+from binlog_protocol.groups.statement_group import transaction_group
+from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.compressed import compressed, framed
-from binlog_protocol.wire.packets import frame_packet
-from binlog_storage.verify.verify import Finding, Severity, Verifier
+from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 
 from binlog_server.accounts.users import Account
 from binlog_server.relay.byte_stream import ByteStream
@@ -42,36 +44,32 @@ from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import text_of
 from tests.binlog_server.lab import PASSWORD, USER, Lab
+from tests.binlog_server.tls_client import client_context
 from tests.binlog_server.transport import Held
 from tests.fuzz import frames
+from tests.fuzz.log import BadLines
 from tests.fuzz.mutation import mutated, mutated_parts
+from tests.fuzz.readers import require_sound
 from tests.fuzz.sentences import Sentences
 from tests.fuzz.target import Wrong
 from tests.protocol.conversation import CAPTURES, conversations_in, packets
 
 ROOT: Final = Path(__file__).parents[3]
+CORPUS: Final = Path(__file__).parents[1] / "corpus"
 POOR, KEEPER = "poor", "keeper"  # an account without any grant, and the one of the good client
 ALL: Final = frozenset({"ALL PRIVILEGES"})
 _SETTLE_S: Final = 10.0
 _STAYS_S: Final = 0.003
+_THREADS_MAX: Final = 2
+_HEARS_S: Final = 0.001
+_HEARS_MAX: Final = 30
+_QUIET: Final = 3  # so often nothing has come: no more does
+# The group for which replicas wait: more than a transport takes at once.
+_STATEMENT_BYTES: Final = 20_000
+_LARGE_STATEMENTS: Final = 10
 
 # What a client may be told who comes to a server that an input has changed with all rights.
 _REFUSALS: Final = {1040, 1045, 1129, 1203, 1290, 3159}
-
-
-class _Log(logging.Handler):
-    """Keeps the lines that must not be."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.bad: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = (
-            record.getMessage()
-        )  # whatever it is asked to write must be something that can be written
-        if record.exc_info or record.levelno >= logging.CRITICAL or "Traceback" in text:
-            self.bad.append(text)
 
 
 class Sessions:
@@ -85,7 +83,7 @@ class Sessions:
         self._loop: asyncio.AbstractEventLoop
         self._lab: Lab
         self._bugs: list[dict[str, Any]] = []
-        self._log = _Log()
+        self._log = BadLines()
         self._patches = contextlib.ExitStack()
         self._settled: set[asyncio.Task[Any]] = set()
 
@@ -93,15 +91,12 @@ class Sessions:
 
     def open(self) -> None:
         self._loop = uvloop.new_event_loop()
+        # Addresses are limited, and each thread takes many.
+        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS_MAX))
         asyncio.set_event_loop(self._loop)
         self._bugs.clear()
-        self._log.bad.clear()
         self._loop.set_exception_handler(lambda _, context: self._bugs.append(context))
-        logger = logging.getLogger("binlog_server")
-        logger.addHandler(self._log)
-        self._patches.callback(logger.removeHandler, self._log)
-        # What is quoted of inputs is not for whoever else keeps log lines: it may not even be text.
-        self._patches.enter_context(mock.patch.object(logger, "propagate", False))
+        self._patches.enter_context(self._log.kept())
         # Nothing that is said here may reach another machine.
         unreachable = mock.AsyncMock(side_effect=ConnectionRefusedError("not in a fuzzer"))
         self._patches.enter_context(mock.patch.object(ByteStream, "connect", unreachable))
@@ -130,23 +125,26 @@ class Sessions:
         self._lab = Lab(users=users, max_connect_errors=10**6)
         await self._lab.server.start()
         self._lab.publish("0-1-1,0-1-2")
+        large = Gtid(0, 1, 3)
+        rows = [f"INSERT INTO t VALUES ('{'x' * _STATEMENT_BYTES}')"] * _LARGE_STATEMENTS
+        self._lab.engine.append(
+            transaction_group(large, rows, xid=3, timestamp=1_700_000_000), large
+        )
+        self._lab.engine.large_group_bytes = _STATEMENT_BYTES  # it is one: replicas get it in parts
+        self._lab.publish("0-1-4")
         self._settled = asyncio.all_tasks()
 
     async def _end(self) -> None:
         self._good_client()
         await self._lab.stop()
         self._check_log()
-        found: list[Finding] = []
-        Verifier(self._lab.directory.disk, found.append).run()
-        damage = [str(f) for f in found if f.severity is Severity.ERROR]
-        if damage:
-            raise Wrong(f"the store is damaged: {damage[:3]}")
+        require_sound(self._lab.directory.disk)
 
     async def _one(self, data: bytes) -> None:
         held = Held(self._lab.server)
         before = self._facts()
         try:
-            has_rights = self._feed(held, data)
+            has_rights = await self._feed(held, data)
             for _ in range(3):
                 await asyncio.sleep(0)
             if len(data) & 1:  # who stays for the answer
@@ -162,7 +160,7 @@ class Sessions:
                     raise Wrong(f"an input without rights has changed {had!r} to {has!r}")
         self._check_log()
 
-    def _feed(self, held: Held, data: bytes) -> bool:
+    async def _feed(self, held: Held, data: bytes) -> bool:
         """Give it to the session; returns whether it may change anything."""
         raise NotImplementedError
 
@@ -207,7 +205,9 @@ class Sessions:
             *((t, 1) for t in runner._lines.values()),
         ]:
             barrier = threading.Barrier(count)
-            ends = (self._loop.run_in_executor(threads, barrier.wait) for _ in range(count))
+            ends = (
+                self._loop.run_in_executor(threads, barrier.wait, _SETTLE_S) for _ in range(count)
+            )
             await asyncio.gather(*ends)
 
     def _check_log(self) -> None:
@@ -219,7 +219,7 @@ class Sessions:
                 error if isinstance(error, BaseException) else None
             )
         if self._log.bad:
-            raise Wrong(f"in the log: {self._log.bad[0][:300]}")
+            raise Wrong(f"in the log: {self._log.take()}")
 
     def _good_client(self) -> None:
         held = Held(self._lab.server)
@@ -248,22 +248,62 @@ class Refused(Exception):
         self.errno = errno
 
 
-def log_in(held: Held, user: str, *, packed: bool = False) -> None:
-    """By password. Raises `Refused`."""
+def log_in(held: Held, user: str, *, packed: bool = False, secured: bool = False) -> Secured | None:
+    """By password; returns the TLS of the session if it is to have any. Raises `Refused`."""
     (greeting,) = held.packets()
     if greeting.payload[:1] == b"\xff":
         raise Refused(int.from_bytes(greeting.payload[1:3], "little"))
+    tls = Secured(held) if secured else None
+    capabilities = LoginRequest(user, b"").capabilities
+    capabilities |= (Capability.COMPRESS if packed else 0) | (Capability.SSL if secured else 0)
     salt = Greeting.parse(greeting.payload).salt
     login = LoginRequest(
-        user,
-        native_password_scramble(PASSWORD, salt),
-        capabilities=LoginRequest(user, b"").capabilities | (Capability.COMPRESS if packed else 0),
-    )
-    held.session.data_received(frame_packet(login.build(), 1)[0])
-    answers = held.packets()
+        user, native_password_scramble(PASSWORD, salt), capabilities=capabilities
+    ).build()
+    if tls is None:
+        held.session.data_received(frame_packet(login, 1)[0])
+    else:
+        held.transport.protocol.data_received(tls.sealed(frame_packet(login, 2)[0]))
+    answers = held.packets() if tls is None else tls.packets()
     if not answers or answers[-1].payload[:1] != b"\0":
         payload = answers[-1].payload if answers else b""
         raise Refused(int.from_bytes(payload[1:3], "little"))
+    return tls
+
+
+class Secured:
+    """The client's end of TLS, from its request to the end of the handshake on; behind the greeting."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client_context().wrap_bio(self._in, self._out)
+        self._reader = PacketReader(1 << 24)
+        held.transport.protocol.data_received(frame_packet(TlsRequest().build(), 1)[0])
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                held.transport.protocol.data_received(self._out.read())
+                self._in.write(held.take_bytes())
+        held.transport.protocol.data_received(self._out.read())
+
+    def sealed(self, data: bytes) -> bytes:
+        """As it is to be sent."""
+        self._tls.write(data)
+        return self._out.read()
+
+    def packets(self) -> list[Packet]:
+        """What was answered since the last call."""
+        self._in.write(self._held.take_bytes())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while data := self._tls.read(1 << 16):
+                self._reader.feed(data)
+        found = []
+        while (packet := self._reader.next_packet()) is not None:
+            found.append(packet)
+        return found
 
 
 def receive(held: Held, data: bytes, step: int) -> None:
@@ -278,22 +318,42 @@ def receive(held: Held, data: bytes, step: int) -> None:
 
 
 class Handshake(Sessions):
-    """The first byte chooses the size of the pieces, the rest is what a client says first."""
+    """The rest is what a client says first, or in TLS, behind the handshake.
+
+    Of the first byte: the size of the pieces, two bits; in TLS; then what comes is not sealed, records of nobody's.
+    """
 
     name = "handshake"
 
     def __init__(self) -> None:
         super().__init__()
-        self._seeds = [*_recorded_logins(), *_made_logins()]
+        self._seeds = [*_recorded_logins(), *_made_logins(), _recorded_hello()]
 
     def make(self, rng: random.Random) -> bytes:
         pieces = rng.choice((0, 1, 1, 2, 2, 3, 3, 3))  # byte by byte takes ten times as long
-        return bytes([pieces]) + mutated(rng.choice(self._seeds), rng, self._seeds)
+        tls = rng.choice((0, 0, 0, 0, 0, _IN_TLS, _IN_TLS, _IN_TLS | _BROKEN))
+        return bytes([pieces | tls]) + mutated(rng.choice(self._seeds), rng, self._seeds)
 
-    def _feed(self, held: Held, data: bytes) -> bool:
+    async def _feed(self, held: Held, data: bytes) -> bool:
+        how, said = (data[0], data[1:]) if data else (0, b"")
+        step = (1, 7, 100, 1 << 20)[how % 4]
         held.packets()
-        receive(held, data[1:], (1, 7, 100, 1 << 20)[data[0] % 4] if data else 1)
+        if how & _IN_TLS and not held.transport.closing:
+            tls = Secured(held)
+            if not how & _BROKEN:
+                step = max(step, len(said) // 50)  # each piece is a record, which costs more
+                pieces = [said[at : at + step] for at in range(0, len(said), step)]
+                said, step = b"".join(map(tls.sealed, pieces)), 1 << 20
+        receive(held, said, step)
         return False
+
+
+_IN_TLS, _BROKEN = 4, 8
+
+
+def _recorded_hello() -> bytes:
+    """The request for TLS with a ClientHello of OpenSSL 3: made anew it would be another one each time."""
+    return (CORPUS / Handshake.name / "tls-client-hello").read_bytes()[1:]
 
 
 def _recorded_logins() -> list[bytes]:
@@ -330,7 +390,9 @@ def _made_logins() -> list[bytes]:
 class Commands(Sessions):
     """Packets behind a login. The first part says whose, what lies around the payloads, and the size of pieces.
 
-    Of its first byte: an account without rights; compressed; the parts are the bytes themselves, not payloads.
+    Of its first byte: an account without rights; compressed; the parts are the bytes themselves, not payloads; in TLS;
+    all answers are waited for and taken before the next part is sent, also of a dump, as long as more comes. Else the
+    parts come at once, and into the middle of a dump.
     """
 
     name = "commands"
@@ -345,7 +407,7 @@ class Commands(Sessions):
         self._seeds = sorted(found) * 4 + sorted(made)
 
     def make(self, rng: random.Random) -> bytes:
-        kind = rng.randrange(8)
+        kind = rng.randrange(8) | rng.choice((0, 0, 0, 0, _TLS)) | rng.choice((0, 0, 0, _WAITS))
         if rng.random() < 0.4:
             chosen = list(rng.choice(self._conversations))
             if rng.random() < 0.7:
@@ -361,24 +423,39 @@ class Commands(Sessions):
             chosen = sent
         return frames.joined([bytes([kind, rng.randrange(4)]), *chosen])
 
-    def _feed(self, held: Held, data: bytes) -> bool:
+    async def _feed(self, held: Held, data: bytes) -> bool:
         how, *parts = frames.split(data) or [b""]
         how = how.ljust(2, b"\0")
         user = POOR if how[0] & _POOR else USER
         packed = bool(how[0] & _PACKED)
         try:
-            log_in(held, user, packed=packed)
+            tls = log_in(held, user, packed=packed, secured=bool(how[0] & _TLS))
         except Refused:
             return True  # by what an earlier input has set
         step = (1, 100, 5000, 1 << 20)[how[1] % 4]
         for part in parts:
             sent = part if how[0] & _RAW else _framed(part, packed=packed)
+            if tls is not None and not held.transport.closing:
+                sent = tls.sealed(sent)
             receive(held, sent, max(step, len(sent) // 200))
             held.transport.take()
+            if how[0] & _WAITS:
+                await _hear(held)
         return user == USER
 
 
-_POOR, _PACKED, _RAW = 1, 2, 4
+_POOR, _PACKED, _RAW, _TLS, _WAITS = 1, 2, 4, 8, 16
+
+
+async def _hear(held: Held) -> None:
+    """Take what comes, until nothing does; heartbeats may come for ever."""
+    quiet = 0
+    for _ in range(_HEARS_MAX):
+        if quiet == _QUIET or held.transport.closing:
+            return
+        await asyncio.sleep(_HEARS_S)
+        quiet = 0 if held.transport.held else quiet + 1
+        held.transport.take()
 
 
 def _framed(payload: bytes, *, packed: bool) -> bytes:
@@ -399,7 +476,7 @@ def _recorded_conversations() -> list[list[bytes]]:
 def _made_dumps() -> list[list[bytes]]:
     """Replicas and tools of all kinds, as they begin on the store that is here."""
     found = []
-    for place in ("", "0-1-1", "0-1-2"):
+    for place in ("", "0-1-1", "0-1-2", "0-1-3"):
         for capability in (0, 2, 4):
             for checksum in ("NONE", "@@global.binlog_checksum"):
                 prepared = [
@@ -417,6 +494,19 @@ def _made_dumps() -> list[list[bytes]]:
                 dump = BinlogDump(7, flags, file, 4)
                 found.append([*queries, RegisterSlave(7).build(), dump.build()])
         found.append([BinlogDumpGtid(8, DumpFlag.NON_BLOCK, "", 4, place).build()])
+    for position, until in (
+        ("0-1-2,5-5-5", ""),
+        ("0-1-2,0-2-3", "0-1-3"),
+        ("0-1-99", "0-1-4"),
+        ("1-1-1,2-1-1", "7-7-7"),
+    ):
+        said = ["SET @mariadb_slave_capability=4", f"SET @slave_connect_state='{position}'"]
+        said += [f"SET @slave_until_gtid='{until}'"] if until else []
+        # Whoever is in a dump says nothing more, but for acknowledgements.
+        acks = [b"\xef" + bytes(8) + b"binlog-000000.ibb"] * 2
+        for flags in DumpFlag:
+            dump = BinlogDump(7, flags, "binlog-000000.ibb", 16384)
+            found.append([*(Query(text).build() for text in said), dump.build(), *acks])
     return found
 
 
@@ -470,7 +560,7 @@ class Sql(Sessions):
                     words[at:at] = words[rng.randrange(len(words) + 1) :][: rng.randrange(1, 6)]
         return b"".join(words)
 
-    def _feed(self, held: Held, data: bytes) -> bool:
+    async def _feed(self, held: Held, data: bytes) -> bool:
         how, *texts = frames.split(data) or [b"\0"]
         user = POOR if how[:1] and how[0] & 1 else USER
         try:
