@@ -42,6 +42,7 @@ ROOMS = {
     "binlog_protocol": {
         "errors": "",
         ".": "errors",
+        "sql": "errors",
         "events": ". errors",
         "events.rows": ". errors events",
         "wire": ". errors events",

@@ -26,6 +26,7 @@ from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import AccessDenied, ServerError, SqlSyntaxError, UnknownCommandError
 from binlog_protocol.errors.account_errors import ConnectionKilled, EmptyQuery, QueryInterrupted
+from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import ok_payload
 
@@ -40,8 +41,8 @@ from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
 from binlog_server.sql.account_sql import AccountSql
 from binlog_server.sql.account_statements import (
-    IS_ABOUT_ACCOUNTS,
     AccountStatement,
+    is_about_accounts,
     parse_account_statement,
 )
 from binlog_server.sql.needed_privileges import PRIVILEGES
@@ -315,7 +316,8 @@ class Conversation:
         head = text[:HEAD_BYTES_MAX]
         if not head.strip(b" \t\r\n;\0") and len(head) == len(text):
             raise EmptyQuery
-        if IS_ABOUT_ACCOUNTS.match(head) and self._accounts.is_for_here(head):
+        words = first_words(head.decode("latin-1"))
+        if is_about_accounts(words) and self._accounts.is_for_here(words[0]):
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError("")  # without the text, which may be a password
             self._query(query.sql, parse_account_statement, self._answer_about_accounts)

@@ -73,14 +73,14 @@ class AccountSql:
         self._unblock = unblock
         self._set_policy = set_policy
 
-    def is_for_here(self, head: bytes) -> bool:
-        """By how it begins, whether a statement about accounts means those of this server.
+    def is_for_here(self, first_word: str) -> bool:
+        """By how it begins, in upper case, whether a statement about accounts means those of this server.
 
         Who may commit SQL but not manage accounts commits it: replicas get it.
         """
         if BINLOG_REPLAY not in self._me.grants or CREATE_USER in self._me.grants:
             return True
-        return head.lstrip()[:4].upper() in (b"SHOW", b"FLUS")
+        return first_word in ("SHOW", "FLUSH")
 
     def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | Work | None:
         """The result, None for OK, or what is left to do; `told` gets the notes (1396, 1973, 1974).

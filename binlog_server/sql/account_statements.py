@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -12,22 +11,36 @@ from typing import Any
 
 from binlog_protocol.errors import SqlSyntaxError
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedInput, VisitError
 
 from binlog_server.accounts.account import ANY_HOST, Require
-from binlog_server.sql.tokens import is_too_long, unquote, whole_words
+from binlog_server.sql.tokens import read, unquote, whole_words
 
 MAX_USER_CONNECTIONS_MAX = 2**31 - 1
 _MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
-_NEAR_CHARS = 80
-_STRINGS = re.compile(r"""'[^']*'?|"[^"]*"?""")
 
-IS_ABOUT_ACCOUNTS = re.compile(
-    rb"\s*+(?:(?:create\s++(?:or\s++replace\s++)?|alter\s++|drop\s++|rename\s++|show\s++create\s++)user\b"
-    rb"|set\s++password\b|grant\b|revoke\b|show\s++grants\b"
-    rb"|flush\s++(?:local\s++|no_write_to_binlog\s++)?(?:hosts|privileges)\b)",
-    re.IGNORECASE,
+# The words that such statements begin with.
+_BEGINNINGS = frozenset(
+    {
+        *((verb, "USER") for verb in ("CREATE", "ALTER", "DROP", "RENAME")),
+        ("CREATE", "OR", "REPLACE", "USER"),
+        ("SHOW", "CREATE", "USER"),
+        ("SHOW", "GRANTS"),
+        ("SET", "PASSWORD"),
+        ("GRANT",),
+        ("REVOKE",),
+        *(
+            ("FLUSH", *not_logged, what)
+            for not_logged in ((), ("LOCAL",), ("NO_WRITE_TO_BINLOG",))
+            for what in ("HOSTS", "PRIVILEGES")
+        ),
+    }
 )
+_BEGINNING_WORDS_MAX = max(map(len, _BEGINNINGS))
+
+
+def is_about_accounts(words: Sequence[str]) -> bool:
+    """By its first words, in upper case."""
+    return any(tuple(words[:count]) in _BEGINNINGS for count in range(1, _BEGINNING_WORDS_MAX + 1))
 
 
 class Kind(Enum):
@@ -100,20 +113,7 @@ class AccountStatement:
 
 def parse_account_statement(text: str) -> AccountStatement:
     """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
-    if is_too_long(text):
-        raise SqlSyntaxError("")
-    try:
-        tree = build_grammar().parse(text)
-    except UnexpectedInput as error:
-        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
-        # From the beginning, so that no half of a string is taken for text.
-        hidden = _STRINGS.sub(lambda found: "?" * len(found[0]), text)
-        near = hidden[at : at + _NEAR_CHARS]
-        raise SqlSyntaxError(near, text.count("\n", 0, at) + 1) from None
-    try:
-        statement: AccountStatement = _Builder().transform(tree)
-    except VisitError as error:
-        raise error.orig_exc from None
+    statement: AccountStatement = read(text, build_grammar, lambda _: _Builder())
     return statement
 
 

@@ -136,6 +136,7 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     CommitKind.RELEASE_SAVEPOINT: ANYBODY,
     CommitKind.USE: ANYBODY,
     CommitKind.UNLOCK_TABLES: ANYBODY,
+    CommitKind.NOTHING: ANYBODY,
     CommitKind.OTHER: ANYBODY,  # as the statement that it is found to be
     # Commands
     Query: ANYBODY,  # as its statement

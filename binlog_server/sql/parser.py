@@ -6,18 +6,17 @@ import re
 from functools import cache, lru_cache
 from pathlib import Path
 
-from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.sql.tokens import first_words
 from lark import Lark
-from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
 from binlog_server.sql import account_statements, replication_statements
 from binlog_server.sql.builder import Builder
 from binlog_server.sql.replication_statements import (
-    IS_ABOUT_REPLICATION,
+    is_about_replication,
     parse_replication_statement,
 )
 from binlog_server.sql.statements import Statement
-from binlog_server.sql.tokens import NEAR_CHARS, is_too_long, whole_words
+from binlog_server.sql.tokens import read, whole_words
 
 # What monitoring asks again and again, and what holds no password.
 _REPEATED = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
@@ -26,12 +25,10 @@ _REPEATED_CHARS_MAX = 512
 
 def parse(text: str) -> Statement:
     """The statement in `text`. Raises `SqlSyntaxError` (1064)."""
-    if is_too_long(text):
-        raise SqlSyntaxError(text[:NEAR_CHARS])
-    if IS_ABOUT_REPLICATION.match(text):
-        return parse_replication_statement(text)
     if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
         return _parsed_before(text)
+    if is_about_replication(first_words(text)):
+        return parse_replication_statement(text)
     return _parsed(text)
 
 
@@ -41,20 +38,7 @@ def _parsed_before(text: str) -> Statement:
 
 
 def _parsed(text: str) -> Statement:
-    try:
-        tree = _lark().parse(text)
-    except UnexpectedInput as error:
-        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
-        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-            at = len(text)
-        line = text.count("\n", 0, at) + 1
-        raise SqlSyntaxError(text[at : at + NEAR_CHARS], line) from None
-    try:
-        statement: Statement = Builder(text).transform(tree)
-    except VisitError as error:  # lark wraps what a method of the builder raises
-        raise error.orig_exc from None
-    except RecursionError:  # conditions within conditions
-        raise SqlSyntaxError(text[:NEAR_CHARS]) from None
+    statement: Statement = read(text, _lark, Builder, quotes_strings=True)
     return statement
 
 

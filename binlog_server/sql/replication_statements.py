@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -13,17 +12,21 @@ from typing import Any, Final
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.errors.replication_errors import WrongArguments
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
-from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote, whole_words
+from binlog_server.sql.tokens import NEAR_CHARS, integer, read, unquote, whole_words
 
-IS_ABOUT_REPLICATION: Final = re.compile(
-    r"(?:\s|/\*M?![0-9]{0,6}|/\*(?!M?!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*\n|#[^\n]*\n)*+"
-    r"(?:change\s+master|(?:start|stop)\s+(?:all\s+slaves|all\s+replicas|slave|replica)|reset\s+(?:slave|replica))\b",
-    re.IGNORECASE,
+_SLAVES: Final = frozenset(
+    {("SLAVE",), ("REPLICA",), ("ALL", "SLAVES"), ("ALL", "REPLICAS")}  # of one and of all
 )
-_STRINGS: Final = re.compile(r"""'[^']*'?|"[^"]*"?""")
 _BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
+
+
+def is_about_replication(words: Sequence[str]) -> bool:
+    """By its first words, in upper case."""
+    verb, rest = "".join(words[:1]), (tuple(words[1:2]), tuple(words[1:3]))
+    if verb in ("START", "STOP"):
+        return not _SLAVES.isdisjoint(rest)
+    return (verb, *rest[0]) in (("CHANGE", "MASTER"), ("RESET", "SLAVE"), ("RESET", "REPLICA"))
 
 
 class Until(Enum):
@@ -85,20 +88,7 @@ ReplicationStatement = (
 
 def parse_replication_statement(text: str) -> ReplicationStatement:
     """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
-    try:
-        tree = build_grammar().parse(text)
-    except UnexpectedInput as error:
-        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
-        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-            at = len(text)
-        # From the beginning, so that no half of a string is taken for text.
-        hidden = _STRINGS.sub(lambda found: "?" * len(found[0]), text)
-        near = hidden[at : at + NEAR_CHARS]
-        raise SqlSyntaxError(near, text.count("\n", 0, at) + 1) from None
-    try:
-        statement: ReplicationStatement = _Builder().transform(tree)
-    except VisitError as error:
-        raise error.orig_exc from None
+    statement: ReplicationStatement = read(text, build_grammar, lambda _: _Builder())
     return statement
 
 

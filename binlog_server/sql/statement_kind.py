@@ -15,8 +15,8 @@ only by `scan_steps`, in steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -25,6 +25,21 @@ from binlog_protocol.errors import (
     SqlSyntaxError,
 )
 from binlog_protocol.errors.sql_errors import NotSupportedYet
+from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.tokens import (
+    BEGIN,
+    COMMENT,
+    DOUBLE,
+    END,
+    NAME,
+    NOT_EXECUTED,
+    SKIPPED,
+    STRING,
+    UNENDED_COMMENT,
+    Token,
+    first_words,
+    tokens,
+)
 
 
 class Kind(Enum):
@@ -43,6 +58,7 @@ class Kind(Enum):
     UNLOCK_TABLES = auto()
     XA_COMMIT = auto()
     XA_ROLLBACK = auto()
+    NOTHING = auto()  # comments alone
     OTHER = auto()
 
 
@@ -65,20 +81,19 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What stands outside strings and comments: names after @ as written, and where a second statement begins."""
+    """What stands outside strings and comments: names after @ as written, and where a second statement begins.
+
+    `edits`: place and byte of what is to be logged instead: a comment for everybody of what is not executed here.
+    """
 
     variables: tuple[bytes, ...]
     second: int | None
+    edits: Mapping[int, int] = field(default_factory=dict)
 
 
-_GAP: Final = rb"(?:\s|/\*M?!\d{0,6}|\*/|/\*(?!M?!).*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*)*+"
-_WORD: Final = re.compile(_GAP + rb"([A-Za-z_]++)(?![0-9$\x80-\xff])", re.DOTALL)
-_NAME: Final = re.compile(_GAP + rb"(?:`((?:[^`]|``)+)`|([0-9A-Za-z_$\x80-\xff]+))", re.DOTALL)
-_END: Final = re.compile(_GAP + rb";*\Z", re.DOTALL)
 _BLANKS: Final = b" \t\n\v\f\r"
-_WORDS_MAX: Final = 8
-_COMMA_OR_END: Final = re.compile(_GAP + rb"(?:(?P<comma>,)|;*\Z)", re.DOTALL)
-_CHARACTERISTICS: Final = frozenset({"READ ONLY", "READ WRITE", "WITH CONSISTENT SNAPSHOT"})
+_CHARACTERISTICS: Final = ("READ ONLY", "READ WRITE", "WITH CONSISTENT SNAPSHOT")
+_VERSION_DIGITS: Final = 6  # behind /*!, at most
 _NEAR_BYTES: Final = 80
 # Of a statement: where it says what it is, and as much at its end. Blanks and comments beyond it count as text.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -86,38 +101,39 @@ USER_VARIABLES_MAX: Final = 256  # of a session, and so in a statement; a replic
 _STEP_BYTES: Final = 4 * 1024  # of `scan_steps`: with a name each three of them half a millisecond
 _STRING_STEP_BYTES: Final = 64 * 1024  # within a long string
 
-# What is not ended goes on to the end of the text, so that no place is looked at twice.
-_IDENTIFIER: Final = rb"`[^`]*+(?:``[^`]*+)*+(?:`|\Z)"
-_COMMENTS: Final = rb"/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
 
-
-def _in_quotes(string: bytes, quote: bytes) -> bytes:
-    return string.replace(b"Q", quote)
-
-
-def _bodies(body: bytes) -> dict[int, re.Pattern[bytes]]:
-    """What stands between quotes, by the quote."""
+def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
+    """What stands between quotes, by the quote; as far as it goes."""
+    escaped = rb"\\.|" if escapes else b""
+    plain = rb"[^Q\\]" if escapes else b"[^Q]"
+    body = plain + b"*+(?:(?:" + escaped + b"QQ)" + plain + b"*+)*+"
+    name = b"[^Q]*+(?:QQ[^Q]*+)*+"
     return {
-        quote[0]: re.compile(_in_quotes(pattern, quote), re.DOTALL)
-        for quote, pattern in ((b"'", body), (b'"', body), (b"`", _BODY_WITHOUT_ESCAPES))
+        quote[0]: re.compile(pattern.replace(b"Q", quote), re.DOTALL)
+        for quote, pattern in ((b"'", body), (b'"', body), (b"`", name))
     }
 
 
-def _tokens(string: bytes) -> re.Pattern[bytes]:
-    """`string`: what stands for a string in quotes Q."""
-    quoted = b"|".join((_in_quotes(string, b"'"), _in_quotes(string, b'"'), _IDENTIFIER))
-    name = rb"@(?:[0-9A-Za-z_.$\x80-\xff]+|" + quoted + rb")"
-    return re.compile(
-        b"|".join((quoted, _COMMENTS, rb"@@", b"(?P<name>" + name + b")", b"(?P<end>;)")), re.DOTALL
+def _tokens(*, escapes: bool) -> re.Pattern[bytes]:
+    """What is not ended goes on to the end of the text, so that no place is looked at twice."""
+    quoted = rf"{STRING[escapes]}|{DOUBLE[escapes]}|{NAME}"
+    unended = r"['\"`].*"
+    source = (
+        rf"(?P<skipped>{SKIPPED})|{COMMENT}|(?P<unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<close>{END})"
+        rf"|{quoted}|(?P<unended_string>{unended})|@@|(?P<name>@(?:[0-9A-Za-z_.$\x80-\xff]+|{quoted}))"
+        r"|(?P<unended_name>@['\"`].*)|(?P<end>;)"
     )
+    return re.compile(source.encode("latin-1"), re.DOTALL)
 
 
-_BODY: Final = rb"[^Q\\]*+(?:(?:\\.|QQ)[^Q\\]*+)*+"
-_BODY_WITHOUT_ESCAPES: Final = rb"[^Q]*+(?:QQ[^Q]*+)*+"
-_BODIES: Final = _bodies(_BODY)
-_BODIES_WITHOUT_ESCAPES: Final = _bodies(_BODY_WITHOUT_ESCAPES)
-_TOKENS: Final = _tokens(b"Q" + _BODY + rb"(?:Q|\\?\Z)")
-_TOKENS_WITHOUT_ESCAPES: Final = _tokens(b"Q" + _BODY_WITHOUT_ESCAPES + rb"(?:Q|\Z)")
+_BODIES: Final = {escapes: _bodies(escapes=escapes) for escapes in (True, False)}
+_TOKENS: Final = {escapes: _tokens(escapes=escapes) for escapes in (True, False)}
+_BEGIN: Final = re.compile(BEGIN.encode())
+_NOT_EXECUTED: Final = re.compile(NOT_EXECUTED.encode())
+_COMMENT_MARKS: Final = {
+    True: re.compile(rb"/\*|\*/"),
+    False: re.compile(rb"\*/"),
+}  # by whether another may begin
 
 _DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 _DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})
@@ -143,8 +159,8 @@ _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replica
 def classify(text: bytes) -> Statement:
     """What `text` is. Raises `NotSupportedYet` (1235) for what is refused, `SqlSyntaxError` (1064)."""
     text = _trimmed(text)
-    first, *others = first_words(text)
-    second = others[0] if others else ""
+    first, second, *others = (*first_words(_head(text)), "", "")
+    others = [second, *others]
     if first in _DML:
         return Statement(Kind.DML, text)
     if first in _DDL:
@@ -159,10 +175,20 @@ def classify(text: bytes) -> Statement:
         raise NotSupportedYet(_REFUSED[first])
     read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
     if read is None:
-        return Statement(Kind.OTHER, text)
+        is_nothing = not first and len(text) <= HEAD_BYTES_MAX and not _tokens_of(text)
+        return Statement(Kind.NOTHING if is_nothing and text else Kind.OTHER, text)
     if len(text) > HEAD_BYTES_MAX:
         raise _syntax(text)
-    return read(text, others)
+    return read(text, TokenReader(_tokens_of(text), ""))
+
+
+def _head(text: bytes) -> str:
+    """Its bytes as characters: what is looked for is ASCII."""
+    return text[:HEAD_BYTES_MAX].decode("latin-1")
+
+
+def _tokens_of(text: bytes) -> list[Token]:
+    return list(tokens(_head(text), ansi_quotes=False, is_logged=False))
 
 
 def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None, None, Scan]:
@@ -170,43 +196,63 @@ def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None
 
     Yields between steps of less than a millisecond. Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235).
     """
-    tokens = _TOKENS if backslash_escapes else _TOKENS_WITHOUT_ESCAPES
-    bodies = _BODIES if backslash_escapes else _BODIES_WITHOUT_ESCAPES
+    patterns, bodies = _TOKENS[backslash_escapes], _BODIES[backslash_escapes]
     names: dict[bytes, None] = {}  # in their order
+    edits: dict[int, int] = {}
+    is_within = False  # what is executed, of a comment
     at, size = 0, len(text)
     while at < size:
         begin, end = at, min(at + _STEP_BYTES, size)
-        for match in tokens.finditer(text, begin, end):
-            if match.end() == end < size:  # it may go on
-                at = match.start()
+        for match in patterns.finditer(text, begin, end):
+            kind = match.lastgroup
+            at = match.start()
+            behind = match.end() + (_VERSION_DIGITS if kind == "begin" else 0)
+            if behind >= end < size and (at > begin or kind != "begin"):  # it may go on
                 if at == begin:
-                    at = yield from _long_token(text, at, bodies)
+                    at = yield from _long_token(text, at, bodies, edits)
                 break
             at = match.end()
-            if match["name"]:
-                names[match["name"][1:]] = None
+            if kind == "name":
+                names[match[0][1:]] = None
                 if len(names) > USER_VARIABLES_MAX:
                     raise NotSupportedYet(f"more than {USER_VARIABLES_MAX} user variables")
-            elif match["end"]:
-                return Scan(tuple(names), None if _is_end(text, at) else at)
+            elif kind == "skipped":
+                for _ in _long_comment(text, match.start(), edits):
+                    pass
+            elif kind == "begin":
+                is_within = True
+                if match.end() + _VERSION_DIGITS >= end:  # where its number may have been cut off
+                    at = _BEGIN.match(text, match.start()).end()  # type: ignore[union-attr]
+                    break
+            elif kind == "unended" or (kind == "close" and not is_within):
+                raise _syntax(text[match.start() :])
+            elif kind == "close":
+                is_within = False
+            elif kind == "end":
+                second = at if is_within or not _is_end(text, at) else None
+                return Scan(tuple(names), second, edits)
         else:
             # The last byte of a step may be the first one of a token.
             at = size if end == size else max(at, end - 1)
         yield
-    return Scan(tuple(names), None)
+    if is_within:
+        raise _syntax(text)
+    return Scan(tuple(names), None, edits)
 
 
 def _long_token(
-    text: bytes, start: int, bodies: Mapping[int, re.Pattern[bytes]]
+    text: bytes, start: int, bodies: Mapping[int, re.Pattern[bytes]], edits: dict[int, int]
 ) -> Generator[None, None, int]:
     """Where a string or comment ends that is longer than a step. Raises `SqlSyntaxError` for a name."""
     first, size = text[start], len(text)
-    if first in b"-#/":
-        mark, at = (b"*/", start + 2) if first in b"/" else (b"\n", start)
-        while (found := text.find(mark, at, at + _STRING_STEP_BYTES)) < 0 and at < size:
-            at += _STRING_STEP_BYTES - 1
+    if first in b"/":
+        return (yield from _long_comment(text, start, edits))
+    if first in b"-#":
+        at = start
+        while (found := text.find(b"\n", at, at + _STRING_STEP_BYTES)) < 0 and at < size:
+            at += _STRING_STEP_BYTES
             yield
-        return size if found < 0 else found + len(mark)
+        return size if found < 0 else found + 1
     if first not in bodies:
         raise _syntax(text[start : start + _NEAR_BYTES])
     at = start + 1
@@ -223,9 +269,30 @@ def _long_token(
     return size
 
 
+def _long_comment(text: bytes, start: int, edits: dict[int, int]) -> Generator[None, None, int]:
+    """Where it ends; in one that is skipped for its version another may stand. Raises `SqlSyntaxError` if nowhere."""
+    may_nest = _NOT_EXECUTED.match(text, start) is not None
+    if may_nest:
+        edits[text.index(b"!", start)] = ord(" ")
+    at, is_nested = start + 2, False
+    while at < len(text):
+        end = at + _STRING_STEP_BYTES
+        while mark := _COMMENT_MARKS[may_nest and not is_nested].search(text, at, end):
+            at = mark.end()
+            if mark[0] == b"*/" and not is_nested:
+                return at
+            is_nested = mark[0] == b"/*"
+            edits[at - 1 - is_nested] = ord("(" if is_nested else ")")  # as MariaDB logs it
+        at = max(at, end - 1)
+        yield
+    raise _syntax(text[start:])
+
+
 def _is_end(text: bytes, at: int) -> bool:
     """Nothing but blanks and comments comes, and few of them."""
-    return len(text) - at <= HEAD_BYTES_MAX and _END.match(text, at) is not None
+    if len(text) - at > HEAD_BYTES_MAX:
+        return False
+    return all(token.text == ";" for token in tokens(_head(text[at:]), is_logged=False))
 
 
 def _trimmed(text: bytes) -> bytes:
@@ -253,16 +320,6 @@ def unquoted_name(name: bytes) -> bytes:
     return name
 
 
-def first_words(text: bytes) -> list[str]:
-    """The first words, in upper case, up to what is none; at least one."""
-    found: list[str] = []
-    at = 0
-    while len(found) < _WORDS_MAX and (match := _WORD.match(text, at, HEAD_BYTES_MAX)):
-        found.append(match[1].decode("ascii").upper())
-        at = match.end()
-    return found or [""]
-
-
 def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
     words = others[2:] if others[:2] == ["OR", "REPLACE"] else others
     if words[:1] == ["BINLOG"]:  # a lease of this server
@@ -276,108 +333,92 @@ def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
 
 def _xa(text: bytes, word: str) -> Statement:
     kind = _XA[word]
-    found = _WORD.match(text, _end_of_word(text))
-    assert found is not None
-    return Statement(kind, text, b"" if kind is Kind.OTHER else text[found.end() :])
+    at = _tokens_of(text)[1].end
+    return Statement(kind, text, b"" if kind is Kind.OTHER else text[at:])
 
 
-def _end_of_word(text: bytes) -> int:
-    found = _WORD.match(text)
-    assert found is not None
-    return found.end()
+def _ended(statement: Statement, reader: TokenReader) -> Statement:
+    """Raises `SqlSyntaxError` if anything follows."""
+    while reader.sign(";"):
+        pass
+    if not reader.is_at_end():
+        raise _syntax(statement.text)
+    return statement
 
 
-def _begin(text: bytes, words: list[str]) -> Statement:
-    if words[:2] == ["NOT", "ATOMIC"]:
+def _begin(text: bytes, reader: TokenReader) -> Statement:
+    reader.accept("BEGIN")
+    if reader.accept("NOT", "ATOMIC"):
         raise NotSupportedYet("BEGIN NOT ATOMIC: send the statements of it")
-    if words not in ([], ["WORK"]):
-        raise _syntax(text)
-    return Statement(Kind.BEGIN, text)
+    reader.accept("WORK")
+    return _ended(Statement(Kind.BEGIN, text), reader)
 
 
-def _start(text: bytes, _: list[str]) -> Statement:
-    said = set(_characteristics(text))
+def _start(text: bytes, reader: TokenReader) -> Statement:
+    reader.accept("START", "TRANSACTION")
+    said: set[str] = set()
+    while (found := next((c for c in _CHARACTERISTICS if reader.accept(*c.split())), None)) or said:
+        if found is None:
+            raise _syntax(text)
+        said.add(found)
+        if not reader.sign(","):
+            break
     if {"READ ONLY", "READ WRITE"} <= said:
         raise _syntax(text)
-    return Statement(
+    statement = Statement(
         Kind.BEGIN,
         text,
         read_only="READ ONLY" in said,
         read_write="READ WRITE" in said,
         snapshot="WITH CONSISTENT SNAPSHOT" in said,
     )
+    return _ended(statement, reader)
 
 
-def _characteristics(text: bytes) -> Iterator[str]:
-    """Of START TRANSACTION, with commas between them. Raises `SqlSyntaxError` for what is none."""
-    at = 0
-    words: list[str] = []
-    is_first = True
-    while at < HEAD_BYTES_MAX:
-        found = _WORD.match(text, at) or _COMMA_OR_END.match(text, at)
-        if found is None:
-            break
-        at = found.end()
-        if found.re is _WORD:
-            words.append(found[1].decode("ascii").upper())
-            continue
-        name = " ".join(words[2:] if is_first else words)  # START TRANSACTION
-        if not name and is_first and not found["comma"]:
-            return
-        if name not in _CHARACTERISTICS:
-            break
-        yield name
-        if not found["comma"]:
-            return
-        words, is_first = [], False
-    raise _syntax(text)
+def _commit(text: bytes, reader: TokenReader) -> Statement:
+    reader.accept("COMMIT")
+    reader.accept("WORK")
+    return _ending(Kind.COMMIT, text, reader)
 
 
-def _commit(text: bytes, words: list[str]) -> Statement:
-    return _ending(Kind.COMMIT, text, words)
+def _rollback(text: bytes, reader: TokenReader) -> Statement:
+    reader.accept("ROLLBACK")
+    reader.accept("WORK")
+    if reader.accept("TO"):
+        reader.accept("SAVEPOINT")
+        return _named(Kind.ROLLBACK_TO, text, reader)
+    return _ending(Kind.ROLLBACK, text, reader)
 
 
-def _rollback(text: bytes, words: list[str]) -> Statement:
-    rest = words[1:] if words[:1] == ["WORK"] else words
-    if rest[:1] == ["TO"]:
-        skipped = len(words) - len(rest) + 2 + (rest[1:2] == ["SAVEPOINT"])
-        return _named(Kind.ROLLBACK_TO, text, skipped)
-    return _ending(Kind.ROLLBACK, text, words)
+def _ending(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
+    """[AND [NO] CHAIN] [[NO] RELEASE], but not to go on and to leave."""
+    chain = reader.accept("AND", "CHAIN")
+    if not chain:
+        reader.accept("AND", "NO", "CHAIN")
+    stays = reader.accept("NO", "RELEASE")
+    leaves = not stays and not chain and reader.accept("RELEASE")
+    return _ended(Statement(kind, text, chain=chain, release=leaves), reader)
 
 
-def _ending(kind: Kind, text: bytes, words: list[str]) -> Statement:
-    rest = " ".join(words[1:] if words[:1] == ["WORK"] else words)
-    if rest not in _ENDINGS:
+def _named(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
+    try:
+        is_bare = bool(reader.word())
+        name = reader.identifier()
+    except NotUnderstood:
+        raise _syntax(text) from None
+    if is_bare and name.isdigit():  # no name without quotes
         raise _syntax(text)
-    return Statement(kind, text, chain=rest.startswith("AND CHAIN"), release=rest in _RELEASES)
+    return _ended(Statement(kind, text, name.encode("latin-1")), reader)
 
 
-_RELEASES: Final = frozenset({"RELEASE", "AND NO CHAIN RELEASE"})
-_ENDINGS: Final = _RELEASES | {
-    "",
-    "AND CHAIN",
-    "AND NO CHAIN",
-    "AND CHAIN NO RELEASE",
-    "AND NO CHAIN NO RELEASE",
-    "NO RELEASE",
-}
+def _with_name(kind: Kind, *words: str) -> Callable[[bytes, TokenReader], Statement]:
+    """With a name behind these words."""
 
+    def read(text: bytes, reader: TokenReader) -> Statement:
+        reader.accept(*words)
+        return _named(kind, text, reader)
 
-def _named(kind: Kind, text: bytes, skipped: int) -> Statement:
-    """With a name behind so many words."""
-    at = 0
-    for _ in range(skipped):
-        word = _WORD.match(text, at)
-        if word is None:
-            raise _syntax(text)
-        at = word.end()
-    match = _NAME.match(text, at)
-    if match is None or not _END.match(text, match.end()):
-        raise _syntax(text)
-    if match[1] is None and match[2].isdigit():  # no name without quotes
-        raise _syntax(text)
-    name: bytes = match[2] if match[1] is None else match[1].replace(b"``", b"`")
-    return Statement(kind, text, name)
+    return read
 
 
 def _syntax(text: bytes) -> ServerError:
@@ -385,14 +426,14 @@ def _syntax(text: bytes) -> ServerError:
 
 
 # First and second word, or the first alone.
-_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, list[str]], Statement]]] = {
+_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Statement]]] = {
     ("BEGIN", ""): _begin,
     ("START", "TRANSACTION"): _start,
     ("COMMIT", ""): _commit,
     ("ROLLBACK", ""): _rollback,
-    ("SAVEPOINT", ""): lambda text, _: _named(Kind.SAVEPOINT, text, 1),
-    ("RELEASE", "SAVEPOINT"): lambda text, _: _named(Kind.RELEASE_SAVEPOINT, text, 2),
-    ("USE", ""): lambda text, _: _named(Kind.USE, text, 1),
+    ("SAVEPOINT", ""): _with_name(Kind.SAVEPOINT, "SAVEPOINT"),
+    ("RELEASE", "SAVEPOINT"): _with_name(Kind.RELEASE_SAVEPOINT, "RELEASE", "SAVEPOINT"),
+    ("USE", ""): _with_name(Kind.USE, "USE"),
     ("LOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
     ("LOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
     ("UNLOCK", "TABLES"): lambda text, _: Statement(Kind.UNLOCK_TABLES, text),

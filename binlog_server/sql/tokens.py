@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.errors.sql_errors import NotSupportedYet
-from lark import Token
+from binlog_protocol.sql.plain import plain
+from binlog_protocol.sql.tokens import DOUBLE, STRING
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 from lark.lexer import PatternRE, PatternStr, TerminalDef
 
 NEAR_CHARS: Final = 80  # as much as MariaDB quotes of the place of a syntax error
@@ -22,9 +26,7 @@ CODE_CHARS_MAX: Final = 4 * 1024
 LOOP_CHARS_MAX: Final = 128
 
 # A string, or the rest of the text if it is not ended: so that no place is looked at twice.
-_STRING: Final = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)""", re.DOTALL
-)
+_STRING: Final = re.compile(rf"{STRING[True]}|{DOUBLE[True]}|['\"].*", re.DOTALL)
 _ESCAPES: Final = {
     "0": "\0",
     "b": "\b",
@@ -35,15 +37,6 @@ _ESCAPES: Final = {
     "%": r"\%",
     "_": r"\_",  # they are for LIKE, and stay
 }
-# What stands in quotes, to the end of the text if it is not ended; and comments, which are not looked into.
-_NAMES_AND_COMMENTS: Final = r"`[^`]*+(?:`|\Z)|/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*"
-_DOUBLE: Final = r'(?P<double>"[^"]*+(?:""[^"]*+)*+")'
-_WITHOUT_ESCAPES: Final = re.compile(
-    rf"""(?P<string>'[^']*+(?:''[^']*+)*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
-)
-_WITH_ESCAPES: Final = re.compile(
-    rf"""(?P<string>'(?:[^'\\]|\\.|'')*+')|{_DOUBLE}|['"].*+|{_NAMES_AND_COMMENTS}""", re.DOTALL
-)
 _DECIMAL_DIGITS_MAX: Final = 65
 _DECIMAL_SCALE_MAX: Final = 38
 
@@ -55,6 +48,37 @@ def is_too_long(text: str) -> bool:
     )
 
 
+def read(
+    text: str,
+    grammar: Callable[[], Lark],
+    builder: Callable[[str], Transformer[Token, Any]],
+    *,
+    quotes_strings: bool = False,
+) -> Any:
+    """What a grammar and its builder make of a statement; the builder is made with the text that the grammar reads.
+
+    Raises `SqlSyntaxError` (1064), which quotes no string of it unless `quotes_strings`: one may be a password.
+    """
+    if is_too_long(text):
+        raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "")
+    text = plain(text)
+    try:
+        tree = grammar().parse(text)
+    except UnexpectedInput as error:
+        at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            at = len(text)
+        # From the beginning, so that no half of a string is taken for text.
+        shown = text if quotes_strings else _STRING.sub(lambda found: "?" * len(found[0]), text)
+        raise SqlSyntaxError(shown[at : at + NEAR_CHARS], text.count("\n", 0, at) + 1) from None
+    try:
+        return builder(text).transform(tree)
+    except VisitError as error:  # lark wraps what a method of the builder raises
+        raise error.orig_exc from None
+    except RecursionError:  # conditions within conditions
+        raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "") from None
+
+
 def unquote(token: str) -> str:
     """The text of a quoted string or name."""
     quote, body = token[0], token[1:-1]
@@ -62,27 +86,6 @@ def unquote(token: str) -> str:
         return body
     body = body.replace(quote * 2, quote)
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), body, flags=re.DOTALL)
-
-
-def in_default_mode(text: str, *, backslash_escapes: bool, ansi_quotes: bool) -> str:
-    """A statement as it would be written without the sql_mode NO_BACKSLASH_ESCAPES or ANSI_QUOTES: for the grammars.
-
-    Raises `SqlSyntaxError` for a string that is not ended.
-    """
-
-    def written(match: re.Match[str]) -> str:
-        token: str = match[0]
-        if token[0] in "'\"" and not (match["string"] or match["double"]):
-            raise SqlSyntaxError("")  # not ended; it may be a password
-        if ansi_quotes and match["double"]:
-            return "`" + token[1:-1].replace('""', '"') + "`"
-        if not backslash_escapes and (match["double"] or match["string"]):
-            return token.replace("\\", r"\\")
-        return token
-
-    if backslash_escapes and not ansi_quotes:
-        return text
-    return (_WITH_ESCAPES if backslash_escapes else _WITHOUT_ESCAPES).sub(written, text)
 
 
 def exact_number(token: str) -> Decimal:

@@ -19,6 +19,7 @@ from typing import Final
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import ServerError
+from binlog_protocol.sql.plain import plain
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.publisher import Publisher
@@ -27,7 +28,6 @@ from binlog_server.commits.syncer import Committed
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import Kind, classify
-from binlog_server.sql.tokens import in_default_mode
 from binlog_server.sql_commit.client import Client, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.statement_runner import StatementRunner
@@ -85,6 +85,7 @@ class Committer:
             or data[-1] <= 32
             or data.find(b";", 5) >= 0
             or data.find(b"@", 5) >= 0
+            or data.find(b"*", 5) >= 0  # of a comment, maybe
             or prepared.domain.foreign
         ):
             return False
@@ -126,7 +127,7 @@ class Committer:
     def for_grammars(self, text: str) -> str:
         """A statement of the session, which its sql_mode may read otherwise than the grammars do."""
         settings = self._state.settings
-        return in_default_mode(
+        return plain(
             text,
             backslash_escapes=settings.backslash_escapes,
             ansi_quotes=settings.ansi_quotes,

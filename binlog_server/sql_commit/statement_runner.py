@@ -18,6 +18,7 @@ from binlog_protocol.errors.transaction_errors import ReadOnlyTransaction
 from binlog_protocol.events.charsets import decode_text
 from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.statement_context import UserVarEvent
+from binlog_protocol.sql.tokens import first_words
 from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.errors import StorageError
 
@@ -28,9 +29,9 @@ from binlog_server.loop.turn import Turn
 from binlog_server.sql.needed_privileges import PRIVILEGES
 from binlog_server.sql.session_settings import ONCE_PER_STATEMENT, Settings
 from binlog_server.sql.statement_kind import (
+    HEAD_BYTES_MAX,
     Kind,
     Statement,
-    first_words,
     is_stored_program,
     scan_steps,
     unquoted_name,
@@ -128,6 +129,8 @@ class StatementRunner:
             yield from self._change(statement)
         elif kind is Kind.DDL:
             yield from self._define(statement)
+        elif kind is Kind.NOTHING:
+            self._client.committed(0)
         elif kind is Kind.COMMIT:
             yield from end.commit_and_answer(chain=statement.chain, leaves=statement.release)
         elif kind is Kind.BEGIN:
@@ -165,9 +168,9 @@ class StatementRunner:
         settings = self._check(statement.kind)
         if state.reads_only:
             raise ReadOnlyTransaction
-        variables = yield from self._look_at(statement.text, settings)
+        text, variables = yield from self._look_at(statement.text, settings)
         transaction = state.opened()
-        yield from self._write(transaction.events, statement.text, variables)
+        yield from self._write(transaction.events, text, variables)
         transaction.changes += 1
         if state.begun or not state.autocommit:
             state.tell()
@@ -180,15 +183,16 @@ class StatementRunner:
         if self._state.session_reads_only:  # that of the open transaction ends with it
             raise ReadOnlyTransaction
         text = statement.text
+        logged: bytes | bytearray = text
         # Only in CREATE TABLE ... SELECT a variable is asked for its value; elsewhere @ stands before a host.
-        words = first_words(text)
+        words = first_words(text[:HEAD_BYTES_MAX].decode("latin-1"))
         variables: list[UserVarEvent] = []
         if not is_stored_program(words):
             select = words[0] == "CREATE" and "TABLE" in words
-            variables = yield from self._look_at(text, settings, variables=select)
+            logged, variables = yield from self._look_at(text, settings, variables=select)
         yield from self._end.append_open()
         transaction = self._state.opened()
-        yield from self._write(transaction.events, text, variables)
+        yield from self._write(transaction.events, logged, variables)
         while not self._engine.has_room:
             yield
         self._end.append(transaction.events, standalone=True)
@@ -220,10 +224,13 @@ class StatementRunner:
 
     def _look_at(
         self, text: bytes, settings: Settings, *, variables: bool = True
-    ) -> Generator[None, None, list[UserVarEvent]]:
-        """The user variables of a statement. Raises `SqlSyntaxError` (1064) for two statements in one text."""
-        if b";" not in text and b"@" not in text:
-            return []
+    ) -> Generator[None, None, tuple[bytes | bytearray, list[UserVarEvent]]]:
+        """A statement as it is logged, and its user variables. Raises `SqlSyntaxError` (1064) for two in one text.
+
+        What was not executed of it for its version is a comment in the log: a newer replica would execute it.
+        """
+        if b";" not in text and b"@" not in text and b"/*" not in text and b"*/" not in text:
+            return text, []
         codec = _AMBIGUOUS.get(settings.charset)
         looked_at = (yield from self._in_turns(_as_utf8(text, codec))) if codec else text
         scanning = scan_steps(looked_at, backslash_escapes=settings.backslash_escapes)
@@ -232,7 +239,12 @@ class StatementRunner:
             near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
             raise SqlSyntaxError(near.strip())
         names = {unquoted_name(name) for name in found.variables} if variables else ()
-        return [self._user_variable(name) for name in sorted(names)]
+        logged: bytes | bytearray = text
+        if found.edits and looked_at is text:
+            logged = text if isinstance(text, bytearray) else bytearray(text)
+            for at, byte in found.edits.items():
+                logged[at] = byte
+        return logged, [self._user_variable(name) for name in sorted(names)]
 
     def _in_turns(self, steps: Generator[None, None, T]) -> Generator[None, None, T]:
         """Of steps that need nothing but time: as many at once as a turn allows."""
@@ -253,7 +265,7 @@ class StatementRunner:
         return UserVarEvent(name, value, collation)
 
     def _write(
-        self, transaction: Transaction, text: bytes, variables: list[UserVarEvent]
+        self, transaction: Transaction, text: bytes | bytearray, variables: list[UserVarEvent]
     ) -> Iterator[None]:
         state = self._state
         settings = state.settings

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from binlog_protocol.sql.token_reader import NotUnderstood
+
 from binlog_pipeline.schemas.ddl_columns import Elements
 from binlog_pipeline.schemas.ddl_options import OptionsReader
 from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
 from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.token_reader import NotUnderstood
 
 _MAY_RENAME: Final = frozenset(("ADD", "CHANGE", "RENAME"))
 _INDEXES: Final = ("INDEX", "KEY")

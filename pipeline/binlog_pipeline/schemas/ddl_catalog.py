@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName
+
 from binlog_pipeline.schemas.ddl_tables import TableLayout
-from binlog_pipeline.schemas.token_reader import ALL, NotUnderstood, TableName
 
 _NO_CREATE: Final = "its CREATE TABLE is not there"
 

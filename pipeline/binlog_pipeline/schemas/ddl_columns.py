@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.tokens import Token, TokenKind
+
 from binlog_pipeline.schemas.ddl_types import (
     BINARY,
     COMPRESSED,
@@ -18,8 +21,6 @@ from binlog_pipeline.schemas.ddl_types import (
     parse_type,
     with_signs,
 )
-from binlog_pipeline.schemas.sql_tokens import Token, TokenKind
-from binlog_pipeline.schemas.token_reader import NotUnderstood, TokenReader
 
 NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
 _CHARSETS: Final = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": BINARY}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+
 from binlog_pipeline.schemas.ddl_alter import AlterReader
 from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_columns import Elements
 from binlog_pipeline.schemas.ddl_options import Options
 from binlog_pipeline.schemas.ddl_tables import TableLayout
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.token_reader import NotUnderstood, TableName
 
 _OTHER_TYPES: Final = {512: "ORACLE", 4096: "MAXDB"}  # of sql_mode: names of types mean others
 _NO_CHARACTER: Final = "\ufffd"

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+
 from binlog_pipeline.schemas.ddl_columns import DdlColumn, Definition, Elements, Key, lower
 from binlog_pipeline.schemas.ddl_options import Options
 from binlog_pipeline.schemas.ddl_types import DdlType
-from binlog_pipeline.schemas.token_reader import NotUnderstood, TableName
 
 _SYSTEM_TIME: Final = DdlType("timestamp", (6,))
 IMPLICIT: Final = ("row_start", "row_end")

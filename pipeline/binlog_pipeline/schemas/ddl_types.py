@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_protocol.events.collation_names import charset_named
-
-from binlog_pipeline.schemas.sql_tokens import TokenKind
-from binlog_pipeline.schemas.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.tokens import TokenKind
 
 REAL_AS_FLOAT: Final = 1  # of sql_mode
 BINARY: Final = "binary"

@@ -19,10 +19,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.tokens import TokenKind
+
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.sql_tokens import TokenKind
 from binlog_pipeline.schemas.statements import ALL, TableName
-from binlog_pipeline.schemas.token_reader import NotUnderstood, TokenReader
 
 SAME, TOLD, UNKNOWN = "same", "told", "unknown"
 """What is known of the columns' definitions behind a statement: as before it, all of the statement's, nothing."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from binlog_pipeline.schemas.sql_tokens import tokens
-from binlog_pipeline.schemas.token_reader import ALL, NotUnderstood, TableName, TokenReader
+from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName, TokenReader
+from binlog_protocol.sql.tokens import tokens
 
 __all__ = ["ALL", "StatementMeaning", "TableName", "parse_statement"]
 

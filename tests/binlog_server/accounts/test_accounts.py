@@ -20,6 +20,7 @@ from binlog_protocol.connection.ed25519 import (
 )
 from binlog_protocol.connection.handshake import AuthSwitchRequest, LoginRequest
 from binlog_protocol.errors import RemoteError, SqlSyntaxError
+from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import parse_error
 from binlog_storage.disk.state import StateStore
@@ -32,7 +33,7 @@ from binlog_server.accounts.users import Account, Users
 from binlog_server.connections.login import FailedLogins
 from binlog_server.process.logs import JsonFormatter
 from binlog_server.sessions import conversation
-from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
+from binlog_server.sql.account_statements import is_about_accounts, parse_account_statement
 from binlog_server.sql.parser import parse
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.tls_client import TlsClient
@@ -488,7 +489,7 @@ async def test_no_secret_in_logs(
 @given(st.text(max_size=60))
 def test_any_text_is_a_statement_or_an_error(text: str) -> None:
     for start in ("", "CREATE USER ", "GRANT ", "ALTER USER a IDENTIFIED "):
-        IS_ABOUT_ACCOUNTS.match((start + text).encode())
+        is_about_accounts(first_words(start + text))
         with contextlib.suppress(SqlSyntaxError):
             parse_account_statement(start + text)
 
@@ -501,14 +502,14 @@ def test_statements_about_accounts_are_told_from_others() -> None:
         "FLUSH LOCAL HOSTS",
         "set password=''",
     ):
-        assert IS_ABOUT_ACCOUNTS.match(sql.encode())
+        assert is_about_accounts(first_words(sql))
     for sql in (
         "CREATE TABLE user (a INT)",
         "SET passwords=1",
         "FLUSH LOGS",
         "SHOW CREATE TABLE t",
     ):
-        assert not IS_ABOUT_ACCOUNTS.match(sql.encode())
+        assert not is_about_accounts(first_words(sql))
 
 
 def test_long_user_names_are_no_login() -> None:

@@ -25,9 +25,10 @@ from binlog_protocol.connection.commands import (
     UnknownCommand,
     parse_command,
 )
+from binlog_protocol.sql.tokens import first_words
 
-from binlog_server.sql.account_statements import IS_ABOUT_ACCOUNTS, parse_account_statement
 from binlog_server.sql.account_statements import Kind as AccountKind
+from binlog_server.sql.account_statements import is_about_accounts, parse_account_statement
 from binlog_server.sql.needed_privileges import ANYBODY, OF_ONES_OWN, PRIVILEGES, Subject, subject
 from binlog_server.sql.parser import parse
 from binlog_server.sql.statement_kind import Kind as CommitKind
@@ -66,7 +67,7 @@ class Example:
         """What it is an example of, by the server's own parsers."""
         if isinstance(self.said, bytes):
             return subject(parse_command(self.said))
-        if IS_ABOUT_ACCOUNTS.match(self.sql.encode()):
+        if is_about_accounts(first_words(self.sql)):
             return parse_account_statement(self.sql).kind
         kind = classify(self.sql.encode()).kind
         return subject(parse(self.sql)) if kind is CommitKind.OTHER else kind
@@ -166,6 +167,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("CREATE TABLE test.t (a INT)"),
         Example("LOCK TABLES test.t READ"),
         Example("UNLOCK TABLES"),
+        Example("/* nothing */"),
         Example("BEGIN"),
         Example("COMMIT"),
         Example("ROLLBACK"),

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from binlog_protocol.errors.sql_errors import NotSupportedYet
+from binlog_protocol.sql.tokens import first_words
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from binlog_server.sql.statement_kind import (
     Scan,
     Statement,
     classify,
-    first_words,
     is_stored_program,
     scan_steps,
     unquoted_name,
@@ -84,6 +84,18 @@ KINDS = {
     "": Kind.OTHER,
     ";": Kind.OTHER,
     "/* not ended": Kind.OTHER,
+    "/* c */": Kind.NOTHING,
+    "/*!40100 */;": Kind.NOTHING,
+    "/*!999999 INSERT INTO t VALUES (1) */": Kind.NOTHING,
+    "/*!50712 DROP TABLE t */ -- MySQL's": Kind.NOTHING,
+    "/*!40100 INSERT INTO t VALUES (1) */": Kind.DML,
+    "/*M!50712 INSERT INTO t VALUES (1) */": Kind.DML,
+    "/*!999999 x /* y */ z */ INSERT INTO t VALUES (1)": Kind.DML,
+    "/* a */ ; /* b */": Kind.OTHER,
+    "*/ INSERT INTO t VALUES (1)": Kind.OTHER,
+    "/*!0 INSERT INTO t VALUES (1) */": Kind.OTHER,
+    "/*!401 BEGIN */": Kind.OTHER,
+    "use s ; -- d": Kind.USE,
     "--INSERT": Kind.OTHER,
 }
 
@@ -147,6 +159,13 @@ REFUSED = {
     "OPTIMIZE NO_WRITE_TO_BINLOG TABLE t": 1235,
     "BEGIN NOT ATOMIC SELECT 1; END": 1235,
     "BEGIN x": 1064,
+    "BEGIN */": 1064,
+    "/*!40100 BEGIN": 1064,
+    "/*!40100 /*!40100 BEGIN */ */": 1064,
+    "BEGIN /* not ended": 1064,
+    "COMMIT AND CHAIN RELEASE": 1064,
+    "COMMIT NO CHAIN": 1064,
+    'USE "d"': 1064,
     "COMMIT x": 1064,
     "ROLLBACK TO": 1064,
     "START TRANSACTION nonsense": 1064,
@@ -189,6 +208,11 @@ SCANNED = {
     "VALUES (''';', 'x')": Scan((), None),
     "VALUES (@a, @`b c`, @'d', @@e, '@f', @g.h$)": Scan((b"a", b"`b c`", b"'d'", b"g.h$"), None),
     "not ended ' ; x": Scan((), None),
+    "a /*!40100 @b, */ /*!999999 @c; /* ; */ */ @d /*M!110807 ; */": Scan(
+        (b"b", b"d"), None, {20: 32, 32: 40, 38: 41, 49: 32}
+    ),
+    "a ; /*!999999 x */": Scan((), None),
+    "a /*!40100 ; */": Scan((), 12),
 }
 
 
@@ -214,7 +238,7 @@ def test_scan_without_escapes() -> None:
     ],
 )
 def test_stored_programs(text: str, expected: bool) -> None:
-    assert is_stored_program(first_words(text.encode())) is expected
+    assert is_stored_program(first_words(text)) is expected
 
 
 def test_unquoted() -> None:
@@ -229,7 +253,8 @@ def test_unquoted() -> None:
 @given(st.binary(max_size=60) | st.text("INSERTbegin commit/*!-#'\"`\\;@ \n5", max_size=60))
 def test_any_bytes(text: bytes | str) -> None:
     raw = text if isinstance(text, bytes) else text.encode()
-    scan(raw)
+    with contextlib.suppress(SqlSyntaxError, NotSupportedYet):
+        scan(raw)
     with contextlib.suppress(SqlSyntaxError, NotSupportedYet):
         assert classify(raw).text in raw
 
@@ -240,7 +265,8 @@ def test_any_bytes(text: bytes | str) -> None:
 )
 @pytest.mark.timeout(5)
 def test_hostile_text_takes_linear_time(text: bytes) -> None:
-    scan(b"INSERT " + text)
+    with contextlib.suppress(SqlSyntaxError):
+        scan(b"INSERT " + text)
     classify(b"INSERT " + text)
     classify(text)
 
@@ -252,7 +278,8 @@ _PLAIN = re.compile(
             _QUOTED,
             _QUOTED.replace(b"'", b'"'),
             rb"`[^`]*(?:``[^`]*)*(?:`|\Z)",
-            rb"/\*(?!M?!).*?(?:\*/|\Z)|--(?=\s|\Z)[^\n]*|#[^\n]*",
+            rb"/\*(?!M?!).*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*",
+            rb"(?P<wrong>/\*|\*/)",
             rb"@@",
             rb"(?P<name>@(?:[0-9A-Za-z_.$\x80-\xff]+))",
             rb"(?P<end>;)",
@@ -262,14 +289,18 @@ _PLAIN = re.compile(
 )
 
 
-def scanned_at_once(text: bytes) -> Scan:
-    """The plain twin: all of it by one expression."""
+def scanned_at_once(text: bytes) -> Scan | None:
+    """The plain twin: all of it by one expression. None: a comment has no end, or no beginning."""
     names: dict[bytes, None] = {}
     for match in _PLAIN.finditer(text):
         if match["name"]:
             names[match["name"][1:]] = None
+        elif match["wrong"]:
+            return None
         elif match["end"]:
-            ended = statement_kind._END.match(text, match.end())
+            ended = re.fullmatch(
+                rb"(?:[\s;]|/\*.*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*)*+", text[match.end() :], re.DOTALL
+            )
             return Scan(tuple(names), None if ended else match.end())
     return Scan(tuple(names), None)
 
@@ -284,11 +315,36 @@ _PARTS = rb"""' '' " \ / * /* */ -- # x @a @@ ` 'abcdefgh' ;""".split()
 )
 def test_steps_of_any_size_see_the_same(text: bytes, step: int, string_step: int) -> None:
     expected = scanned_at_once(text)
-    assume(all(len(name) + 1 < step for name in expected.variables))  # longer ones are refused
+    assert scan_or_none(text) == expected
+    assert in_steps(text, step, string_step) == expected
+
+
+@given(
+    st.lists(
+        st.sampled_from([*_PARTS, b" ", b"/*!", b"/*!40100", b"/*!99999", b"/*M!110807", b"9"]),
+        max_size=40,
+    ).map(b"".join),
+    st.integers(16, 24),  # the beginning of a comment fits into a step
+    st.integers(2, 9),
+)
+def test_steps_of_any_size_see_the_same_comments(text: bytes, step: int, string_step: int) -> None:
+    assert in_steps(text, step, string_step) == scan_or_none(text)
+
+
+def scan_or_none(text: bytes) -> Scan | None:
+    try:
+        return scan(text)
+    except SqlSyntaxError:
+        return None
+
+
+def in_steps(text: bytes, step: int, string_step: int) -> Scan | None:
+    names = re.findall(rb"@[0-9A-Za-z_.$]+", text)
+    assume(all(len(name) < step for name in names))  # longer ones are refused
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(statement_kind, "_STEP_BYTES", step)
         patched.setattr(statement_kind, "_STRING_STEP_BYTES", string_step)
-        assert scan(text) == expected
+        return scan_or_none(text)
 
 
 def test_as_many_variables_as_a_session_has() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from binlog_pipeline.schemas.sql_tokens import Token, TokenKind
+from binlog_protocol.sql.tokens import Token, TokenKind
 
 ALL: Final = "*"
 _SHOWN: Final = 40  # characters

@@ -1,0 +1,74 @@
+"""A statement as the grammars read it: without comments, and as it would be written in the default sql_mode."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.sql.tokens import (
+    BEGIN,
+    COMMENT,
+    DOUBLE,
+    END,
+    NAME,
+    SKIPPED,
+    STRING,
+    UNENDED_COMMENT,
+)
+
+_MAY_BE_COMMENT: Final = re.compile(r"/\*|\*/|--|#")
+_BLANKED: Final = re.compile(r"[^\n]")
+_PATTERNS: Final = {
+    escapes: re.compile(
+        rf"(?P<string>{STRING[escapes]})|(?P<double>{DOUBLE[escapes]})|(?P<unended>['\"].*)|{NAME}|`.*"
+        rf"|(?P<comment>{SKIPPED}|{COMMENT})|{UNENDED_COMMENT}|(?P<begin>{BEGIN})|(?P<end>{END})",
+        re.DOTALL,
+    )
+    for escapes in (True, False)
+}
+_ANSI_PATTERNS: Final = {
+    escapes: re.compile(
+        pattern.pattern.replace(DOUBLE[escapes], DOUBLE[False]),
+        re.DOTALL,
+    )
+    for escapes, pattern in _PATTERNS.items()
+}
+
+
+def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False) -> str:
+    """The statement with blanks for comments, each as long, and as it is written in the default sql_mode.
+
+    What no comment begins or ends stays, for the grammar to refuse. Raises `SqlSyntaxError` (1064), which quotes
+    nothing, where a comment has no end; and, in other modes than the default, a string: it may be a password.
+    """
+    is_default = backslash_escapes and not ansi_quotes
+    if is_default and not _MAY_BE_COMMENT.search(sql):
+        return sql
+    is_within = False  # what is executed, of a comment
+
+    def written(match: re.Match[str]) -> str:
+        nonlocal is_within
+        token: str = match[0]
+        match match.lastgroup:
+            case "comment":
+                return _BLANKED.sub(" ", token)
+            case "begin":
+                is_within = True
+                return " " * len(token)
+            case "end" if is_within:
+                is_within = False
+                return " " * len(token)
+            case "unended" if not is_default:
+                raise SqlSyntaxError("")
+            case "double" if ansi_quotes:
+                return "`" + token[1:-1].replace('""', '"') + "`"
+            case "string" | "double" if not backslash_escapes:
+                return token.replace("\\", r"\\")
+        return token
+
+    patterns = _ANSI_PATTERNS if ansi_quotes else _PATTERNS
+    text = patterns[backslash_escapes].sub(written, sql)
+    if is_within:
+        raise SqlSyntaxError("")
+    return text

@@ -1,0 +1,148 @@
+"""SQL text in tokens: the only place that knows strings, names in quotes and comments. No value is looked into.
+
+Comments are those of MariaDB 11.8.6:
+
+====================================  ==================================================================
+``/* ... */``, ``-- ...``, ``# ...``  a comment
+``/*! ... */``, ``/*M! ... */``       text of the statement
+``/*!50712 ... */``                   the same up to version 11.8.6 (110806), which has five digits or six;
+                                      but ``/*!50700`` to ``/*!99999`` are meant for MySQL, and comments
+``/*!999999 ... */``                  a comment; one ``/* ... */`` may stand in it
+====================================  ==================================================================
+
+The first ``*/`` ends all that ``/*!`` has begun. One that ends nothing is text, so is a ``/*`` without an end.
+
+In a log no version is compared: a server takes the ! out of those that it did not execute before it logs a statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+_FOR_MYSQL: Final = r"(?:50[7-9][0-9]{2}|5[1-9][0-9]{3}|[6-9][0-9]{4})"
+_NEWER: Final = (
+    r"(?:1108(?:0[7-9]|[1-9][0-9])|11(?:09|[1-9][0-9])[0-9]{2}|1[2-9][0-9]{4}|[2-9][0-9]{5})"
+)
+NOT_EXECUTED: Final = rf"/\*(?:!(?:0{_FOR_MYSQL}|{_FOR_MYSQL}(?![0-9]))|M?!{_NEWER})"
+_LINE: Final = r"--(?=[\s\x00-\x1f]|\Z)[^\n]*|\#[^\n]*"
+
+# Sources for patterns with DOTALL, with or without VERBOSE, of text or of bytes; to be tried in this order.
+SKIPPED: Final = rf"{NOT_EXECUTED}(?:[^*/]|\*(?!/)|/(?!\*)|/\*(?:[^*]|\*(?!/))*+\*/)*+\*/"
+COMMENT: Final = rf"/\*(?!M?!).*?\*/|{_LINE}"
+UNENDED_COMMENT: Final = rf"(?:{NOT_EXECUTED}|/\*(?!M?!)).*"
+BEGIN: Final = r"/\*M?!(?:[0-9]{5,6})?+"
+END: Final = r"\*/"
+
+# By the quote and by whether a backslash escapes. What does not end is none of these.
+STRING: Final = {True: r"'(?:[^'\\]++|\\.|'')*+'", False: r"'(?:[^']++|'')*+'"}
+DOUBLE: Final = {True: r'"(?:[^"\\]++|\\.|"")*+"', False: r'"(?:[^"]++|"")*+"'}
+NAME: Final = r"`(?:[^`]++|``)*+`"
+
+_LOGGED_GAP: Final = rf"{COMMENT}|/\*(?!M?!).*|/\*M?!\d*|\*/"
+_SENT_GAP: Final = (
+    rf"{SKIPPED}|{COMMENT}|(?P<sign_unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<end>{END})"
+)
+_PATTERN: Final = r"""
+    \s+ | {gap}
+    | (?P<quoted> {quoted} )
+    | (?P<string> {string} )
+    | (?P<word> [0-9A-Za-z_$\x80-\U0010ffff]+ )
+    | (?P<sign> ['"`] .* | . )
+"""
+
+
+def _compiled(gap: str, string: str, quoted: str) -> re.Pattern[str]:
+    # What is quoted and does not end is a sign with all the rest, so that no place is looked at twice.
+    return re.compile(
+        _PATTERN.format(gap=gap, string=string, quoted=quoted), re.DOTALL | re.VERBOSE | re.ASCII
+    )
+
+
+def _by_mode(gap: str) -> dict[tuple[bool, bool | None], re.Pattern[str]]:
+    """By whether a backslash escapes, and what stands in ": None takes text for a name."""
+    found: dict[tuple[bool, bool | None], re.Pattern[str]] = {}
+    for escapes in (True, False):
+        string, double = STRING[escapes], DOUBLE[escapes]
+        found[escapes, None] = _compiled(gap, string, f"{NAME} | {double}")
+        found[escapes, True] = _compiled(gap, string, f"{NAME} | {DOUBLE[False]}")
+        found[escapes, False] = _compiled(gap, f"{string} | {double}", NAME)
+    return found
+
+
+_LOGGED: Final = _by_mode(_LOGGED_GAP)
+_SENT: Final = _by_mode(_SENT_GAP)
+
+
+class TokenKind(Enum):
+    WORD = "word"  # a keyword, or a name without quotes
+    QUOTED = "quoted"  # a name in ` or "; text in " where ANSI_QUOTES is off
+    STRING = "string"
+    SIGN = "sign"
+
+
+class Token(NamedTuple):
+    """`text` of a quoted name is the name; of a word or a string it is as it was written. `end` is behind it."""
+
+    kind: TokenKind
+    text: str
+    end: int = 0
+
+    @property
+    def is_unended(self) -> bool:
+        """Whether a quote that does not end begins here, and has taken the rest of the text."""
+        return self.kind is TokenKind.SIGN and self.text[0] in "'\"`"
+
+
+def tokens(
+    sql: str,
+    *,
+    backslash_escapes: bool = True,
+    ansi_quotes: bool | None = None,
+    is_logged: bool = True,
+) -> Iterator[Token]:
+    """All that is neither space nor comment. Never raises: a quote that does not end is a sign, with all behind it.
+
+    Args:
+        ansi_quotes: whether " stands around names; None if that does not matter: then they are taken for names.
+        is_logged: the text stood in a log. Of one that a client has sent versions are compared, and what has no end
+            or no beginning of a comment is a sign.
+    """
+    pattern = (_LOGGED if is_logged else _SENT)[backslash_escapes, ansi_quotes]
+    within = ""  # what has begun a part that is executed
+    for found in pattern.finditer(sql):
+        group = found.lastgroup
+        if group is None:
+            continue
+        text = found[0]
+        if group == "begin":
+            within = text
+            continue
+        if group == "end" and within:
+            within = ""
+            continue
+        if group == "quoted":
+            quote = text[0]
+            text = text[1:-1].replace(quote * 2, quote)
+        yield Token(_KINDS[group], text, found.end())
+    if within:
+        yield Token(TokenKind.SIGN, within, len(sql))
+
+
+_KINDS: Final = {
+    **{kind.value: kind for kind in TokenKind},
+    "end": TokenKind.SIGN,
+    "sign_unended": TokenKind.SIGN,
+}
+
+
+def first_words(sql: str, most: int = 8) -> list[str]:
+    """The words that a client's statement begins with, in upper case, up to what is none."""
+    found: list[str] = []
+    for token in tokens(sql, is_logged=False):
+        if token.kind is not TokenKind.WORD or len(found) == most:
+            break
+        found.append(token.text.upper())
+    return found
