@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Base of everything that `pipeline` raises on purpose."""
+    """Base of all errors that `binlog_pipeline` raises on purpose."""
 
 
 class BadOption(PipelineError, ValueError):
-    """An option that is unknown, missing, or has no sense."""
+    """An option with an unknown name, a missing one, or a value without sense."""
 
 
 class SourceError(PipelineError):

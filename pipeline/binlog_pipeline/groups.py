@@ -73,7 +73,7 @@ class Groups:
 
     @classmethod
     def of_batch(cls, batch: LaidBatch) -> Self:
-        """What a store gives."""
+        """Groups and start markers of a batch of `.ibb` files."""
         if batch.large is not None:
             return cls.of_large(batch.large)
         payloads = batch.groups
@@ -110,16 +110,16 @@ class Groups:
         return type(self)(self.payloads, self.file, self.offset, self.large, markers)
 
     def gtid(self, i: int) -> Gtid:
-        """Of one group."""
+        """The GTID of group `i`."""
         return Gtid(int(self.domain[i]), int(self.server[i]), int(self.seq[i]))
 
     def place(self, i: int) -> Position:
-        """Where one ends."""
+        """Where group `i` ends."""
         return Position(int(self.file[i]), int(self.offset[i]))
 
     @property
     def last_gtids(self) -> SlavePosition:
-        """The last of each domain."""
+        """The last GTID of each domain, as a position."""
         last = {int(domain): i for i, domain in enumerate(self.domain.tolist())}
         return SlavePosition(self.gtid(i) for i in last.values())
 
@@ -162,7 +162,7 @@ def chosen(
 
 
 def after(position: SlavePosition, groups: Groups) -> SlavePosition:
-    """The position behind these groups."""
+    """`position`, moved on behind these groups."""
     for gtid in groups.last_gtids:
         position = position.with_gtid(gtid)
     return position

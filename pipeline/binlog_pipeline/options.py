@@ -80,7 +80,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Raises `BadOption`."""
+        """Options of a source from their texts, checked; names in any case. Raises `BadOption`."""
         found: dict[str, Any] = {}
         for name, text in options.items():
             known = _BY_NAME.get(name.lower())
@@ -154,7 +154,7 @@ def _number(least: int = 0, most: int = (1 << 63) - 1) -> Callable[[str], int]:
 
 
 def size(text: str) -> int:
-    """Bytes, with k, m, g or t. Raises ValueError."""
+    """Bytes, from a number with k, m, g or t (powers of 1024) behind it. Raises ValueError."""
     number, unit = text.strip().lower().removesuffix("b"), ""
     if number[-1:] in tuple(_UNITS)[1:]:
         number, unit = number[:-1], number[-1]

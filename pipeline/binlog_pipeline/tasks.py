@@ -27,7 +27,7 @@ class WorkFailed(PipelineError):
 
 
 class Workers(Protocol):
-    """Who does the work."""
+    """Workers that run a task on many items side by side."""
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ def attempt(task: Callable[[Item], Result], item: Item) -> Result | TaskFailure:
 
 
 def outcome(result: Result | TaskFailure) -> Result:
-    """What `attempt` gave. Raises `WorkFailed`."""
+    """The result that `attempt` has returned; its failure is raised as `WorkFailed`."""
     if isinstance(result, TaskFailure):
         raise WorkFailed(result.text)
     return result

@@ -33,5 +33,5 @@ def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
 
 
 def shown(sql: str) -> str:
-    """A statement for an error."""
+    """A statement, shortened for a message."""
     return sql if len(sql) <= _SHOWN else sql[:_SHOWN] + "..."

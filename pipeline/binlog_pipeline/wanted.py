@@ -17,7 +17,7 @@ _MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """From `first` to `last`, both with; None is no bound."""
+    """A range of GTID numbers, `first` and `last` included; None is no bound."""
 
     first: int | None = None
     last: int | None = None
@@ -49,11 +49,11 @@ class Wanted:
         return replace(self, gtids=GtidRange(start, stop))
 
     def some(self, groups: Groups) -> Groups:
-        """Those that are wanted."""
+        """The groups that are wanted."""
         return groups.some(self.mask(groups))
 
     def mask(self, groups: Groups) -> NDArray[np.bool_]:
-        """An element a group."""
+        """For each group whether it is wanted."""
         wanted = np.ones(len(groups), np.bool_)
         if self.times.first is not None:
             wanted &= groups.timestamp >= self.times.first

@@ -55,12 +55,12 @@ def add_source(parser: argparse.ArgumentParser, flag: str | None = None) -> None
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
-    """Declare which groups are wanted."""
+    """Declare the arguments that say which groups are wanted."""
     _add(parser, "which part", _RANGE)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Declare who does the work."""
+    """Declare the arguments that say who does the work."""
     group = parser.add_argument_group("who does the work")
     group.add_argument(
         "--engine",
@@ -101,7 +101,7 @@ def spark_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
 
 
 def engine(arguments: argparse.Namespace) -> Engine:
-    """Who does the work."""
+    """The engine that the arguments name."""
     from binlog_pipeline.jobs.workers import Engine
 
     return Engine(arguments.engine, arguments.workers, arguments.master)

@@ -11,12 +11,12 @@ from binlog_storage.disk.local_path import path_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark package`."""
     parser.add_argument("target", type=path_argument, metavar="FILE.zip")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark package`. Returns the exit code."""
     from binlog_pipeline.packaging import make_zip
 
     size = make_zip(arguments.target)

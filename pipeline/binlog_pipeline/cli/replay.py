@@ -18,7 +18,7 @@ _SIZE_MAX = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark replay`."""
     parser.add_argument(
         "archive", type=path_argument, metavar="ARCHIVE", help="directory of an archive"
     )
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark replay`. Returns the exit code."""
     from binlog_pipeline.jobs.progress import Progress
     from binlog_pipeline.jobs.replay import replay
 

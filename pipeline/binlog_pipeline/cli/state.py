@@ -21,7 +21,7 @@ from binlog_pipeline.cli.arguments import add_source, source_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark state`."""
     add_source(parser)
     parser.add_argument(
         "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark state`. Returns the exit code."""
     from binlog_protocol.gtid import SlavePosition
 
     from binlog_pipeline.cli import EXIT_FAILED

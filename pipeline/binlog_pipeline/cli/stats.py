@@ -27,7 +27,7 @@ _GAPS_SHOWN: Final = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark stats`."""
     add_source(parser)
     parser.add_argument(
         "--top", type=int, default=20, metavar="N", help="tables and transactions (default: 20)"
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark stats`. Returns the exit code."""
     if arguments.plot is not None and arguments.plot.suffix.lower() not in _PLOTS:
         raise BadOption("--plot takes a file that ends in .png or .html")
     from binlog_pipeline.jobs.stats import statistics
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_object(found: LogStatistics, top: int) -> dict[str, Any]:
-    """For --json."""
+    """Statistics as a JSON object, for --json."""
     return {
         "transactions": found.groups,
         "events": found.events,

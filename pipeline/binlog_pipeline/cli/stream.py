@@ -14,7 +14,7 @@ from binlog_pipeline.cli.arguments import add_source, source_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark stream`."""
     add_source(parser, "--from")
     parser.add_argument("--to", type=path_argument, required=True, metavar="TARGET", dest="target")
     parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark stream`. Returns the exit code."""
     from binlog_pipeline.errors import BadOption
     from binlog_pipeline.jobs.state import OPS
 

@@ -24,7 +24,7 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterato
 
 
 def size_text(size: float) -> str:
-    """`1.5 MiB`."""
+    """A number of bytes for people, as `1.5 MiB`."""
     power = 0
     while size >= _STEP and power < len(_UNITS) - 1:
         size /= _STEP
@@ -33,7 +33,7 @@ def size_text(size: float) -> str:
 
 
 def time_text(seconds: int) -> str:
-    """ISO 8601, UTC."""
+    """Seconds since 1970 as a time of ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

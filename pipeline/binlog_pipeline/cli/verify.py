@@ -15,7 +15,7 @@ from binlog_pipeline.cli.text_table import size_text, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the arguments of `binlog-spark verify`."""
     add_source(parser)
     parser.add_argument("--json", action="store_true", help="one object")
     add_range(parser)
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run `binlog-spark verify`. Returns the exit code."""
     from binlog_pipeline.jobs.verify import verify
 
     done = verify(source_options(arguments), engine(arguments))

@@ -17,7 +17,7 @@ _STEPS: Final = (60, 3600, 86400)  # seconds
 
 @dataclass(slots=True)
 class Amount:
-    """Of a table, a server, a moment."""
+    """Transactions, rows and bytes of a table, a server or a second."""
 
     transactions: int = 0
     rows: int = 0
@@ -37,7 +37,7 @@ class Sizes:
     largest: int = 0
 
     def add(self, sizes: Integers) -> None:
-        """More of them."""
+        """Count the sizes of more transactions."""
         if not len(sizes):
             return
         bits = np.frexp(sizes.astype(np.float64))[1].astype(np.int64)
@@ -47,7 +47,7 @@ class Sizes:
         self.largest = max(self.largest, int(sizes.max()))
 
     def merge(self, other: Sizes) -> None:
-        """The sizes of both."""
+        """Add the counts of `other`."""
         _sum_up(self.counts, other.counts)
         self.largest = max(self.largest, other.largest)
 
@@ -90,7 +90,7 @@ class Rates:
         self._shorten()
 
     def merge(self, other: Rates) -> None:
-        """The amounts of both."""
+        """Add the amounts of `other`, step by step."""
         step = max(self.step, other.step)
         self._coarsen(step)
         for begin, amount in other.amounts.items():

@@ -51,7 +51,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What a run has added, and the archive as it is then."""
+    """The manifest behind a run, and the parts, groups and bytes that it has added."""
 
     manifest: Manifest
     parts: int = 0

@@ -19,7 +19,7 @@ _READ_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class PartFacts:
-    """Groups are added in their order, and their bytes too."""
+    """Facts of a part, gathered while it is written: its groups are added in their order, and their bytes as well."""
 
     groups: int = 0
     payload_bytes: int = 0
@@ -39,7 +39,7 @@ class PartFacts:
         return not self.groups and not self.markers
 
     def add(self, groups: Groups) -> None:
-        """All but their bytes."""
+        """Note GTIDs, places and times of groups; their bytes are for `add_bytes`."""
         count = len(groups)
         behind = sum(at == count for at, _ in groups.markers)
         self.markers_behind = behind if count else self.markers_behind + behind
@@ -63,7 +63,7 @@ class PartFacts:
         self.payload_bytes += len(data)
 
     def note_marker(self, marker: bytes) -> None:
-        """It is in the part, too."""
+        """Note a start marker that is written into the part."""
         self.markers += 1
         self.times.append(marker_time(marker))
 
@@ -102,5 +102,5 @@ def _lasts(groups: Groups) -> list[int]:
 
 
 def marker_time(marker: bytes) -> int:
-    """When the server started, in seconds since 1970."""
+    """The time of a start marker: when the server started, in seconds since 1970."""
     return int.from_bytes(marker[:4], "little")

@@ -47,7 +47,7 @@ class DdlSeed:
 
 @dataclass(frozen=True, slots=True)
 class FindStatements:
-    """The task: DDL of a slice, in the order of the log."""
+    """The task of a worker: the DDL statements of a slice, in the order of the log."""
 
     def __call__(self, part: Slice) -> list[tuple[Gtid, LoggedStatement]]:
         return [

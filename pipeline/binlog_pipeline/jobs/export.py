@@ -48,7 +48,7 @@ _GATHER_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a run has added."""
+    """The GTID position behind a run of an export, and the files, rows and bytes that it has added."""
 
     position: SlavePosition
     files: int
@@ -60,7 +60,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class SliceExport:
-    """What came of a slice."""
+    """Files, statements and steps of XA transactions of one slice."""
 
     files: list[WrittenFile]
     statements: list[ExportedStatement]

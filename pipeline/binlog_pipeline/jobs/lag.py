@@ -30,7 +30,7 @@ class DomainLag:
 
 
 def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
-    """Of all domains that are in either."""
+    """By how many GTID numbers `at` is behind `latest`, for each domain that is in either."""
     found = []
     for domain in sorted({*latest.domains(), *at.domains()}):
         end, here = latest.get(domain), at.get(domain)

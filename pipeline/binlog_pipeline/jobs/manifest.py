@@ -37,7 +37,7 @@ _VERSION: Final = 1
 
 @dataclass(slots=True)
 class ExportedFile:
-    """One file of a table."""
+    """One Parquet file of a table, as the manifest lists it."""
 
     name: str
     rows: int
@@ -73,7 +73,7 @@ class ExportedTable:
 
 @dataclass(frozen=True, slots=True)
 class ExportedStatement:
-    """See the module."""
+    """A statement that changed rows without rows in the log; see the module."""
 
     gtid: str
     database: str
@@ -85,7 +85,7 @@ class ExportedStatement:
 
 @dataclass(slots=True)
 class ExportManifest:
-    """See the module."""
+    """The content of `_manifest.json`; see the module."""
 
     source: str
     settings: dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class Progress:
-    """Counts up to `total` units."""
+    """A progress bar on a terminal, which counts up to `total` units; nothing elsewhere."""
 
     def __init__(self, total: int, label: str, unit: str = "part") -> None:
         self._bar: Any = None
@@ -18,7 +18,7 @@ class Progress:
             self._bar = tqdm(total=total, desc=label, unit=unit, leave=False)
 
     def add(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count more units as done."""
         if self._bar is not None:
             self._bar.update(count)
 

@@ -103,7 +103,7 @@ def keep_state(
 
 
 def primary_key(schema: pa.Schema) -> list[str]:
-    """The columns of `_key`; none without it."""
+    """The names of the columns of `_key`; none if the schema has no `_key`."""
     if "_key" not in schema.names:
         return []
     return [field.name for field in schema.field("_key").type]

@@ -175,7 +175,7 @@ def statistics(options: SourceOptions, engine: Engine | None = None) -> LogStati
 
 
 def slice_statistics(part: Slice) -> LogStatistics:
-    """The task: of one slice."""
+    """The task of a worker: the statistics of one slice."""
     found = LogStatistics()
     for batch in TransactionsView().batches(part.read()):
         found.add(batch)

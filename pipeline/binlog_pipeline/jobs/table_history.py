@@ -67,7 +67,7 @@ class FindLayouts:
 
 
 def table_history(options: SourceOptions, engine: Engine | None = None) -> list[LoggedLayout]:
-    """Of `options.table`. Raises `PipelineError`, `StorageError`."""
+    """The layouts that `options.table` had, in the order of the log. Raises `PipelineError`, `StorageError`."""
     engine = engine or Engine()
     database, name = options.table.split(".")
     seed = Seed.read(options.schema_seed)
@@ -88,7 +88,7 @@ def table_history(options: SourceOptions, engine: Engine | None = None) -> list[
 
 
 def layout_columns(layout: LoggedLayout, options: SourceOptions) -> dict[str, str]:
-    """Names of its columns, and the types that they become."""
+    """The names of the columns of a layout, and the Arrow types of their values."""
     fields = table_fields(layout.table, column_options_of(options))
     return {field.name: str(field.type) for field in fields}
 

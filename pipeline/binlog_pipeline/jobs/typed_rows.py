@@ -33,14 +33,14 @@ _HEAD: Final = [
 
 
 def image_schema(changes: Changes) -> pa.Schema:
-    """Of the table's columns."""
+    """The schema of row images: the table's columns, with types that Spark has."""
     image = changes.before if changes.after is None else changes.after
     assert image is not None
     return pa.schema([pa.field(f.name, spark_type(f.type)) for f in image.schema])
 
 
 def row_schema(image: pa.Schema, layout: Layout) -> pa.Schema:
-    """Of the rows that `typed_rows` makes. Raises `BadOption`."""
+    """The schema of the rows that `typed_rows` makes. Raises `BadOption`."""
     if layout == "flat":
         clash = {field.name for field in _HEAD} & set(image.names)
         if clash:
@@ -53,7 +53,7 @@ def row_schema(image: pa.Schema, layout: Layout) -> pa.Schema:
 def typed_rows(
     changes: Changes, places: Places, schema: pa.Schema, layout: Layout
 ) -> pa.RecordBatch:
-    """In the order of the log; `places` are theirs."""
+    """Rows of a file, in the order of the log; `places` are the places of the changes in it."""
     count = len(changes)
     columns = [
         pa.repeat(pa.scalar(OPS[changes.kind]), count),
@@ -85,5 +85,5 @@ def _present(changes: Changes) -> pa.Array:
 
 
 def bitmap(numbers: Sequence[int], width: int) -> bytes:
-    """One bit a column, least first."""
+    """One bit for each column, the least first, 1 for True."""
     return sum(1 << i for i in numbers).to_bytes((width + 7) // 8, "little")

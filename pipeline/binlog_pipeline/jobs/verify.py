@@ -20,7 +20,7 @@ from binlog_pipeline.wanted import Wanted
 
 @dataclass(slots=True)
 class Verified:
-    """What was read, and what could not be."""
+    """Statistics of all that was read, and the slices that could not be read."""
 
     found: LogStatistics = field(default_factory=LogStatistics)
     damage: list[str] = field(default_factory=list)

@@ -25,7 +25,7 @@ def spark_type(type_: pa.DataType) -> pa.DataType:
 
 
 def table_fields(table: TableMap, options: ColumnOptions) -> list[pa.Field]:
-    """Of all columns, in the order of the table."""
+    """Arrow fields of all columns of a table map, in the order of the table."""
     return [pa.field(f.name, spark_type(f.type)) for f in arrow_schema(table, options)]
 
 
@@ -50,7 +50,7 @@ def key_names(table: TableMap) -> list[str]:
 
 
 def full_name(table: TableMap) -> str:
-    """database.table"""
+    """`database.table`, for messages."""
     return f"{table.database}.{table.table}"
 
 

@@ -53,7 +53,7 @@ class Conversion:
 
 
 def bitmap(logged: Sequence[bool]) -> bytes | None:
-    """A bit an element, least first; None if all are True."""
+    """One bit for each element, the least first, 1 for True; None if all are True."""
     if all(logged):
         return None
     bits = sum(1 << i for i, is_there in enumerate(logged) if is_there)

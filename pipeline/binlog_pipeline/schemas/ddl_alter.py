@@ -55,10 +55,10 @@ def names_anew(said: LoggedStatement) -> NamesAnew:
 
 
 class AlterReader(OptionsReader):
-    """Reads what stands behind the name of the table."""
+    """Reads the clauses of an ALTER TABLE, which stand behind the name of the table."""
 
     def alteration(self) -> Alteration:
-        """Raises `NotUnderstood`."""
+        """All clauses up to the end of the statement. Raises `NotUnderstood`."""
         made = Alteration()
         while True:
             before = self.at

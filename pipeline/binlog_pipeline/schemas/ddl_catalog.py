@@ -58,7 +58,7 @@ class DdlCatalog:
         return name in self._layouts
 
     def is_now(self, name: TableName, layout: TableLayout, gtid: str) -> None:
-        """It was made, or changed."""
+        """Note a layout that a statement has made or changed."""
         self.unknown.pop(name, None)
         self._may_be_there.discard(name)
         self._layouts[name] = layout

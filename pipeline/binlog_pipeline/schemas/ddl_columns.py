@@ -113,7 +113,7 @@ class Key:
 
 @dataclass(slots=True)
 class Elements:
-    """What stands in the brackets of CREATE TABLE."""
+    """Columns, keys and periods in the brackets of a CREATE TABLE."""
 
     columns: list[Definition] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
@@ -121,12 +121,12 @@ class Elements:
 
 
 def lower(name: str) -> str:
-    """Names of columns are the same in any case."""
+    """The name of a column in small letters: servers compare those in any case."""
     return name.lower()
 
 
 class ColumnReader(TokenReader):
-    """Reads definitions."""
+    """Reads definitions of columns and keys."""
 
     def __init__(self, found: Sequence[Token], database: str, sql_mode: int) -> None:
         super().__init__(found, database)
@@ -252,7 +252,7 @@ class ColumnReader(TokenReader):
         return token.text[1:-1] if token.kind is TokenKind.STRING else token.text
 
     def accept_charset(self) -> bool:
-        """Over CHARACTER SET."""
+        """Step over CHARACTER SET or CHARSET, if it stands here; whether it did."""
         return (
             self.accept("CHARACTER", "SET") or self.accept("CHAR", "SET") or self.accept("CHARSET")
         )

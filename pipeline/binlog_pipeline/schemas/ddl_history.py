@@ -26,7 +26,7 @@ _KINDS: Final = frozenset(("create", "alter", "drop", "rename"))
 
 
 def apply(catalog: DdlCatalog, statement: LoggedStatement, gtid: str) -> None:
-    """The next statement of the log. Never raises."""
+    """Apply the next statement of the log to the catalog. Never raises."""
     meaning = statement.meaning
     if meaning.kind not in _KINDS and meaning.is_certain:
         return

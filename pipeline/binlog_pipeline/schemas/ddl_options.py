@@ -44,7 +44,7 @@ class Options:
 
 
 class OptionsReader(ColumnReader):
-    """Reads options."""
+    """Reads the options of a table: ENGINE, character set, and the others."""
 
     def options(self, into: Options) -> None:
         """All that follow, up to the end of the statement. Raises `NotUnderstood`."""

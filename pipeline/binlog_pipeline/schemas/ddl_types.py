@@ -316,7 +316,7 @@ def _labels(reader: TokenReader, *, escapes: bool) -> tuple[str, ...]:
 
 
 def unquoted(raw: str, *, escapes: bool) -> str:
-    """The value of a text in quotes."""
+    """The value of a string literal, without its quotes and escapes."""
     quote, inside = raw[0], raw[1:-1]
     if not escapes:
         return inside.replace(quote * 2, quote)

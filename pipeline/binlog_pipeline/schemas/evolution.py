@@ -134,6 +134,6 @@ def _is_named(table: TableMap) -> bool:
 
 
 def fields_of(all_fields: Sequence[pa.Field], names: Sequence[str]) -> tuple[pa.Field, ...]:
-    """Those with these names."""
+    """The fields with these names, in the order of the names."""
     by_name = {field.name: field for field in all_fields}
     return tuple(by_name[name] for name in names)

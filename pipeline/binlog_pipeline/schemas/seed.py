@@ -36,7 +36,7 @@ _FILE_BYTES_MAX: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SeedColumn:
-    """A column as the file has it."""
+    """A column, as the seed file describes it."""
 
     name: str
     type: SqlType
@@ -58,7 +58,7 @@ class SeedColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeedTable:
-    """One layout of a table."""
+    """One layout of a table, as the seed file describes it."""
 
     columns: tuple[SeedColumn, ...]
     key: tuple[str, ...]
@@ -87,7 +87,7 @@ class SeedTable:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """All of the file; empty without one. Picklable."""
+    """The tables of a seed file; none without a file. Picklable."""
 
     tables: Mapping[tuple[str, str], tuple[SeedTable, ...]]
 

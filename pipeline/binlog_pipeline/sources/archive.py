@@ -118,7 +118,7 @@ class ArchiveSource:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSlice:
-    """Parts that follow each other."""
+    """Parts of an archive that follow each other."""
 
     path: str
     parts: tuple[Part, ...]
@@ -138,7 +138,7 @@ class ArchiveSlice:
 
 
 class ArchiveFeed:
-    """See `Feed`."""
+    """Follows an archive that somebody may add parts to; see `Feed`."""
 
     def __init__(self, source: ArchiveSource) -> None:
         self._source: Final = source

@@ -37,7 +37,7 @@ _POLL_S: Final = 0.01
 
 
 class DirectoryFeed:
-    """See `Feed`. Goes on where it ended, if that is asked for."""
+    """Follows a directory that a server writes; see `Feed`. A call may go on where the last one ended."""
 
     def __init__(self, source: DirectorySource) -> None:
         self._source = source

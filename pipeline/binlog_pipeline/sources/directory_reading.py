@@ -166,7 +166,7 @@ def start_place(
 
 
 def within(wanted: Wanted) -> TimeRange | None:
-    """The times of which there is something to read; None is all."""
+    """The range of times in which groups are wanted; None for all."""
     parts = [part for part in (wanted.times, wanted.hints) if part.is_bounded]
     if not parts:
         return None

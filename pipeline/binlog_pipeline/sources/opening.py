@@ -16,7 +16,7 @@ from binlog_pipeline.sources.source import LogSource
 
 
 def open_source(options: SourceOptions) -> LogSource:
-    """Nothing is opened yet. Raises `BadOption`."""
+    """The source that the options name; nothing is opened yet. Raises `BadOption`."""
     if options.kind == "server":
         return ServerSource(ServerAddress.of(options), options.fail_on_data_loss)
     if len(options.all_paths) > 1:

@@ -23,7 +23,7 @@ class Slice(Protocol):
 
 @runtime_checkable
 class MarkedSlice(Slice, Protocol):
-    """Of a source that keeps start markers."""
+    """A slice of a source that keeps start markers."""
 
     def read_marked(self) -> Iterator[Groups]:
         """As `read`, with the markers. There may be some where there are no groups."""
@@ -63,7 +63,7 @@ class LogSource(Protocol):
         """All that is wanted of what may be read now, in order. Raises `DataLost` for what was purged."""
 
     def feed(self) -> Feed:
-        """See there."""
+        """A feed of this source, at its beginning; see `Feed`."""
 
 
 class LogPart(NamedTuple):

@@ -22,7 +22,7 @@ _is_frozen = False
 
 
 class SlicePartition(InputPartition):
-    """What one task reads."""
+    """A partition of Spark: the slice that one task reads."""
 
     def __init__(self, part: Slice) -> None:
         super().__init__(None)
@@ -30,7 +30,7 @@ class SlicePartition(InputPartition):
 
 
 class BinlogReader(DataSourceReader):
-    """Pickled to the workers."""
+    """A batch read of Spark; pickled to the workers."""
 
     def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
         self._options = options
@@ -50,7 +50,7 @@ class BinlogReader(DataSourceReader):
 
 
 def read_slice(view: View, selection: ColumnSelection, part: Slice) -> Iterator[pa.RecordBatch]:
-    """In a worker."""
+    """The rows of a slice, read in a worker."""
     freeze()
     for batch in rows_of(view, part):
         yield selection.of(batch)

@@ -19,12 +19,12 @@ _VERSION: Final = 1
 
 
 def to_offset(position: SlavePosition) -> dict[str, Any]:
-    """The domains in order: Spark compares offsets as text."""
+    """A GTID position as an offset of Spark, with the domains in order: Spark compares offsets as text."""
     return {"v": _VERSION, "gtid": ",".join(map(str, sorted(position)))}
 
 
 def from_offset(offset: dict[str, Any]) -> SlavePosition:
-    """Raises `SourceError`."""
+    """A GTID position from an offset of Spark. Raises `SourceError`."""
     try:
         if offset["v"] != _VERSION:
             raise SourceError(

@@ -44,7 +44,7 @@ def spark_workers(master: str, count: int) -> Iterator[Workers]:
 
 
 class SparkWorkers:
-    """Tasks of a session."""
+    """Workers that are tasks of a Spark session; see `Workers`."""
 
     def __init__(self, spark: SparkSession, count: int) -> None:
         self._spark: Final = spark

@@ -62,7 +62,7 @@ class ParquetState:
 
     @property
     def position(self) -> SlavePosition:
-        """What was published."""
+        """The GTID position of the manifest that was published last."""
         return self._manifest.slave_position
 
     @property

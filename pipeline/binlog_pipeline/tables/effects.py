@@ -51,7 +51,7 @@ class Effects:
         return len(self.removes)
 
     def some(self, which: Integers) -> Effects:
-        """Those with these indexes."""
+        """The effects with these indexes."""
         present = None if self.present is None else self.present[which]
         return replace(
             self, rows=self.rows.take(pa.array(which)), removes=self.removes[which], present=present

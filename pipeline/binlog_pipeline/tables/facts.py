@@ -38,7 +38,7 @@ class Facts:
         return cls(**{**content, **names})
 
     def content(self) -> dict[str, Any]:
-        """For a manifest."""
+        """The facts as a JSON object, for a manifest."""
         return asdict(self)
 
     def behind(self, op: str, said: Mapping[str, Any] | None, gtid: str) -> Facts:

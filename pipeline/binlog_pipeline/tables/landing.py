@@ -62,12 +62,12 @@ class Landing:
         self.position = position
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock, so that others may write."""
         self._lock.close()
 
 
 def landed_parts(target: Path) -> list[Path]:
-    """In the order in which they were added."""
+    """The files of a landing table, in the order in which they were added."""
     return sorted(target.glob("part-*.parquet"))
 
 

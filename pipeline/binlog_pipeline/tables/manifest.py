@@ -78,7 +78,7 @@ class StateManifest:
 
     @classmethod
     def read(cls, target: Path, number: int) -> Self:
-        """Raises `SourceError`."""
+        """The manifest of that number. Raises `SourceError`."""
         path = _path(target, number)
         try:
             found = json.loads(path.read_bytes())
@@ -111,12 +111,12 @@ class StateManifest:
 
 
 def encode_schema(schema: pa.Schema) -> str:
-    """For a manifest."""
+    """An Arrow schema as text, for a manifest."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
 def manifest_numbers(target: Path) -> list[int]:
-    """Ascending."""
+    """The numbers of the manifests there are, ascending."""
     try:
         names = [path.name for path in (target / FOLDER).iterdir()]
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def manifest_numbers(target: Path) -> list[int]:
 
 
 def remove_manifest(target: Path, number: int) -> None:
-    """An old one."""
+    """Delete the manifest of that number."""
     _path(target, number).unlink(missing_ok=True)
 
 

@@ -9,7 +9,7 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 
 
 def behind(changes: pa.Table, position: SlavePosition) -> pa.Table:
-    """The changes, less those up to the position."""
+    """The changes whose GTIDs are not within `position`."""
     if not len(changes) or not len(position):
         return changes
     gtids = changes.column("_gtid")

@@ -53,7 +53,7 @@ from binlog_pipeline.views.prepared import XaStep, XaSteps
 
 @dataclass(frozen=True, slots=True)
 class ChangesView:
-    """See the module."""
+    """View `changes` of one table; see the module."""
 
     evolution: Evolution
     layout: ChangesLayout

@@ -49,11 +49,11 @@ class Heads:
         self.domain, self.server, self.seq, self.file, self.offset, self.timestamp = columns
 
     def gtid(self, index: int) -> Gtid:
-        """Of one."""
+        """The GTID of one group."""
         return Gtid(int(self.domain[index]), int(self.server[index]), int(self.seq[index]))
 
     def place(self, index: int) -> Position:
-        """Where one ends."""
+        """Where one group ends."""
         return Position(int(self.file[index]), int(self.offset[index]))
 
 

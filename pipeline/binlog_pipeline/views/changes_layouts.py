@@ -58,7 +58,7 @@ STATEMENT_FIELDS: Final = [
 
 
 class ChangesLayout(Protocol):
-    """Picklable."""
+    """A layout of row changes in columns. Picklable."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -204,7 +204,7 @@ class DebeziumLayout:
 
 
 def debezium_schema(image: pa.DataType) -> pa.Schema:
-    """With images of this type."""
+    """The schema of the envelope, with images of this type."""
     return pa.schema(
         [
             pa.field("before", image),
@@ -217,7 +217,7 @@ def debezium_schema(image: pa.DataType) -> pa.Schema:
 
 
 def debezium_columns(rows: Rows, database: str, table: str | None) -> list[pa.Array]:
-    """What stands behind the images."""
+    """The columns of the envelope behind the images: op, ts_ms, source."""
     op = repeated(rows.op, pa.string(), len(rows))
     source, times = _source(rows.places, database, table)
     return [op, times, source]

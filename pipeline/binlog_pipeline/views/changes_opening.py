@@ -20,7 +20,7 @@ from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
 
 
 def open_changes(options: SourceOptions, source: LogSource) -> ChangesView | TablesView:
-    """Raises `BadOption`, `SourceError`."""
+    """View `changes` of one table or of several, as the options say. Raises `BadOption`, `SourceError`."""
     return _one_table(options, source) if options.table else _several_tables(options)
 
 
@@ -90,7 +90,7 @@ def _several_tables(options: SourceOptions) -> TablesView:
 
 
 def column_options_of(options: SourceOptions) -> ColumnOptions:
-    """What values become."""
+    """The options that say what values of a column become."""
     return ColumnOptions(
         zero_date=options.zero_date,  # type: ignore[arg-type]
         time=options.time,  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ class Places:
         return len(self.row)
 
     def columns(self) -> list[pa.Array]:
-        """Those of `PLACE_FIELDS`."""
+        """The columns of `PLACE_FIELDS`."""
         heads, group = self.heads, self.group
         file, offset = heads.file[group], heads.offset[group]
         gtid = pa.StructArray.from_arrays(

@@ -61,7 +61,7 @@ TABLE_LAYOUTS: Final = ("struct", "debezium")
 
 @dataclass(frozen=True, slots=True)
 class TablesView:
-    """See the module. `layout` is one of `TABLE_LAYOUTS`."""
+    """View `changes` of several tables; see the module. `layout` is one of `TABLE_LAYOUTS`."""
 
     subscription: Subscription
     seed: Seed

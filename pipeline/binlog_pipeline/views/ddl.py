@@ -36,7 +36,7 @@ DDL_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class DdlView:
-    """See the module."""
+    """View `ddl`; see the module."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -55,7 +55,7 @@ _TYPE_NAMES: Final = pa.array([_NAMES.get(i, f"TYPE_{i}") for i in range(256)])
 
 @dataclass(frozen=True, slots=True)
 class EventsView:
-    """See the module."""
+    """View `events`; see the module."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -61,7 +61,7 @@ class FilesView:
 
 @dataclass(frozen=True, slots=True)
 class FilesSlice:
-    """A slice without groups, but with rows."""
+    """The one slice of view `files`: it has rows, and no groups."""
 
     parts: tuple[LogPart, ...]
 
@@ -82,7 +82,7 @@ class FilesSlice:
 
 
 def files_slice(source: LogSource, wanted: Wanted) -> FilesSlice:
-    """Raises `BadOption` for a source that has no files."""
+    """The slice of view `files`. Raises `BadOption` for a source that has no files."""
     if not isinstance(source, ListedSource):
         raise BadOption(f"{source.name} has no files to be looked at: choose another view")
     return FilesSlice(tuple(source.parts(wanted)))

@@ -27,7 +27,7 @@ _NUMBERS: Final = (
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> pa.Array:
-    """A string a row: an object with these members."""
+    """One JSON object for each row, as text, with these members."""
     if not names:
         return pa.repeat(pa.scalar("{}"), count)
     pieces: list[Any] = []
@@ -41,7 +41,7 @@ def json_objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) 
 
 
 def json_values(column: pa.Array) -> pa.Array:
-    """A string a value: its JSON; null where it is null."""
+    """The JSON of each value, as text; null where the value is null."""
     type_ = column.type
     if any(is_number(type_) for is_number in _NUMBERS):
         return column.cast(pa.string())

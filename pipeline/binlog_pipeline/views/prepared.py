@@ -23,7 +23,7 @@ _KINDS: Final = (PREPARED, COMMITTED, ROLLED_BACK)
 
 @dataclass(frozen=True, slots=True)
 class XaStep:
-    """`tables`: of what is prepared, those that were decoded."""
+    """A step of an XA transaction. `tables`: of XA PREPARE, the tables of its rows that were decoded."""
 
     placed: PlacedStatement
     gtid: Gtid
@@ -39,7 +39,7 @@ class _Statement(NamedTuple):
 
 
 class XaSteps:
-    """Those of consecutive `GatheredRows`."""
+    """The steps of XA transactions in consecutive `GatheredRows`."""
 
     def __init__(self) -> None:
         self._last_group = -1
@@ -61,7 +61,7 @@ class XaSteps:
 
 
 def is_xa(placed: PlacedStatement) -> bool:
-    """Whether it is a statement of an XA transaction."""
+    """Whether a statement is one of an XA transaction."""
     return placed.statement.sql[:3].upper() == "XA "
 
 

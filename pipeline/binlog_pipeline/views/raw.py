@@ -33,7 +33,7 @@ _PART_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RawView:
-    """See the module."""
+    """View `raw`; see the module."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -33,7 +33,7 @@ _ALTER_END: Final = int(GtidExtraFlags.COMMIT_ALTER | GtidExtraFlags.ROLLBACK_AL
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A number a group, where there is one."""
+    """A number for each group, and whether it is known."""
 
     values: Integers
     there: Bools
@@ -90,7 +90,7 @@ class TableTotals:
         )
 
     def and_more(self, other: TableTotals) -> TableTotals:
-        """Both of one group."""
+        """The sum with other totals of the same group."""
         databases = pa.concat_arrays([self.databases, other.databases])
         tables = pa.concat_arrays([self.tables, other.tables])
         return TableTotals(
@@ -116,7 +116,7 @@ class GroupTotals:
 
     @classmethod
     def of(cls, batch: EventBatch) -> Self:
-        """Raises `DamagedGroup`."""
+        """The totals of each group. Raises `DamagedGroup`."""
         events, count = batch.events, len(batch.groups)
         kinds = []
         for types in (_INSERT, _UPDATE, _DELETE):

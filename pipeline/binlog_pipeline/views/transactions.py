@@ -58,7 +58,7 @@ TRANSACTIONS_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class TransactionsView:
-    """See the module."""
+    """View `transactions`; see the module."""
 
     @property
     def schema(self) -> pa.Schema:

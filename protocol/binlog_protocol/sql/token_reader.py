@@ -103,7 +103,7 @@ class TokenReader:
             raise NotUnderstood(f"no {sign}, but {self.shown()}")
 
     def is_sign(self, sign: str) -> bool:
-        """Whether it is next."""
+        """Whether that sign is the next token."""
         token = self.token()
         return token is not None and token.kind is TokenKind.SIGN and token.text == sign
 

@@ -58,7 +58,7 @@ class ServerAddress:
 
     @property
     def name(self) -> str:
-        """For errors."""
+        """`host:port`, for messages."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 

@@ -36,7 +36,7 @@ _NO_REPLICA = 0
 
 
 def beginning(address: ServerAddress) -> SlavePosition:
-    """Raises `SourceError`."""
+    """The position at which the log of a server begins. Raises `SourceError`."""
     try:
         try:
             return _by_first_file(address)

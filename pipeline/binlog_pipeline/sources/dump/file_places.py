@@ -26,7 +26,7 @@ class FilePlace(NamedTuple):
 
 
 class FilePlaces:
-    """Of the positions that were planned last."""
+    """The places in binlog files of the positions that were planned last."""
 
     def __init__(self) -> None:
         self._places: dict[SlavePosition, FilePlace] = {}

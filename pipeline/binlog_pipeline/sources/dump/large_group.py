@@ -24,7 +24,7 @@ Again = Callable[[SlavePosition, Gtid], Iterator[bytes]]
 
 
 class SpilledGroup:
-    """The events behind the GTID event of one group."""
+    """The events of one group behind its GTID event, in an unnamed temporary file."""
 
     def __init__(self) -> None:
         self._fd, path = tempfile.mkstemp(prefix="binlog-group-")
@@ -87,7 +87,7 @@ class LargeGroups:
         return LargeGroup(head, end, lambda: spilled.pieces(head))
 
     def discard(self) -> None:
-        """It will not become whole."""
+        """Drop the group that was begun: its stream has ended in the middle."""
         if self._spilled is not None:
             self._spilled.discard()
         self._spilled, self._is_large = None, False

@@ -127,7 +127,7 @@ class ServerLink:
         return algorithm
 
     def next_event(self) -> ClientEvent:
-        """Waits for it."""
+        """Wait for the next event of the dump, and return it."""
         return self._drive(next_event(self.machine))
 
     def receive(self) -> int:

@@ -26,7 +26,7 @@ _UNPLACED: Final = 1 << 31
 
 
 def file_number(name: str) -> int:
-    """Of a binlog file, by its name; 0 for one without."""
+    """The number in the name of a binlog file; 0 for a name without one."""
     found = _NUMBER.search(name)
     return int(found[0]) if found else 0
 

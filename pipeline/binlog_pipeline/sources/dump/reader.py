@@ -78,7 +78,7 @@ class DumpReader:
         self._link: ServerLink | None = None
 
     def close(self) -> None:
-        """`groups` ends soon."""
+        """Interrupt the connection, so that `groups` ends soon; from any thread."""
         self._closed.set()
         with self._lock:
             if self._link is not None:

@@ -31,7 +31,7 @@ class EndedEarly(ConnectionError):
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether it is worth to connect again."""
+    """Whether the cause of an error may pass by itself, so that another connection is worth it."""
     if isinstance(error, RemoteError):
         return error.errno in _PASSING
     return isinstance(error, OSError) and not isinstance(error, socket.gaierror)

@@ -22,7 +22,7 @@ from binlog_pipeline.sources.dump.address import ServerAddress
 
 
 def tls_policy(address: ServerAddress) -> TlsPolicy:
-    """What option `tls` asks for."""
+    """The policy that the option `tls` names."""
     verify = Verify.BY_PROOF if address.tls == "verify" else Verify.IF_PROVED
     return TlsPolicy(
         address.tls != "disabled",
@@ -32,7 +32,7 @@ def tls_policy(address: ServerAddress) -> TlsPolicy:
 
 
 def tls_context(address: ServerAddress) -> ssl.SSLContext:
-    """Raises `SourceError` for files that are missing or no good."""
+    """The TLS context that the options ask for. Raises `SourceError` for files that are missing or unusable."""
     try:
         return client_context(address.tls_ca, cert=address.tls_cert, key=address.tls_key)
     except OSError as error:  # of which SSLError is one
@@ -43,7 +43,7 @@ def tls_context(address: ServerAddress) -> ssl.SSLContext:
 
 
 def tls_error(address: ServerAddress, error: ssl.SSLError | TlsRefused) -> SourceError:
-    """Why there is no TLS as wanted, as a user is told."""
+    """The text for a user whose connection has no TLS as the options want it."""
     if isinstance(error, ssl.SSLError):
         return SourceError(f"{address.name}: no TLS as wanted: {handshake_failure(error)}")
     match error.problem:
