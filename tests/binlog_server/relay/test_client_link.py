@@ -7,18 +7,24 @@ import errno
 import socket
 import ssl
 import time
-from typing import Any
+import zlib
+from typing import Any, cast
 
 import pytest
 import uvloop
 from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
 from binlog_protocol.connection.server import ServerConnection
+from binlog_protocol.events import EventType, build_event
+from binlog_protocol.groups.group_stream import EventReceived
+from binlog_protocol.wire.compressed import CompressedReader, Part, framed
 from binlog_protocol.wire.packets import frame_packet
 
-from binlog_server.relay.client_link import ClientLink
+from binlog_server.relay.byte_stream import ByteStream
+from binlog_server.relay.client_link import LARGE_BYTES, TAKEN_BYTES_MAX, ClientLink
 from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
 from tests.binlog_server.lab import within
 from tests.binlog_server.upstream import PASSWORD, SALT, FakeUpstream
+from tests.protocol.groups.test_group_runs import streaming
 
 
 def test_a_question_to_one_that_is_gone() -> None:
@@ -96,3 +102,46 @@ async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ConnectionRefusedError) as error:
             await ClientLink.connect("db", upstream.port, "u", PASSWORD, 5)
         assert error.value.errno == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_large_compressed_packet_is_handed_over_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    """Between any two of them others may have their turn; what comes out is the same event."""
+    event = build_event(EventType.HEARTBEAT, bytes(12_000_000), server_id=1)
+    packets = frame_packet(b"\0" + event, 1)[0]
+    part = Part(packets, 0) if stored else Part(zlib.compress(packets), len(packets))
+    sent, _ = framed([part], 0)
+
+    class Stream:
+        """What comes of a socket."""
+
+        async def read(self, before: bytes | memoryview = b"") -> memoryview:
+            assert not before
+            nonlocal sent
+            piece, sent = sent[:1_000_000], sent[1_000_000:]
+            return memoryview(piece)
+
+    machine = streaming()
+    machine.compressed = True
+    sizes: list[int] = []
+    receive = machine.receive_data
+
+    def received(data: memoryview) -> None:
+        sizes.append(len(data))
+        receive(data)
+
+    monkeypatch.setattr(machine, "receive_data", received)
+    link = ClientLink(cast(ByteStream, Stream()), machine, 5, "h", TlsOptions(enabled=False))
+    link._packed = CompressedReader(restarts=False)
+    calls = 0
+    while (found := machine.next_event()) is None:
+        came = len(sizes)
+        await link.receive()
+        assert sum(sizes[came:]) <= TAKEN_BYTES_MAX + LARGE_BYTES
+        calls += 1
+    assert found == EventReceived(event)
+    assert sum(sizes) == len(packets)
+    assert max(sizes) <= LARGE_BYTES
+    assert calls >= len(packets) // (TAKEN_BYTES_MAX + LARGE_BYTES)
