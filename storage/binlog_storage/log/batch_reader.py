@@ -55,39 +55,7 @@ def read_batch(
 
     Damage behind sound groups ends the batch in front of it, and raises only where a batch begins with it.
     """
-    groups: list[bytes] = []
-    end = behind_group = start
-    window = _window(start)
-    left = start.file_no
-    size = 0
-    try:
-        while end < limit:
-            if _window(end) == window:
-                end = behind_group = _plain_commits(pages, end, limit, groups)
-            # Behind the window, which held only what was never committed, one group is enough.
-            if _window(end) == window or not groups:
-                reader = RecordReader(pages, end, limit)
-                record = reader.next()
-                if record is None:
-                    break
-                end = record.end
-                left = _require_left_whole(pages, left, end)
-                if record.type == RecordType.COMMIT:
-                    payload = payload_up_to(pages, record, large_bytes)
-                    if payload is None:
-                        if groups:
-                            return GroupBatch(start, behind_group, groups)
-                        return GroupBatch(start, end, [], large_group(pages, record))
-                    groups.append(payload)
-                    size += len(payload)
-                    behind_group = end
-            if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
-                break
-    except StorageError:
-        if not groups:
-            raise
-        end = behind_group  # what is sound goes out; who reads on from there hears of the rest
-    return GroupBatch(start, end, groups)
+    return GroupBatch(start, *_read(pages, start, limit, large_bytes))
 
 
 def read_placed_batch(
@@ -104,7 +72,7 @@ def read_placed_batch(
     for (index, offset), stop in zip(batch.runs, stops, strict=False):
         for payload in batch.groups[index:stop]:
             offset += PLAIN_OVERHEAD + len(payload)
-            placed.append(PlacedGroup(payload, _normalized(start.file_no, offset)))
+            placed.append(PlacedGroup(payload, Position(start.file_no, offset).next_record))
     return PlacedBatch(start, batch.end, placed, batch.large)
 
 
@@ -132,8 +100,24 @@ def read_laid_batch(
     large_bytes: int = LARGE_GROUP_BYTES,
 ) -> LaidBatch:
     """Read a batch as `read_placed_batch` does, without an object for each group."""
-    groups: list[bytes] = []
     runs: list[tuple[int, int]] = []
+    end, groups, large = _read(pages, start, limit, large_bytes, (runs, file_end))
+    return LaidBatch(start, end, groups, runs, large)
+
+
+def _read(
+    pages: PageSource,
+    start: Position,
+    limit: Position,
+    large_bytes: int,
+    placed: tuple[list[tuple[int, int]], Position] | None = None,
+) -> tuple[Position, list[bytes], LargeGroup | None]:
+    """The end of a batch, its groups, or a large one.
+
+    placed: `LaidBatch.runs` to append to, and the physical end of the file, with which the batch ends then, too.
+    """
+    runs, file_end = (None, None) if placed is None else placed
+    groups: list[bytes] = []
     end = behind_group = start
     window = _window(start)
     left = start.file_no
@@ -142,13 +126,13 @@ def read_laid_batch(
         while end < limit:
             if _window(end) == window:
                 end = behind_group = _plain_commits(pages, end, limit, groups, runs)
+            # Behind the window, which held only what was never committed, one group is enough.
             if _window(end) == window or not groups:
-                reader = RecordReader(pages, end, limit)
-                record = reader.next()
+                record = RecordReader(pages, end, limit).next()
                 if record is None:
                     break
-                if record.start.file_no != start.file_no:
-                    left = _require_left_whole(pages, left, record.start)
+                if placed is not None and record.start.file_no != start.file_no:
+                    _require_left_whole(pages, left, record.start)
                     end = first_record(pages, Position(record.start.file_no, PAGE_SIZE), limit)
                     break
                 end = record.end
@@ -156,23 +140,25 @@ def read_laid_batch(
                 if record.type == RecordType.COMMIT:
                     payload = payload_up_to(pages, record, large_bytes)
                     if payload is None and not groups:
-                        return LaidBatch(start, end, [], [], large_group(pages, record, file_end))
+                        return end, groups, large_group(pages, record, file_end)
                     if payload is None:
                         end = behind_group
                         break
                     behind_group = end
-                    runs.append(_run_of_one(len(groups), payload, min(end, file_end).offset))
+                    if placed is not None:
+                        place = min(end, placed[1]).offset
+                        placed[0].append(_run_of_one(len(groups), payload, place))
                     groups.append(payload)
                     size += len(payload)
-            if end.file_no != start.file_no or (
-                groups and (_window(end) != window or size > BATCH_BYTES_MAX)
-            ):
+            if groups and (_window(end) != window or size > BATCH_BYTES_MAX):
+                break
+            if placed is not None and end.file_no != start.file_no:
                 break
     except StorageError:
         if not groups:
             raise
-        end = behind_group
-    return LaidBatch(start, end, groups, runs)
+        end = behind_group  # what is sound goes out; who reads on from there hears of the rest
+    return end, groups, None
 
 
 def _require_left_whole(pages: PageSource, left: int, end: Position) -> int:
@@ -279,13 +265,6 @@ def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
 def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:
     """A run of one group that ends at this place."""
     return number, end - PLAIN_OVERHEAD - len(payload)
-
-
-def _normalized(file_no: int, offset: int) -> Position:
-    """The same place, or the beginning of the next page if this page has no room for another chunk."""
-    if offset % PAGE_SIZE > LAST_CHUNK_START:
-        offset = (offset // PAGE_SIZE + 1) * PAGE_SIZE
-    return Position(file_no, offset)
 
 
 def _window(position: Position) -> tuple[int, int]:
