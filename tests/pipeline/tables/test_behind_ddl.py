@@ -139,6 +139,7 @@ def outcome(upstream: MariaDB, store: Path, folder: Path, name: str, sink: str) 
 
 
 @pytest.mark.each_version
+@pytest.mark.timeout(240)  # some 40 jobs
 def test_a_state_is_what_the_server_has_or_says_that_it_cannot_be(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:
