@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
+_WAITS_FOR_GTIDS: Final = "Waiting in MASTER_GTID_WAIT() (primary waiter)"
 _SAID_END: Final = 5 + SHOWN_CHARS + 1  # of a packet: behind its head and the command
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 
@@ -418,6 +419,8 @@ class Conversation:
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))
         else:
+            if isinstance(result, Wait):
+                self._connection.state = _WAITS_FOR_GTIDS
             waits = isinstance(result, Wait) or (isinstance(result, Work) and bool(result.line))
             self._ends_early = waits or isinstance(result, RowStream)
             answering = self._server.runner.answer(

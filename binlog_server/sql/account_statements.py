@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.errors.sql_errors import WrongUsage
 from lark import Lark, Token, Transformer
 
 from binlog_server.accounts.account import ANY_HOST, Require
@@ -218,6 +219,8 @@ class _Builder(Transformer[Token, Any]):
 
     def create_user(self, children: list[Any]) -> AccountStatement:
         or_replace, tolerant, (who, identified), options = children
+        if or_replace and tolerant:
+            raise WrongUsage("OR REPLACE", "IF NOT EXISTS")
         return AccountStatement(
             Kind.CREATE,
             who,

@@ -19,6 +19,7 @@ from binlog_protocol.errors.sql_errors import (
     NotInSetStatement,
     OptionPreventsStatement,
     SessionVariable,
+    SkippingInsideTransaction,
 )
 from binlog_protocol.errors.transaction_errors import TransactionInProgress
 from binlog_protocol.events.charsets import charset_of
@@ -129,7 +130,7 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
         raise ReadOnlyVariable(name)
     session.require(*variable.set_session)
     if session.in_transaction and not variable.in_transaction:
-        raise GtidInsideTransaction
+        raise SkippingInsideTransaction if name == "skip_replication" else GtidInsideTransaction
     if scope is VariableScope.NEXT and session.in_transaction:
         raise TransactionInProgress
     if isinstance(value, Default):

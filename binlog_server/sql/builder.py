@@ -299,7 +299,7 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
         return children[0]
 
     def lease_for(self, children: list[Token]) -> Moment:
-        return shifted(Moment(), 1, span_of(*children))
+        return shifted(Moment(for_all=True), 1, span_of(*children))
 
     def create_lease(self, children: list[Any]) -> CreateLease:
         replace, name, *terms = children

@@ -90,6 +90,9 @@ def _rows(engine: BinlogEngine, statement: ShowBinlogEvents) -> Generator[Row, N
     name = statement.file
     if name is None:
         name = engine.files()[0].name
+    size = next((file.size for file in engine.files() if file.name == name), None)
+    if size is not None and statement.start > size:
+        raise CommandFailed.behind_the_end(_COMMAND, statement.start, size)
     for group in engine.groups_of_file(name, statement.start):
         try:
             for event in split_pieces(group):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import logging
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -106,7 +107,7 @@ def _base_of(moment: Moment, clock: Clock) -> datetime | None:
         if moment.today:
             return clock.local(clock.now).replace(hour=0, minute=0, second=0, microsecond=0)
         if moment.base is None:
-            return clock.local(clock.now).replace(microsecond=0)
+            return clock.local(time.time() if moment.for_all else clock.now).replace(microsecond=0)
         if moment.unix:
             return clock.local(int(moment.base))
         text = str(moment.base)

@@ -46,7 +46,7 @@ class SetBuilder(Transformer[Token, Any]):
 
     def names(self, children: list[Any]) -> list[Assignment]:
         charset, collation = children
-        value = Default() if charset.type == "DEFAULT" else Literal(name_of(charset))
+        value = _charset(charset)
         names = ["client", "connection", "results"]
         found = [_session(f"character_set_{name}", value) for name in names]
         if collation is not None:
@@ -57,7 +57,7 @@ class SetBuilder(Transformer[Token, Any]):
 
     def character_set(self, children: list[Any]) -> list[Assignment]:
         # The connection then has that of the database, of which there is none: the default.
-        value = Literal(name_of(children[0]))
+        value = _charset(children[0])
         return [
             _session("character_set_client", value),
             _session("character_set_results", value),
@@ -91,6 +91,10 @@ class SetBuilder(Transformer[Token, Any]):
         if isinstance(inner, SetVariables):  # of what it sets, nothing would be left
             raise SqlSyntaxError("SET")
         return SetStatement(tuple(assignments), inner)
+
+
+def _charset(name: Token) -> Literal | Default:
+    return Default() if name.type == "DEFAULT" else Literal(name_of(name))
 
 
 def _session(name: str, value: Expression) -> Assignment:

@@ -230,12 +230,14 @@ class ShowBinlogEvents:
 class Moment:
     """A time: `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now.
 
-    `today`: the midnight before. Months are added before seconds.
+    `today`: the midnight before. `for_all`: now is so for all sessions, whatever their `timestamp` says. Months come
+    before seconds.
     """
 
     base: str | int | None = None
     unix: bool = False
     today: bool = False
+    for_all: bool = False
     plus_months: int = 0
     plus_seconds: int = 0
 

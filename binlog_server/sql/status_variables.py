@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from binlog_server.sql.view import ServerView
+
+_IDLE: Final = ("Sleep", "Connect")  # commands of who does nothing here
 
 
 def status_variables(view: ServerView) -> Mapping[str, str]:
@@ -31,6 +34,7 @@ def status_variables(view: ServerView) -> Mapping[str, str]:
         "Ssl_accepts": connections.tls_accepts,
         "Ssl_finished_accepts": connections.tls_finished,
         "Threads_connected": len(connections),
+        "Threads_running": sum(c.shown_now[0] not in _IDLE for c in connections),
         "Uptime": view.uptime_s,
         "Uptime_since_flush_status": view.uptime_s,
     }

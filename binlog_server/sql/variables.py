@@ -499,7 +499,7 @@ _REPLICAS_AND_UPSTREAMS: Final = (
     Variable(
         "rpl_semi_sync_slave_wait_for_slave_count", set_global=_REPLICATION, then=_tell_semi_sync
     ),
-    Variable("skip_replication", _SWITCH, "OFF", _ONLY, in_statement=False),
+    Variable("skip_replication", _SWITCH, "OFF", _ONLY, in_statement=False, in_transaction=False),
     Variable("slave_compressed_protocol", set_global=_REPLICATION),
     Variable("slave_net_timeout"),
     Variable(

@@ -148,13 +148,23 @@ class NoSuchSavepoint(ServerError):
 class GtidInsideTransaction(ServerError):
     """ER_INSIDE_TRANSACTION_PREVENTS_SWITCH_GTID_DOMAIN_ID_SEQ_NO."""
 
-    errno = 1949
+    errno = 1953
     sqlstate = "HY000"
 
     def __init__(self) -> None:
         super().__init__(
             "Cannot modify @@session.gtid_domain_id or @@session.gtid_seq_no inside a transaction"
         )
+
+
+class SkippingInsideTransaction(ServerError):
+    """ER_INSIDE_TRANSACTION_PREVENTS_SWITCH_SKIP_REPLICATION."""
+
+    errno = 1929
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__("Cannot modify @@session.skip_replication inside a transaction")
 
 
 class GtidOutOfOrder(ServerError):
@@ -248,6 +258,25 @@ class CommandFailed(ServerError):
 
     def __init__(self, command: str, reason: str) -> None:
         super().__init__(f"Error when executing command {command}: {reason}")
+
+    @classmethod
+    def behind_the_end(cls, command: str, start: int, size: int) -> CommandFailed:
+        """A place that a file does not reach."""
+        return cls(
+            command,
+            f"Invalid pos specified. Requested from pos:{min(start, 2**64 - 1)} is greater than actual file "
+            f"size:{size}",
+        )
+
+
+class WrongUsage(ServerError):
+    """ER_WRONG_USAGE: two words that exclude each other."""
+
+    errno = 1221
+    sqlstate = "HY000"
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"Incorrect usage of {one} and {other}")
 
 
 class WrongVariableType(ServerError):

@@ -257,6 +257,13 @@ def test_reset_master(sql: SqlSession, lab: Lab) -> None:
     assert rows(sql, "SHOW MASTER STATUS")[0][0] == FIRST
 
 
+def test_how_long_a_lease_is_for_counts_from_the_clock_of_all(sql: SqlSession) -> None:
+    run(sql, "SET timestamp = 1000000000")
+    run(sql, "CREATE BINLOG LEASE 'etl' FOR 1 HOUR")
+    ((_, _, _, _, until, _, _),) = rows(sql, "SHOW BINLOG LEASES")
+    assert str(until) > "2025"
+
+
 def test_a_lease_refuses_reset(sql: SqlSession) -> None:
     run(sql, "CREATE BINLOG LEASE etl")
     with pytest.raises(ServerError) as refused:
@@ -426,7 +433,9 @@ def test_events(sql: SqlSession) -> None:
     ]
     assert rows(sql, "SHOW BINLOG EVENTS LIMIT 0") == []
     assert len(rows(sql, "SHOW BINLOG EVENTS FROM 4")) == 3
-    assert rows(sql, "SHOW BINLOG EVENTS FROM 99999999") == []
+    for start in (99999999, 2**64 - 1):
+        with pytest.raises(ServerError, match=f"from pos:{start} is greater than actual file"):
+            run(sql, f"SHOW BINLOG EVENTS FROM {start}")
     assert errno(sql, "SHOW BINLOG EVENTS IN 'binlog-000009.ibb'") == 1220
 
 

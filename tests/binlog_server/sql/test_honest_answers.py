@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from binlog_protocol.errors import RemoteError
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Account
-from tests.binlog_server.lab import Client, Lab
+from tests.binlog_server.lab import Client, Lab, until
 
 EVERYTHING = frozenset({"ALL PRIVILEGES"})
 CLASSIC = ReplicaPolicy(StreamStyle.CLASSIC)
@@ -175,3 +176,26 @@ async def test_errors_of_other_commands_are_told() -> None:
         client.command(InitDatabase("").build())
         assert (await client.error())[0] == 1102
         assert [row[1] for row in await client.query("SHOW WARNINGS")] == ["1102"]
+
+
+async def test_who_runs_and_what_for() -> None:
+    async with Lab(users=USERS) as lab:
+        client, waiting = await logged_in(lab), await logged_in(lab)
+        running = "SHOW STATUS LIKE 'Threads_running'"
+        assert await client.query(running) == [["Threads_running", "1"]]
+        wait = asyncio.ensure_future(waiting.query("SELECT MASTER_GTID_WAIT('9-9-9', 60)"))
+        await until(lambda: len([c for c in lab.server.connections if c.command == "Query"]) == 1)
+        states = [row[6] for row in await client.query("SHOW PROCESSLIST")]
+        assert "Waiting in MASTER_GTID_WAIT() (primary waiter)" in states
+        assert await client.query(running) == [["Threads_running", "2"]]
+        wait.cancel()
+
+
+async def test_what_mariadb_refuses_or_takes() -> None:
+    async with Lab(users=USERS) as lab:
+        client = await logged_in(lab)
+        with pytest.raises(RemoteError, match="1221"):
+            await client.query("CREATE OR REPLACE USER IF NOT EXISTS a")
+        assert await warnings_of(client, "SET CHARACTER SET DEFAULT") == 0
+        assert await warnings_of(client, "SET CHARSET latin1, CHARACTER SET DEFAULT") == 0
+        assert await client.query("SELECT @@character_set_client") == [["utf8mb4"]]

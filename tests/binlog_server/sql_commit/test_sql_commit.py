@@ -447,7 +447,8 @@ async def test_gtids(server: Lab) -> None:
     assert found == ["0-1-1", "0-1-2", "3-9-1", "3-9-100", "3-9-101", "0-1-3", "3-9-50", "3-9-102"]
     await ok(client, "BEGIN")
     for name in ("gtid_domain_id", "gtid_seq_no"):
-        assert (await refused(client, f"SET SESSION {name}=7"))[0] == 1949
+        assert (await refused(client, f"SET SESSION {name}=7"))[0] == 1953
+    assert (await refused(client, "SET SESSION skip_replication=1"))[0] == 1929
 
 
 async def test_strict_mode() -> None:
