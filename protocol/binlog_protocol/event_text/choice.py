@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from binlog_protocol.event_text.table_maps import UnreadableMap
+from binlog_protocol.events.compressed import COMPRESSED_TYPES
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
+from binlog_protocol.events.query import QueryHead
+from binlog_protocol.events.rows import RowsHead
 from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.values import Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +43,14 @@ class Choice:
         return not self.tables or bool(
             self.tables & {table.table, f"{table.database}.{table.table}"}
         )
+
+    def leaves_out(self, event: bytes, chosen_tables: Container[int]) -> bool:
+        """Whether a compressed event is of nothing that is wanted: it may stand for a thousand times as much, and need
+        not be uncompressed. `chosen_tables`: table ids of its group. Raises `ProtocolError`.
+        """
+        if event[TYPE_OFFSET] == EventType.QUERY_COMPRESSED:
+            head = QueryHead.take(Cursor(event, "QUERY event", HEADER_SIZE))
+            return not self.has_statement(head.database)
+        if event[TYPE_OFFSET] in COMPRESSED_TYPES:
+            return RowsHead.take(event).table_id not in chosen_tables
+        return False

@@ -118,6 +118,8 @@ class JsonForm:
 
     def _detail(self, stored: bytes) -> Object | None:
         try:
+            if self._choice.leaves_out(stored, self._maps):
+                return None
             plain = uncompressed(stored)
         except ProtocolError as error:
             return {"error": str(error)}

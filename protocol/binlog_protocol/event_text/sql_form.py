@@ -30,7 +30,7 @@ from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
-from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent, RowsFlags
+from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent, RowsFlags, RowsHead
 from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.events.table_map import TableMap
@@ -140,6 +140,10 @@ class SqlForm:
         self._load_paths.clear()
         self._reset_statement()
         for stored in events:
+            # Behind a beginning a statement may be XA END, which is wanted whatever its database.
+            if not self._begun and self._choice.leaves_out(stored, self._maps):
+                yield from self._passed(stored)
+                continue
             event = uncompressed(stored)
             if self._gtid is None:
                 self._gtid = GtidEvent.parse(event)
@@ -271,10 +275,19 @@ class SqlForm:
                 self._row_comments += (
                     (line + "\n").encode("utf-8", "surrogateescape") for line in lines
                 )
-        if rows.ends_statement or self._block_bytes >= _BLOCK_BYTES:
-            yield from self._flush_block()
         if rows.ends_statement:
-            self._reset_statement()
+            yield from self._end_statement()
+        elif self._block_bytes >= _BLOCK_BYTES:
+            yield from self._flush_block()
+
+    def _passed(self, event: bytes) -> Iterator[bytes]:
+        """A compressed event of nothing that was chosen; it may end a statement."""
+        if event[TYPE_OFFSET] not in ROWS_TYPES or RowsHead.take(event).flags & RowsFlags.STMT_END:
+            yield from self._end_statement()
+
+    def _end_statement(self) -> Iterator[bytes]:
+        yield from self._flush_block()
+        self._reset_statement()
 
     def _flush_block(self) -> Iterator[bytes]:
         if not self._block:

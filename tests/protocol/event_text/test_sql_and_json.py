@@ -81,6 +81,26 @@ def test_pieces_that_end_early_or_lie_about_a_length() -> None:
         list(split_pieces([bytes(broken)]))
 
 
+@pytest.mark.parametrize(
+    "choice", [Choice(tables=frozenset({"other"})), Choice(frozenset({"other"}))], ids=str
+)
+def test_what_is_not_chosen_is_not_uncompressed(choice: Choice) -> None:
+    """It may stand for a thousand times as much; here it cannot be uncompressed at all."""
+    names = b"\x05other\0" * 2
+    other = event(EventType.TABLE_MAP, b"\x09" + small_map()[1:8] + names + small_map()[14:])
+    broken = rows_event(23, b"\x81\x09broken")
+    rows = event(166, broken[HEADER_SIZE:])
+    wanted = rows_event(23, ROW, flags=0, table_id=9)  # the statement goes on
+    statement = event(165, query(b"", b"d")[HEADER_SIZE:] + b"\x81\x09broken")
+    group = [gtid(), statement, MAP, other, wanted, rows, XID]
+    found = [item for item in JsonForm(choice).group(group) if "rows" in item or "error" in item]
+    assert [(item["table"], len(item["rows"])) for item in found] == [("other.other", 1)]
+    assert script(group, choice).count("BINLOG '") == 2  # the format description, and the rows
+    assert [item for item in JsonForm(Choice()).group(group) if "error" in item]
+    with pytest.raises(ProtocolError):
+        script(group)
+
+
 # --- literals ---
 
 DECIMAL = column(T.NEWDECIMAL, 0, 5, 2)
