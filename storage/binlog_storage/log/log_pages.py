@@ -8,37 +8,32 @@ Pages that are asked for one behind the other are read ahead, twice as many each
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from typing import Final
 
-from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk, ReadableFile
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import CorruptBinlog, FileMissing, PositionPurged
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.file_names import file_name, file_numbers
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
+from binlog_storage.log.pages import OutsidePages
 
 _READ_AHEAD_PAGES: Final = 64
 _RUNS_MAX: Final = 8
-_CACHE_PAGES: Final = 512
-_TRIES: Final = 10
-_RETRY_S: Final = 0.01
 
 
-class LogPages:
-    """A `PageSource`. One owner; `close` it.
+class LogPages(OutsidePages):
+    """The files as they grow, up to an end.
 
     Args:
         end: groups that end there or before may be read; None: everything, and nobody is writing.
     """
 
     def __init__(self, disk: ReadableDisk, end: Position | None = None) -> None:
-        self._disk = disk
+        super().__init__(disk)
         self._end = end
-        self._files = OpenFiles(disk)
         self._headers: dict[int, FileHeader] = {}
-        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         # By the page that comes next, how many were read before it.
         self._runs: OrderedDict[tuple[int, int], int] = OrderedDict()
 
@@ -47,15 +42,6 @@ class LogPages:
         """The end up to which pages may be read."""
         return self._end
 
-    def close(self) -> None:
-        self._files.close()
-
-    def __enter__(self) -> LogPages:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def move_end(self, end: Position) -> None:
         """Move the end forward: the server has published more."""
         before, self._end = self._end, end
@@ -63,6 +49,7 @@ class LogPages:
             place = before.file_no, before.offset // PAGE_SIZE
             for key in [key for key in self._cache if key >= place]:
                 del self._cache[key]
+        self._damaged.clear()
 
     def files(self) -> list[int]:
         """Numbers of the files that have data, ascending. Raises `DiskError`, `CorruptBinlog`."""
@@ -94,42 +81,21 @@ class LogPages:
         later = (n for n in reversed(file_numbers(self._disk.names())) if n > file_no)
         return any(self.page(number, 0) not in (None, ZERO_PAGE) for number in later)
 
-    def has_data(self, file_no: int) -> bool:
-        """See `PageSource`."""
-        return self.header(file_no) is not None
-
-    def page(self, file_no: int, page_no: int) -> bytes | None:
-        """See `PageSource`. Raises `CorruptBinlog`; `PositionPurged` for a file that has gone meanwhile."""
-        key = (file_no, page_no)
-        page = self._cache.get(key)
-        if page is not None:
-            self._cache.move_to_end(key)
-            return page
+    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
+        """Raises `PositionPurged` for a file that has gone meanwhile."""
         count = self._count(file_no, page_no)
         pages = self._read(file_no, page_no, count)
-        is_used = self._was_told(file_no, page_no) or (not page_no and self._was_entered(file_no))
+        was_told = page_no > 0 and self._was_told(file_no, page_no)
+        is_used = was_told or (not page_no and self._was_entered(file_no))
         if is_used and (not pages or pages[0] == ZERO_PAGE):
             # Opened while it was empty, a file may have been made anew since: in another length, by a later start.
             self._files.forget(file_no)
             pages = self._read(file_no, page_no, count)
-        if page_no and self._was_told(file_no, page_no) and (not pages or pages[0] == ZERO_PAGE):
+        if was_told and (not pages or pages[0] == ZERO_PAGE):
             raise CorruptBinlog(
                 file_no, page_no * PAGE_SIZE, "the data end here, but more was published"
             )
-        if not pages:
-            return None
-        for _ in range(_TRIES if self._is_written(file_no, page_no) else 0):
-            if is_sound(pages[0]):
-                break
-            time.sleep(_RETRY_S)
-            pages = self._read(file_no, page_no, 1) or pages
-        check(pages[0], file_no, page_no)
-        self._keep(key, pages[0])
-        for number, page in enumerate(pages[1:], page_no + 1):
-            if not is_sound(page) or self._is_written(file_no, number):
-                break  # asked again when it is needed
-            self._keep((file_no, number), page)
-        return pages[0]
+        return pages
 
     def _was_entered(self, file_no: int) -> bool:
         """Whether groups of the file, or of a later one, were published."""
@@ -154,25 +120,13 @@ class LogPages:
         return count
 
     def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
-        file = self._file(file_no)
-        if file is None:
-            return []
-        data = file.pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
-        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
-
-    def _keep(self, key: tuple[int, int], page: bytes) -> None:
-        self._cache[key] = page
-        if len(self._cache) > _CACHE_PAGES:
-            self._cache.popitem(last=False)
-
-    def _file(self, file_no: int) -> ReadableFile | None:
-        """The open file; None behind the last file."""
+        """Nothing behind the last file."""
         try:
-            return self._files.get(file_no)
+            return super()._read(file_no, page_no, count)
         except FileMissing:
             numbers = file_numbers(self._disk.names())
             if numbers and file_no < numbers[0]:
                 raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
             if self._was_entered(file_no) or (numbers and file_no < numbers[-1]):
                 raise no_data(file_no, missing=True) from None
-            return None
+            return []

@@ -1,15 +1,16 @@
 """Pages of .ibb files without a server: read, checked, and forgotten again.
 
-The files are those that had data when the folder was opened. A server may go on writing meanwhile: the page it is
-filling can be met half written, so a page that does not check is read again a few times before it counts as damaged;
-files that come later are not looked at.
+A server may go on writing meanwhile: the page it is filling can be met half written, so one that does not check is read
+again a few times before it counts as damaged. `OfflinePages` has the files that were there when the folder was opened;
+those that come later are not looked at. `LogPages` follows a store as it grows.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Self
 
 from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk
 from binlog_storage.errors import CorruptBinlog
@@ -17,22 +18,87 @@ from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
 
-READ_AHEAD_PAGES: Final = 16
+_READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512
-_TRIES: Final = 5
-_RETRY_S: Final = 0.02
+_TRIES: Final = 10
+_RETRY_S: Final = 0.01
 
 
-class OfflinePages:
-    """A `PageSource`. One owner; `close` it."""
+class OutsidePages(ABC):
+    """A `PageSource` of what another process may be writing. One owner; `close` it."""
 
     def __init__(self, disk: ReadableDisk) -> None:
+        self._disk: Final = disk
+        self._files: Final = OpenFiles(disk)
+        self._cache: Final[OrderedDict[tuple[int, int], bytes]] = OrderedDict()
+        self._damaged: Final[set[tuple[int, int]]] = set()
+
+    def close(self) -> None:
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def header(self, file_no: int) -> FileHeader | None:
+        """None for a file that is not there, or was made ahead. Raises `CorruptBinlog`."""
+
+    @abstractmethod
+    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
+        """That page and some behind it, unchecked; none behind the end of the file."""
+
+    @abstractmethod
+    def _is_written(self, file_no: int, page_no: int) -> bool:
+        """Whether a server may be writing this page now: no other can be met half written."""
+
+    def has_data(self, file_no: int) -> bool:
+        """See `PageSource`."""
+        return self.header(file_no) is not None
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
+        key = (file_no, page_no)
+        page = self._cache.get(key)
+        if page is not None:
+            self._cache.move_to_end(key)
+            return page
+        pages = self._fetch(file_no, page_no)
+        if not pages:
+            return None
+        patient = key not in self._damaged and self._is_written(file_no, page_no)
+        for _ in range(_TRIES if patient else 0):
+            if is_sound(pages[0]):
+                break
+            time.sleep(_RETRY_S)
+            pages = self._read(file_no, page_no, 1) or pages
+        if not is_sound(pages[0]):
+            self._damaged.add(key)  # what stays wrong is damage
+        check(pages[0], file_no, page_no)
+        for number, page in enumerate(pages, page_no):
+            # Zero pages and what does not check may be pages that are being written: asked again when needed.
+            if number > page_no and (page == ZERO_PAGE or not is_sound(page)):
+                break
+            self._cache[file_no, number] = page
+            if len(self._cache) > _CACHE_PAGES:
+                self._cache.popitem(last=False)
+        return pages[0]
+
+    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+        data = self._files.get(file_no).pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
+        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
+
+
+class OfflinePages(OutsidePages):
+    """The files that are there now."""
+
+    def __init__(self, disk: ReadableDisk) -> None:
+        super().__init__(disk)
         self.numbers: Final = file_numbers(disk.names())
         """All files, those made ahead included, ascending."""
-        self._files = OpenFiles(disk)
-        self._headers: dict[int, FileHeader | None] = {}
-        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
-        self._damaged: set[tuple[int, int]] = set()
+        self._headers: Final[dict[int, FileHeader | None]] = {}
         # Looked at once, from the newest: what gets its header later is not part of this.
         try:
             self._empty: Final = {n for n in reversed(self.numbers) if self._is_empty(n)}
@@ -42,9 +108,6 @@ class OfflinePages:
         # After that: a file with a header has all of its length, one that is just being made may have none yet.
         self._sizes: Final = {n: disk.size(file_name(n)) for n in self.numbers}
         self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
-
-    def close(self) -> None:
-        self._files.close()
 
     @property
     def newest(self) -> int:
@@ -73,51 +136,17 @@ class OfflinePages:
             self._headers[file_no] = FileHeader.parse(page, file_no)
         return self._headers[file_no]
 
-    def has_data(self, file_no: int) -> bool:
-        """See `PageSource`."""
-        return self.header(file_no) is not None
-
-    def page(self, file_no: int, page_no: int) -> bytes | None:
-        """See `PageSource`. Raises `CorruptBinlog` for a page whose checksum is wrong."""
-        key = (file_no, page_no)
-        page = self._cache.get(key)
-        if page is not None:
-            self._cache.move_to_end(key)
-            return page
+    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
         if file_no not in self._sizes or file_no in self._empty:
-            return None
-        pages = self._read(file_no, page_no, READ_AHEAD_PAGES - page_no % READ_AHEAD_PAGES)
-        if not pages:
-            return None
-        # Only the file that a server would be writing can hold a page half written; what stays wrong is damage.
-        patient = file_no == self._newest and key not in self._damaged
-        for _ in range(_TRIES if patient else 0):
-            if is_sound(pages[0]):
-                break
-            time.sleep(_RETRY_S)
-            pages = self._read(file_no, page_no, 1) or pages
-        if not is_sound(pages[0]):
-            self._damaged.add(key)
-        check(pages[0], file_no, page_no)
-        for number, page in enumerate(pages, page_no):
-            # Zero pages and what does not check may be pages that are being written: asked again when needed.
-            if number > page_no and (page == ZERO_PAGE or not is_sound(page)):
-                break
-            self._keep((file_no, number), page)
-        return pages[0]
+            return []
+        return self._read(file_no, page_no, _READ_AHEAD_PAGES - page_no % _READ_AHEAD_PAGES)
+
+    def _is_written(self, file_no: int, page_no: int) -> bool:
+        return file_no == self._newest
 
     def raw_page(self, file_no: int, page_no: int) -> bytes:
         """The bytes of a page on disk, unchecked; fewer at the end of the file."""
         return self._files.get(file_no).pread(PAGE_SIZE, page_no * PAGE_SIZE)
-
-    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
-        data = self._files.get(file_no).pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
-        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
-
-    def _keep(self, key: tuple[int, int], page: bytes) -> None:
-        self._cache[key] = page
-        if len(self._cache) > _CACHE_PAGES:
-            self._cache.popitem(last=False)
 
     def _is_empty(self, file_no: int) -> bool:
         first = b""

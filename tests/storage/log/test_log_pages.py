@@ -112,7 +112,7 @@ def test_a_page_that_is_half_written(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(slept) == 3:
             file.pwrite(page(6), 5 * PAGE_SIZE)
 
-    monkeypatch.setattr("binlog_storage.log.log_pages.time.sleep", sleep)
+    monkeypatch.setattr("binlog_storage.log.pages.time.sleep", sleep)
     with LogPages(disk, Position(0, 5 * PAGE_SIZE + 100)) as pages:
         assert pages.page(0, 4) == page(4)
         assert pages.page(0, 5) == page(6)
