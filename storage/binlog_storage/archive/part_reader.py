@@ -40,6 +40,7 @@ from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import Part
+from binlog_storage.archive.page_sizes import unpacked_size
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position
@@ -327,7 +328,10 @@ class PartReader:
     def _check_size(self, group: Any) -> None:
         """Before it is read."""
         columns = [group.column(i) for i in range(group.num_columns)]
-        size = sum(column.total_uncompressed_size for column in columns)
+        # The file says it twice, and what stands in front of each page is what reading it goes by.
+        size = sum(
+            max(column.total_uncompressed_size, self._unpacked(column)) for column in columns
+        )
         foreign = {encoding for column in columns for encoding in column.encodings} - _ENCODINGS
         if foreign:
             raise self._damaged(f"its columns are written as {', '.join(sorted(foreign))}")
@@ -337,6 +341,14 @@ class PartReader:
                 f"a row group has {size} bytes and {group.num_rows} rows; those of an archive have at most "
                 f"{ROW_GROUP_BYTES_MAX} bytes, and rows of {HEAD_BYTES} bytes at least"
             )
+
+    def _unpacked(self, column: Any) -> int:
+        begin = column.data_page_offset
+        if column.has_dictionary_page:
+            begin = min(begin, column.dictionary_page_offset)
+        return unpacked_size(
+            lambda count, at: os.pread(self._fd, count, at), begin, column.total_compressed_size
+        )
 
     def _ends_group(self, file: Any, number: int) -> bool:
         """Whether a large group ends with this row group."""

@@ -130,6 +130,34 @@ def _says(**values: Any) -> Callable[[Path], None]:
     return lambda archive: change(archive, **values)
 
 
+def _small_by_its_footer(archive: Path) -> None:
+    """The bomb of below, and a footer that says 2 MiB."""
+    rewrite(archive, lambda table: pa.concat_tables([_data_of(bytes(1 << 20))(table)] * 8))
+    path = archive / part_name(1)
+    data = path.read_bytes()
+    at = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, group = data[at:], pq.ParquetFile(path).metadata.row_group(0)
+    for size in (
+        group.column(group.num_columns - 1).total_uncompressed_size,
+        group.total_byte_size,
+    ):
+        assert _thrift(size) in footer
+        footer = footer.replace(_thrift(size), _thrift(2 << 20))
+    path.write_bytes(data[:at] + footer)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    change(archive, size=len(data), sha256=sha256)
+
+
+def _thrift(number: int) -> bytes:
+    """Not negative, in the compact protocol."""
+    number <<= 1
+    made = b""
+    while number > 127:
+        made += bytes((number & 127 | 128,))
+        number >>= 7
+    return made + bytes((number,))
+
+
 HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "fifo": (_fifo, "it is a FIFO"),
     "device": (_device, "it is a .*device"),
@@ -147,6 +175,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         _rows(lambda table: pa.concat_tables([_data_of(bytes(1 << 20))(table)] * 8)),
         r"a row group has \d+ bytes",
     ),
+    "small by its footer": (_small_by_its_footer, r"a row group has 1\d{8} bytes"),
     "no such column": (_rows(lambda table: table.drop_columns(["offset"])), "its columns are"),
     "another column": (
         _rows(lambda table: _with(table, "data", table["data"].cast(pa.large_binary()))),

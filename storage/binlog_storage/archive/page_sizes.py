@@ -1,0 +1,114 @@
+"""What the pages of a Parquet file say of their own sizes. Pure.
+
+A footer tells how large a column is, unpacked; a reader believes what stands in front of each page. So the memory that
+a column takes is known, before it is read, by going through its pages. Of the header of a page, a struct of Thrift's
+compact protocol, these fields count; all others are passed over.
+
+    1  i32  type
+    2  i32  size of the page, unpacked
+    3  i32  size of the page, as it is in the file: so many bytes follow the header
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+_HEADER_BYTES_MAX: Final = 16 << 10
+_PAGES_MAX: Final = 1 << 16
+_DEPTH_MAX: Final = 8
+_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY = 0, 1, 2, 3, 7, 8
+_INTEGERS: Final = (4, 5, 6)
+_LISTS: Final = (9, 10)
+_STRUCT: Final = 12
+
+
+class BadPageHeader(ValueError):
+    """Bytes that are no header of a page, or one that is not whole."""
+
+
+def unpacked_size(read: Callable[[int, int], bytes], begin: int, size: int) -> int:
+    """Bytes of a column's pages, unpacked, which lie in `size` bytes from `begin` on. Raises `BadPageHeader`.
+
+    read: gives up to so many bytes (first) from an offset (second) on.
+    """
+    at, end, total = begin, begin + size, 0
+    for _ in range(_PAGES_MAX):
+        if at >= end:
+            break
+        header = _Header(read(min(_HEADER_BYTES_MAX, end - at), at))
+        unpacked, packed = header.sizes()
+        at += header.at + packed
+        total += unpacked
+    if at != end:
+        raise BadPageHeader("its pages do not end where the column does")
+    return total
+
+
+class _Header:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def sizes(self) -> tuple[int, int]:
+        """Unpacked, and in the file; `at` is behind the header then."""
+        found: dict[int, int] = {}
+        self._struct(found, 0)
+        unpacked, packed = found.get(2, -1), found.get(3, -1)
+        if unpacked < 0 or packed < 0:
+            raise BadPageHeader("a page has no size")
+        return unpacked, packed
+
+    def _struct(self, found: dict[int, int] | None, depth: int) -> None:
+        if depth > _DEPTH_MAX:
+            raise BadPageHeader("the header of a page is too deep")
+        number = 0
+        while (head := self._byte()) != _STOP:
+            step, kind = head >> 4, head & 15
+            number = number + step if step else self._integer()
+            if kind in _INTEGERS:
+                value = self._integer()
+                if found is not None:
+                    found[number] = value
+            elif kind not in (_TRUE, _FALSE):
+                self._skip(kind, depth)
+
+    def _skip(self, kind: int, depth: int) -> None:
+        if kind in (_TRUE, _FALSE, _BYTE):  # of a list; of a struct the first two are the value
+            self._take(1)
+        elif kind in _INTEGERS:
+            self._integer()
+        elif kind == _DOUBLE:
+            self._take(8)
+        elif kind == _BINARY:
+            self._take(self._varint())
+        elif kind in _LISTS:
+            head = self._byte()
+            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+                self._skip(head & 15, depth + 1)
+        elif kind == _STRUCT:
+            self._struct(None, depth + 1)
+        else:
+            raise BadPageHeader(f"a field of type {kind} in the header of a page")
+
+    def _byte(self) -> int:
+        self._take(1)
+        return self._data[self.at - 1]
+
+    def _take(self, count: int) -> None:
+        self.at += count
+        if self.at > len(self._data):
+            raise BadPageHeader("the header of a page is not whole")
+
+    def _integer(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise BadPageHeader("a number without an end in the header of a page")
+        return value | byte << shift

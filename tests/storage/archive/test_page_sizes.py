@@ -1,0 +1,65 @@
+"""Sizes of pages: as a Parquet writer makes them, and bytes of any kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from binlog_storage.archive.page_sizes import BadPageHeader, unpacked_size
+from hypothesis import given
+from hypothesis import strategies as st
+
+TABLE = pa.table(
+    {
+        "n": pa.array(range(50_000)),
+        "s": pa.array([{"x": i, "y": None} for i in range(50_000)]),
+        "b": pa.array([bytes(100)] * 50_000, pa.binary()),
+        "is": pa.array([i % 3 == 0 for i in range(50_000)]),
+    }
+)
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"use_dictionary": True},
+    {"data_page_version": "2.0"},
+    {"compression": "none"},
+    {"write_page_checksum": True},
+    {"data_page_size": 1000},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_it_is_what_a_true_footer_says(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = tmp_path / "x.parquet"
+    made = {"compression": "zstd", "use_dictionary": False, **settings}
+    pq.write_table(TABLE, path, row_group_size=30_000, **made)
+    data, told = path.read_bytes(), pq.ParquetFile(path).metadata
+    for number in range(told.num_row_groups):
+        for i in range(told.row_group(number).num_columns):
+            column = told.row_group(number).column(i)
+            begin = column.data_page_offset
+            if column.has_dictionary_page:
+                begin = column.dictionary_page_offset
+            found = unpacked_size(
+                lambda count, at: data[at : at + count], begin, column.total_compressed_size
+            )
+            assert 0 < found < column.total_uncompressed_size  # which counts the headers, too
+            if column.compression == "UNCOMPRESSED":
+                assert column.total_uncompressed_size == column.total_compressed_size
+            with pytest.raises(BadPageHeader):
+                unpacked_size(
+                    lambda count, at: data[at : at + count],
+                    begin,
+                    column.total_compressed_size - 1,
+                )
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    try:
+        found = unpacked_size(lambda count, at: data[at : at + count], 0, len(data))
+    except BadPageHeader:
+        return
+    assert found >= 0
