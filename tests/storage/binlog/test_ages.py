@@ -8,18 +8,34 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from binlog_protocol.events import FormatDescription
+from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX
 from binlog_storage.binlog import store
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.engine.references import Hold
-from binlog_storage.errors import BinlogBegunAnew, BinlogHasGtids, BinlogInUse
+from binlog_storage.errors import (
+    BinlogBegunAnew,
+    BinlogHasGtids,
+    BinlogInUse,
+    DiskError,
+    StoreFailed,
+)
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log import halves, search
+from binlog_storage.log.publication import read_published
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.groups import append_all, group, payloads, read_all, read_from, simple
+from tests.storage.groups import (
+    append_all,
+    group,
+    payloads,
+    read_all,
+    read_from,
+    simple,
+)
 from tests.storage.sizes import small
 
 A_MOMENT = 0.2  # in which a thread that need not wait has long done its work
@@ -334,7 +350,8 @@ def test_files_of_another_size_are_searched_to_their_end() -> None:
 
 def test_a_page_that_was_being_read(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not kept for the page of that number in the new binlog."""
-    engine = IbbEngine(disk, small(pages=64, page_cache_bytes=1))
+    # State records are far apart: pages of a large group go to the file together, and are not kept themselves.
+    engine = IbbEngine(disk, small(pages=64, interval=32, page_cache_bytes=1))
     append_all(engine, simple(4000, size=200))
     engine.checkpoint()
     groups = [*simple(1), group(Gtid(0, 1, 2), 20 * PAGE_SIZE), *simple(9, first=3)]
@@ -430,4 +447,128 @@ def test_only_an_empty_binlog_is_given_a_state() -> None:
     engine.reset()
     give()
     assert engine.binlog_state() == BinlogState([Gtid(0, 9, 100)])
+    engine.close()
+
+
+# --- what is left of the old binlog ---
+
+
+def test_who_appends_meanwhile_writes_into_the_new_binlog(
+    engine: IbbEngine, disk: MemoryDisk
+) -> None:
+    """An upstream's group, say, for which no age is given: it waits, and is not lost with the old files."""
+    ((payload, gtid),) = simple(1, first=402)
+    appending = threading.Thread(target=lambda: engine.append(payload, gtid))
+
+    def arrives() -> None:
+        appending.start()
+        appending.join(A_MOMENT)
+        assert appending.is_alive(), "it did not wait"
+
+    arrive = once(arrives)
+
+    def fault(kind: str, name: str) -> None:
+        if STEPS["a file is deleted"](kind, name):
+            arrive()
+
+    disk.fault = fault
+    engine.reset()
+    disk.fault = None
+    appending.join(TIME_OUT)
+    assert engine.binlog_state().entries() == [gtid]
+    engine.sync()
+    assert read_all(engine) == [payload]
+    engine.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_error_in_the_middle_ends_writing(
+    engine: IbbEngine, disk: MemoryDisk, step: str
+) -> None:
+    """Nobody knows then what there is: nothing is acknowledged that no start would find."""
+
+    def fault(kind: str, name: str) -> None:
+        if STEPS[step](kind, name):
+            raise DiskError(f"cannot {kind} {name}: Input/output error (injected)")
+
+    disk.fault = fault
+    with pytest.raises(DiskError):
+        engine.reset()
+    disk.fault = None
+    with pytest.raises(StoreFailed):
+        engine.append(*group(Gtid(0, 1, 402)))
+    engine.close()
+
+
+def test_what_was_about_to_be_published_is_forgotten(disk: MemoryDisk) -> None:
+    """Told in the new epoch it would be durable data that nobody has: the next start would refuse the store."""
+    engine = IbbEngine(disk, small())
+    append_all(engine, simple(400, size=200))
+    engine.sync()
+    append_all(engine, simple(1, first=401))
+    assert not engine._flusher.publish(), "it is noted, and waits to be durable"
+    engine.reset()
+    while engine.step():
+        pass
+    told = read_published(disk)
+    assert told is not None
+    assert told.end <= engine.durable_end
+    append_all(engine, simple(2))
+    engine.sync()
+    disk.crash()
+    engine = IbbEngine(disk, small())
+    assert read_all(engine) == payloads(simple(2))
+    engine.close()
+
+
+def test_what_was_published_of_the_old_binlog_says_nothing_of_the_new_one(
+    engine: IbbEngine, disk: MemoryDisk
+) -> None:
+    """A crash before the first publication of the new epoch."""
+    engine.sync()
+    while engine.step():
+        pass
+    before = read_published(disk)
+    engine.reset()
+    append_all(engine, simple(2))
+    engine.sync()
+    assert read_published(disk) == before
+    disk.kill()  # the publication is not synced, and stays
+    engine = IbbEngine(disk, small())
+    assert read_all(engine) == payloads(simple(2))
+    engine.close()
+
+
+def test_the_new_epoch_is_published_though_it_ends_where_the_old_one_did(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, small())
+    for state in ("0-1-7", "0-1-8"):
+        engine.reset(BinlogState.parse(state))
+        engine.sync()
+        while engine.step():
+            pass
+        told = read_published(disk)
+        assert told is not None
+        assert told.state == state
+    engine.close()
+
+
+def test_a_start_marker_is_the_last_thing_of_one_binlog_only(engine: IbbEngine) -> None:
+    """An upstream that sends it again is right to: the new binlog has none."""
+    marker = StartMarker(FormatDescription("10.11.19-MariaDB-log", 1)).payload
+    engine.append(marker, None)
+    assert engine.last_marker == marker
+    engine.reset()
+    assert engine.last_marker is None
+    engine.close()
+
+
+def test_a_name_holds_nothing_of_an_empty_binlog() -> None:
+    engine = IbbEngine(MemoryDisk(), small())
+    lease = engine.hold("the lease 'x'")
+    engine.reset()
+    append_all(engine, simple(1))
+    with pytest.raises(BinlogInUse):
+        engine.reset()
+    lease.release()
+    engine.reset()
     engine.close()
