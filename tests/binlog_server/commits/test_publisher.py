@@ -11,10 +11,10 @@ from binlog_protocol.events import EventType, FormatDescription, QueryEvent
 from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
 from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.groups.stored_group import is_start_marker
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
-from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.engine import BinlogEngine, Position, Xid
 from binlog_storage.ibb.chunk import Record, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
@@ -286,4 +286,35 @@ def test_a_reset_before_a_transaction_spills_at_its_end(
     commit_one(own, 32 * 1024 - 40)
     assert engine.binlog_state().entries() == [Gtid(0, 7, 1)]
     assert engine.references.holds() == []
+    assert [is_start_marker(payload) for payload in stored(engine)] == [True, False]
+
+
+def test_a_reset_behind_the_state_that_numbers_are_taken_from(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = IbbEngine(disk, STORE)
+    for _ in range(5):
+        COMMITS["quickly"](publisher(engine))
+    own = publisher(engine)
+    real = engine.binlog_state
+
+    def binlog_state(domain_id: int | None = None) -> BinlogState:
+        monkeypatch.undo()
+        found = real(domain_id)
+        engine.reset()
+        return found
+
+    monkeypatch.setattr(engine, "binlog_state", binlog_state)
+    COMMITS["quickly"](own)
+    assert engine.binlog_state().entries() == [Gtid(0, 7, 1)]
+
+
+def test_a_start_marker_is_in_front_of_what_was_prepared_before_the_start(disk: MemoryDisk) -> None:
+    engine = IbbEngine(disk, STORE)
+    name = Xid(1, b"x")
+    before = publisher(engine).begin()
+    before.write(b"x" * 100)
+    before.prepare(name)
+    own = publisher(engine)
+    own.commit_prepared(name, Origin(7), own.domain(0))
     assert [is_start_marker(payload) for payload in stored(engine)] == [True, False]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pytest
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.engine.references import Reason, References
+from binlog_storage.engine.references import Hold, Reason, References
 from binlog_storage.ibb.file_names import file_name
 
-from tests.binlog_server.lab import Lab, until, within
+from tests.binlog_server.lab import DEADLINE_S, Lab, until, within
 
 STORE = StoreOptions(4 * 16384, 2 * 16384, slave_connections_needed_for_purge=1)
 
@@ -125,5 +128,32 @@ async def test_a_replica_that_leaves_during_a_reset_holds_nothing() -> None:
         await until(lambda: not any(c.dump_server_id for c in lab.server.connections))
         engine.references.open()
         engine.hold("the end of the waiting").release()
+        await until(lambda: held(engine.references) == [])
+        await asyncio.to_thread(engine.reset)
+
+
+async def test_a_replica_that_leaves_while_its_hold_is_taken_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that takes it looks at files, and cannot be stopped: what it brings is nobody's."""
+    async with Lab(store=STORE) as lab:
+        engine = lab.engine
+        assert isinstance(engine, IbbEngine)
+        real, goes_on, taken = engine.hold, threading.Event(), threading.Event()
+
+        def hold(*told: Any, **more: Any) -> Hold:
+            goes_on.wait(DEADLINE_S)
+            try:
+                return real(*told, **more)
+            finally:
+                taken.set()
+
+        monkeypatch.setattr(engine, "hold", hold)
+        replica = await lab.replica(server_id=77)
+        await until(lambda: any(c.dump_server_id for c in lab.server.connections))
+        replica.client.close()
+        await until(lambda: not any(c.dump_server_id for c in lab.server.connections))
+        goes_on.set()
+        await until(taken.is_set)
         await until(lambda: held(engine.references) == [])
         await asyncio.to_thread(engine.reset)

@@ -25,11 +25,12 @@ from binlog_storage.engine.purge import (
     before_time,
 )
 from binlog_storage.engine.references import Reason, References
-from binlog_storage.errors import PositionPurged, UnknownBinlog
+from binlog_storage.errors import DiskError, PositionPurged, UnknownBinlog
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log import log_file
+from binlog_storage.log.first_file import FIRST_FILE_KEY, lost_files_of
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (
@@ -612,4 +613,68 @@ def test_a_domain_is_deleted_while_the_first_file_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(store, "read_state", goes)
     engine.flush([7])
     assert engine.binlog_state() == BinlogState([Gtid(0, 1, 2)])
+    engine.close()
+
+
+# --- behind a purge ---
+
+
+def test_who_waits_for_room_tries_at_once_behind_a_purge() -> None:
+    """Also behind one that an error has ended: what was deleted is room."""
+    disk = MemoryDisk()
+    engine = five_files(disk)
+    tries = engine._full.tries
+    assert engine.purge_to(file_name(1)).delete == [0]
+    assert engine._full.tries == tries + 1
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "unlink" and name == file_name(2):
+            raise DiskError(f"cannot {kind} {name}: Input/output error (injected)")
+
+    disk.fault = fault
+    with pytest.raises(DiskError):
+        engine.purge_to(file_name(4))
+    disk.fault = None
+    assert engine._full.tries == tries + 2
+    assert numbers(engine) == [2, 3, 4]
+    assert left(engine, 2) == [5, 6, 7, 8, 9, 10]
+    assert engine.purge_to(file_name(4)).delete == [2, 3]
+    engine.close()
+
+
+def test_where_the_store_begins_when_somebody_came_in_between() -> None:
+    """What stays is missed if it goes by another hand."""
+    disk = MemoryDisk()
+    facts = StateStore(disk)
+    engine = IbbEngine(disk, options(), facts=facts)
+    for number in range(4):
+        append_all(engine, simple(2, first=2 * number + 1, size=500))
+        engine.flush()
+    engine.sync()
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "unlink" and name == file_name(0):
+            engine.hold("archive", Position(2, PAGE_SIZE))
+
+    disk.fault = fault
+    assert engine.keeper.purge(before_file(4), "a limit").kept == 2
+    disk.fault = None
+    assert numbers(engine)[0] == 2
+    assert facts.get(FIRST_FILE_KEY) == 2
+    engine.close()
+
+
+def test_a_purge_by_hand_says_that_what_is_missing_may_be() -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, options(), facts=StateStore(disk))
+    for number in range(4):
+        append_all(engine, simple(2, first=2 * number + 1, size=500))
+        engine.flush()
+    engine.close()
+    for number in (0, 1):
+        disk.unlink(file_name(number))
+    engine = IbbEngine(disk, options(), facts=StateStore(disk))
+    assert lost_files_of(disk, [2, 3])
+    assert engine.purge_to(file_name(2)) == PurgePlan([])
+    assert not lost_files_of(disk, [2, 3])
     engine.close()
