@@ -234,6 +234,8 @@ class _Source:
         yield from self._notes
         if self._binlog is not None and self._binlog.torn_tail is not None:
             yield f"the last record is not whole and was left out: {self._binlog.torn_tail}"
+        if self._binlog is not None and self._binlog.halves:
+            yield f"groups that began in files that were purged were left out: {', '.join(self._binlog.halves)}"
 
     def close(self) -> None:
         if self._binlog is not None:

@@ -18,6 +18,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
@@ -38,6 +39,7 @@ from binlog_pipeline.sources.directory_reading import (
     pruned,
     read_groups,
     start_place,
+    whole_from,
     within,
 )
 from binlog_pipeline.sources.source import LogPart
@@ -74,7 +76,10 @@ class DirectorySource:
         with self._looking(published) as pages:
             files = pages.files()
             self._require_first(files)
-            return base_state_from_outside(pages, files[0]) if files else BinlogState()
+            return self._oldest(pages, files)[0] if files else BinlogState()
+
+    def _oldest(self, pages: LogPages, files: list[int]) -> tuple[BinlogState, Position]:
+        return whole_from(self.path, pages, files, pages.end or BEYOND)
 
     def _require_first(self, files: list[int]) -> None:
         """For who wants all there is. Raises `DataLost` where files were deleted otherwise than by a purge."""
@@ -112,7 +117,7 @@ class DirectorySource:
     def _slices(self, wanted: Wanted, partition_bytes: int) -> list[DirectorySlice]:
         published = self.published()
         with self._looking(published) as pages:
-            files = self._files(pages, wanted, published)
+            files, begin = self._files(pages, wanted, published)
             partitions = plan(
                 pages,
                 files,
@@ -122,18 +127,20 @@ class DirectorySource:
             )
         return [
             DirectorySlice(
-                self.path, partition, pages.end, wanted, published, self.fail_on_data_loss
+                self.path, partition, pages.end, wanted, published, self.fail_on_data_loss, begin
             )
             for partition in partitions
+            if partition.end > begin
         ]
 
     def parts(self, wanted: Wanted) -> list[LogPart]:
         """From one GTID state to the next. See `ListedSource`."""
         published = self.published()
         with self._looking(published) as pages:
-            files = self._files(pages, wanted, published)
+            files, begin = self._files(pages, wanted, published)
             gtids = self._pruned(pages, files, wanted, published)
             found = stretches(pages, files, gtids=gtids, times=within(wanted))
+            found = [stretch for stretch in found if stretch.partition.end > begin]
             times = [first_times(pages, stretch) for stretch in found]
         end = None if published is None else published.state
         made = []
@@ -157,18 +164,24 @@ class DirectorySource:
             )
         return made
 
-    def _files(self, pages: LogPages, wanted: Wanted, published: Published | None) -> list[int]:
-        """Those that are needed for the range. Raises `DataLost`."""
+    def _files(
+        self, pages: LogPages, wanted: Wanted, published: Published | None
+    ) -> tuple[list[int], Position]:
+        """Those that are needed for the range, and a place in front of which nothing is whole. Raises `DataLost`."""
         files, start = pages.files(), wanted.gtids.start
         if start is None:
             self._require_first(files)
-        if start is None or not files:
-            return files
+        if not files:
+            return files, BEGINNING
+        oldest, begin = self._oldest(pages, files)
+        if start is None:
+            return files, begin
         self.check_history(start, published)
         place = start_place(pages, files, start, pages.end or BEYOND)
         if place is not None:
             files = [file_no for file_no in files if file_no >= place.file_no] or files
-        oldest = base_state_from_outside(pages, files[0])
+        if place is not None and place >= begin:
+            oldest = base_state_from_outside(pages, files[0])
         missed = wanted.gtids.misses(oldest)
         if missed is not None:
             if self.fail_on_data_loss:
@@ -176,7 +189,7 @@ class DirectorySource:
                     f"{self.path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
                 )
             tell_gap(self.path, start, oldest)
-        return files
+        return files, begin
 
     def _pruned(
         self, pages: LogPages, files: list[int], wanted: Wanted, published: Published | None
@@ -245,6 +258,7 @@ class DirectorySlice:
     """A range of pages, up to `end`.
 
     published: what was when this was planned.
+    begin: nothing is read in front of it, as groups there are not whole.
     """
 
     path: str
@@ -253,6 +267,7 @@ class DirectorySlice:
     wanted: Wanted
     published: Published | None = None
     fail_on_data_loss: bool = True
+    begin: Position = BEGINNING
 
     def read(self) -> Iterator[Groups]:
         return (groups for groups in self.read_marked() if len(groups))
@@ -268,6 +283,7 @@ class DirectorySlice:
                         if not pages.has_data(self.partition.file_no):
                             raise DataLost(f"{self.path}: {self} has gone meanwhile; {RESTORE}")
                     place = first_place(self.path, pages, self.partition.begin, limit)
+                    place = max(place, min(self.begin, limit))
             except DataLost as error:
                 if self.fail_on_data_loss:
                     raise

@@ -11,7 +11,6 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.publication import Published
 from binlog_storage.log.ranges import GtidRange
@@ -26,6 +25,7 @@ from binlog_pipeline.sources.directory_reading import (
     one_history,
     read_groups,
     start_place,
+    whole_from,
 )
 from binlog_pipeline.telling import tell_gap
 from binlog_pipeline.wanted import Wanted
@@ -99,20 +99,20 @@ class DirectoryFeed:
             return self._at[1]
         files = pages.files()
         start = start_place(pages, files, position, limit)
-        if start is not None:
-            return start
         if not files:
-            return limit
-        oldest = base_state_from_outside(pages, files[0])
-        missed = GtidRange(start=position).misses(oldest)
+            return limit if start is None else start
         path = self._source.path
+        oldest, begin = whole_from(path, pages, files, limit)
+        if start is not None and start >= begin:
+            return start
+        missed = GtidRange(start=position).misses(oldest)
         if missed is not None:
             if self._source.fail_on_data_loss:
                 raise DataLost(
                     f"{path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
                 )
             tell_gap(path, position, oldest)
-        return first_place(path, pages, Position(files[0], PAGE_SIZE), limit)
+        return max(first_place(path, pages, Position(files[0], PAGE_SIZE), limit), begin)
 
     def _has_purged(self, position: SlavePosition) -> bool:
         """Whether what is wanted was purged meanwhile: else trying again would be no use."""

@@ -35,6 +35,13 @@ def group_payload(pages: PageSource, record: Record) -> bytes:
     return payload
 
 
+def began_in(record: Record) -> int | None:
+    """The file in which the out-of-band data of a commit record begin; None if it has none. Raises `CorruptBinlog`."""
+    if record.data[:1] == b"\0":
+        return None
+    return min(reference.first.file_no for reference in _decode(record).lists)
+
+
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
     """The whole group, or None if it has more than `bytes_max` bytes; then at most one more piece is read."""
     if record.data[:1] == b"\0":  # the common case: nothing out of band

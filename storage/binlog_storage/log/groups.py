@@ -29,7 +29,7 @@ from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
-from binlog_storage.log.group_reader import group_pieces, read_head
+from binlog_storage.log.group_reader import began_in, group_pieces, read_head
 from binlog_storage.log.log_file import read_state
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.pending_redo import published_end
@@ -90,6 +90,8 @@ class OfflineBinlog:
         self.lost_files = lost_files_of(disk, self.pages.numbers)
         """What is missing in front of the first file and was not purged, in words."""
         self.torn_tail: CorruptBinlog | None = None
+        self.halves: list[str] = []
+        """Where groups are committed that began in a file that has gone, as purge leaves them. They are left out."""
         self.is_all = numbers is None
         self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
 
@@ -206,6 +208,9 @@ class OfflineBinlog:
                 require_whole(self.pages, left)
             file_no = record.end.file_no
             if record.type == RecordType.COMMIT:
+                if (gone := began_in(record)) is not None and gone < self.pages.numbers[0]:
+                    self.halves.append(f"{file_name(record.start.file_no)}:{record.start.offset}")
+                    continue
                 yield self._group(record)
         return reader.position
 

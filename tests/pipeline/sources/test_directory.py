@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -418,6 +419,61 @@ def test_a_store_that_begins_anew(store: Path) -> None:
     with pytest.raises(SourceError, match="begun anew"):
         list(parts[0].read())
     feed.close()
+
+
+@pytest.mark.parametrize("before_commit", [True, False])
+def test_a_group_of_which_purge_has_left_a_half(tmp_path: Path, before_commit: bool) -> None:
+    """Its commit is there, and its first pieces are not: what can be had begins behind it, as for a replica."""
+    made = simple(40)
+    large = group(Gtid(1, 1, 1), 60 * PAGE_SIZE)
+    pieces = memoryview(large.payload)[len(gtid_event(Gtid(1, 1, 1))) :]
+    options = replace(SMALL_FILES, slave_connections_needed_for_purge=0)
+    with closing(IbbEngine(OsDisk(tmp_path), options)) as engine:
+        append_all(engine, made[:10])
+        writer = engine.begin()
+        writer.spill(pieces[: 20 * PAGE_SIZE])
+        engine.flush()
+        append_all(engine, made[10:20])
+        first = len(engine.files())
+        if before_commit:
+            engine.flush()
+        writer.spill(pieces[20 * PAGE_SIZE :])
+        writer.commit(gtid_event(Gtid(1, 1, 1)), Gtid(1, 1, 1))
+        append_all(engine, made[20:30])
+        engine.flush()
+        append_all(engine, made[30:])
+        engine.flush()
+        engine.purge_to(engine.files()[first - (not before_commit)].name)
+        while engine.step():
+            pass
+        assert engine.first_start().state == BinlogState(
+            [Gtid(0, 1, 20), Gtid(1, 1, 1)]
+        )  # so does a dump
+    whole_ones = payloads(made[20:])
+    for mode in (True, False):
+        source = DirectorySource(str(tmp_path), mode)
+        assert source.earliest() == SlavePosition.parse("0-1-20,1-1-1")
+        for size in (1, 9 * PAGE_SIZE, 1 << 30):
+            assert read(source, Wanted(), size) == whole_ones
+        assert source.parts(Wanted())
+        behind = Wanted(GtidRange(SlavePosition.parse("0-1-25,1-1-1")))
+        assert read(source, behind) == payloads(made[25:])
+        with closing(source.feed()) as feed:
+            found = [p for groups in feed.after(source.earliest(), 0) for p in whole(groups)]
+            assert found == whole_ones
+    before = SlavePosition.parse("0-1-15")
+    with pytest.raises(DataLost):
+        read(DirectorySource(str(tmp_path)), Wanted(GtidRange(before)))
+    with pytest.raises(DataLost), closing(DirectorySource(str(tmp_path)).feed()) as feed:
+        list(feed.after(before, 0))
+    lost = DirectorySource(str(tmp_path), fail_on_data_loss=False)
+    with pytest.warns(UserWarning, match="were purged"):
+        found = read(lost, Wanted(GtidRange(before)))
+    assert found == whole_ones
+    offline = OfflineBinlog.of_directory(tmp_path)
+    with closing(offline):
+        assert payloads(made[20:]) == [b"".join(g.pieces()) for g in offline.groups()][-20:]
+        assert len(offline.halves) == 1
 
 
 class _Watched(OsDisk):
