@@ -185,6 +185,14 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         _rows(lambda table: _with(table, "is_last", pa.array([False] * len(table)))),
         "in the middle of a group",
     ),
+    "an end in between": (
+        _rows(lambda table: _with(table, "is_last", pa.array([n != 5 for n in range(len(table))]))),
+        "a group of several rows is not alone in its row group",
+    ),
+    "ends in the middle": (
+        _rows(lambda table: _with(table, "is_last", pa.array([n == 5 for n in range(len(table))]))),
+        "a group of several rows is not alone in its row groups",
+    ),
     "nothing": (_rows(lambda table: table.slice(0, 0)), "it has 0 groups, .* says 12"),
     "more groups": (_says(groups=1000), "it has 12 groups, and the manifest says 1000"),
     "more state": (_says(gtids="0-1-1000"), "it ends at '0-1-12', .* says '0-1-1000'"),
@@ -229,6 +237,20 @@ def test_what_a_hostile_archive_says_is_not_believed(
         grow(tmp_path / "back", [])
         found = stored(tmp_path / "back")
         assert found == stored(made.parent / "store")[: len(found)]
+
+
+def test_groups_that_are_none_behind_a_good_beginning(archive: Path, tmp_path: Path) -> None:
+    """A store would have them for good, and each replica would stop there."""
+    cut = _rows(
+        lambda table: _with(
+            table, "data", pa.array([data[:-31] for data in table["data"].to_pylist()], pa.binary())
+        )
+    )
+    cut(archive)
+    with pytest.raises(ArchiveDamaged):
+        replayed(archive, tmp_path / "back")
+    grow(tmp_path / "back", [])
+    assert stored(tmp_path / "back") == []
 
 
 def test_a_part_that_gets_another_file_while_it_is_read(archive: Path) -> None:
