@@ -55,6 +55,11 @@ class Domains:
         self._entries: int | None = None  # pairs of domain and server; None: not counted yet
         self._age = engine.age  # of the binlog in which that is so
 
+    @property
+    def age(self) -> int:
+        """Of the binlog."""
+        return self._engine.age
+
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
         """Give the domain to that connection. Raises `DomainTaken`."""
         if not self._publisher.follows_in(domain_id):
@@ -128,6 +133,8 @@ class Gate:
         self.name = name
         self.last_timestamp = 0
         """When the last group was written by the upstream; seconds since 1970, 0 before the first."""
+        self.age = domains.age
+        """Of the binlog behind whose end the groups of this network connection come: they belong into no other."""
         self.skipped = 0
         """Groups that were left out."""
         self.last_marker: bytes | None = None
@@ -220,6 +227,7 @@ class Gate:
 
     def begin(self) -> None:
         """A new network connection: groups let in on the previous one are stored, or come again."""
+        self.age = self._domains.age
         self._last_seq_nos.clear()
         self._domains.forget()
 

@@ -204,7 +204,7 @@ class Ingest:
         index = 0
         turn = Turn()
         try:
-            while (done := self._engine.append_run(run, index)) < len(run):
+            while (done := self._engine.append_run(run, index, self._gate.age)) < len(run):
                 if not self._room.available:
                     await self._wait_for_room()
                 elif done == index:
@@ -253,10 +253,12 @@ class Ingest:
         self._gate.last_marker = None
         self._incidents.went_on()
         if large is not None:
-            large.commit(whole.gtid)  # if it raises, too: what was spilled holds files
+            large.commit(
+                whole.gtid, self._gate.age
+            )  # if it raises, too: what was spilled holds files
             self._large = None
             return large.size
-        self._engine.append(whole.payload, whole.gtid)
+        self._engine.append(whole.payload, whole.gtid, self._gate.age)
         return len(whole.payload)
 
     async def _store_in_pieces(self, whole: EventGroup) -> int:
@@ -268,7 +270,7 @@ class Ingest:
                 return 0
             self._gate.last_marker = None
             self._incidents.went_on()
-            writer.commit(gtid_event, whole.gtid)
+            writer.commit(gtid_event, whole.gtid, self._gate.age)
         except BaseException:
             writer.rollback()
             raise
@@ -277,11 +279,11 @@ class Ingest:
     async def _append(self, payload: bytes, gtid: Gtid) -> None:
         """Append an admitted group; there is room for its first record."""
         if len(payload) <= self._engine.cache_bytes:
-            self._engine.append(payload, gtid)
+            self._engine.append(payload, gtid, self._gate.age)
             return
         gtid_event, writer = await self._spilled(payload)
         try:
-            writer.commit(gtid_event, gtid)
+            writer.commit(gtid_event, gtid, self._gate.age)
         except BaseException:
             writer.rollback()
             raise
@@ -310,7 +312,7 @@ class Ingest:
         # At the same place the upstream sends it again whenever we connect, until a group follows it.
         if payload in (self._engine.last_marker, self._gate.last_marker):
             return 0
-        self._engine.append(payload, None)
+        self._engine.append(payload, None, self._gate.age)
         self._gate.last_marker = payload
         return len(payload)
 

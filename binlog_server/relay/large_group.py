@@ -71,9 +71,9 @@ class LargeGroup:
         if self._failure is not None:
             raise self._failure
 
-    def commit(self, gtid: Gtid) -> None:
-        """Append the commit record: the group becomes part of the binlog. Raises `StorageError`."""
-        self._writer.commit(self._gtid_event, gtid)
+    def commit(self, gtid: Gtid, age: int) -> None:
+        """Append the commit record: the group becomes part of the binlog of that age. Raises `StorageError`."""
+        self._writer.commit(self._gtid_event, gtid, age)
 
     async def rollback(self) -> None:
         """Drop the group and stop the thread."""

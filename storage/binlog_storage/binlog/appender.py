@@ -110,16 +110,16 @@ class Appender:
         group = self.begin()
         try:
             group.spill(memoryview(payload)[len(gtid_event) :])
-            self._references.require_age(age)  # what was spilled holds it
-            return group.commit(gtid_event, gtid)
+            return group.commit(gtid_event, gtid, age)
         except BaseException:
             group.rollback()  # or it would hold its files for ever
             raise
 
-    def append_run(self, run: GroupRun, index: int = 0) -> int:
+    def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
         """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
         with self.lock:
             self._durability.require_sound()
+            self._references.require_age(age)
             for _ in range(_RUN_PAGES):
                 if index == len(run) or not self._room.take(PAGE_SIZE):
                     break

@@ -121,13 +121,14 @@ class OpenGroup:
             self._context.settle(self._unlogged_end, lambda: self._given_up or given_up())
             self._unlogged_end = None  # only now: who is told that it failed may try again
 
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """See `GroupWriter`."""
         self.settle()
         context = self._context
         with context.lock:
             context.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
+            context.references.require_age(age)
             context.note_break(gtid)
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.engine import BinlogEngine, GroupMark, Position
-from binlog_storage.errors import BinlogBegunAnew
 from binlog_storage.ibb.xa import Xid
 
 BINLOG_CACHE_SIZE = 32 * 1024
@@ -102,9 +101,7 @@ class Transaction:
             self._group.rollback()
             return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
         self._spill_all()
-        if age is not None and age != self._engine.age:  # it is held now, and stays
-            raise BinlogBegunAnew("RESET MASTER was executed meanwhile")
-        return self._group.commit(gtid_event, gtid)
+        return self._group.commit(gtid_event, gtid, age)
 
     def prepare(self, xid: Xid) -> Position:
         """XA PREPARE: everything goes out of band, and the transaction waits under its name."""

@@ -157,8 +157,11 @@ class GroupWriter(Protocol):
         On a full disk it waits for room; `NoRoom` when `given_up` says so.
         """
 
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
-        """The group is `gtid_event`, the statement list, the transactional list. Returns its end."""
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
+        """The group is `gtid_event`, the statement list, the transactional list. Returns its end.
+
+        `age`: see `BinlogEngine.append`; behind `BinlogBegunAnew` it can be committed under another number.
+        """
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
         """The group waits for `commit_prepared` or `rollback_prepared`, over restarts too.
@@ -208,7 +211,7 @@ class BinlogEngine(Protocol):
         behind `BinlogBegunAnew`, nothing was written: the group can be appended later.
         """
 
-    def append_run(self, run: GroupRun, index: int = 0) -> int:
+    def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
         """Add groups of a run from that one on, as far as there is room. Returns the index of the next one.
 
         Never waits, and stops after a millisecond's work or so: the caller decides who comes next. Groups that are

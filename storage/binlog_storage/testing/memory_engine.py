@@ -93,13 +93,13 @@ class MemoryEngine:
             self._groups.append((bytes(payload), gtid))
             return self.written_end
 
-    def append_run(self, run: GroupRun, index: int = 0) -> int:
+    def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
         """See `BinlogEngine`."""
         while index < len(run) and self.has_room:
             payload = run.payload(index)
             if len(payload) > self.cache_bytes:
                 break
-            self.append(payload, run.gtid(index))
+            self.append(payload, run.gtid(index), age)
             index += 1
         return index
 

@@ -19,7 +19,7 @@ class GroupTaker(Protocol):
     def refuse_after_failure(self) -> None:
         """Raises `StoreFailed` if a sync has failed."""
 
-    def append(self, payload: bytes, gtid: Gtid | None) -> Position:
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """See `BinlogEngine`."""
 
     def note_prepared(self, xid: Xid, data: bytes) -> Position:
@@ -63,11 +63,11 @@ class MemoryGroup:
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """See `GroupWriter`."""
 
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> Position:
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """See `GroupWriter`."""
         self._require_open()
         payload = b"".join((gtid_event, *self._statement, *self._transactional))
-        end = self._engine.append(payload, gtid)
+        end = self._engine.append(payload, gtid, age)
         self.rollback()
         return end
 

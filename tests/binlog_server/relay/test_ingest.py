@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from binlog_protocol.events import (
@@ -15,12 +16,14 @@ from binlog_protocol.events import (
 )
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.groups.group_check import check_groups
+from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import NoRoom
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.relay.large_group import LargeGroup
+from binlog_server.relay.stream import UpstreamStream
 from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, following
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, description, groups, rotate
@@ -176,7 +179,7 @@ async def test_its_commit_finds_no_room(
     """Nothing holds files for what was spilled; with the next connection it comes again."""
     commit, held = LargeGroup.commit, []
 
-    def no_room(group: LargeGroup, gtid: Gtid) -> None:
+    def no_room(group: LargeGroup, gtid: Gtid, age: int) -> None:
         held.append(len(engine.references.holds()))
         monkeypatch.setattr(LargeGroup, "commit", commit)
         raise NoRoom("no room (injected)")
@@ -192,6 +195,48 @@ async def test_its_commit_finds_no_room(
     assert held == [1]
     assert engine.references.holds() == []
     engine.reset()  # which is refused while a group is open
+    engine.close()
+
+
+BEHIND: dict[str, Callable[[], list[bytes]]] = {
+    "a run": lambda: groups("0-1-2", "0-1-3"),
+    "a large group": lambda: sent(large(Gtid(0, 1, 2), [300] * 500)),
+    "a large statement": lambda: sent(large(Gtid(0, 1, 2), [50_000], standalone=True)),
+    "a start": lambda: [description(created=5), *groups("0-1-2")],
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+async def test_a_reset_behind_the_question_where_to_go_on(
+    name: str, engine: IbbEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes belongs behind the end of a binlog that is no more: the new one would begin with a hole."""
+    note_begin, began = UpstreamStream._note_begin, []
+
+    def noted(stream: UpstreamStream, handshake: Any, position: str) -> None:
+        note_begin(stream, handshake, position)
+        began.append(position)
+        if position == "0-1-1":
+            engine.reset()
+
+    monkeypatch.setattr(UpstreamStream, "_note_begin", noted)
+    visits = [
+        (groups("0-1-1"), "cut"),
+        (BEHIND[name](), "hold"),
+        (groups("0-1-1", "0-1-2"), "hold"),
+    ]
+    async with (
+        FakeUpstream([Visit(OPENING + visit, end) for visit, end in visits]) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-2" and len(began) > 2)
+    assert began[:3] == ["", "0-1-1", ""]
+    engine.sync()
+    assert [gtid for gtid in map(group_gtid, read_all(engine)) if gtid] == [
+        Gtid(0, 1, 1),
+        Gtid(0, 1, 2),
+    ]
+    assert engine.references.holds() == []
     engine.close()
 
 

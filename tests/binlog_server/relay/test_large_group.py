@@ -41,7 +41,7 @@ class Writer:
     def settle(self) -> None:
         self.done.append("settle")
 
-    def commit(self, gtid_event: bytes, gtid: Gtid) -> None:
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int) -> None:
         self.done.append(f"commit {gtid}")
 
     def give_up(self) -> None:
@@ -101,7 +101,7 @@ async def test_everything_in_order_and_settled_before_it_is_whole(rng: Random) -
     assert told.startswith(b"".join(parts))
     assert payload.endswith(told.removeprefix(b"".join(parts)))
     assert group.size == len(told)
-    group.commit(gtid)
+    group.commit(gtid, 0)
     assert writer.done == ["settle", f"commit {gtid}"]
 
 

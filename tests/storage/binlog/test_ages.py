@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from binlog_protocol.events import FormatDescription
 from binlog_protocol.groups.event_group import StartMarker
+from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX
 from binlog_storage.binlog import store
@@ -390,9 +391,15 @@ COMMITS: dict[str, Callable[[IbbEngine, int], object]] = {
     "a large group": lambda engine, age: engine.append(
         *group(Gtid(0, 1, 402), engine.cache_bytes + 1), age
     ),
+    "groups of an upstream": lambda engine, age: one_run(engine, age),
     "a transaction": lambda engine, age: transaction(engine, 100, age),
     "one that spills at its end": lambda engine, age: transaction(engine, 32 * 1024, age),
 }
+
+
+def one_run(engine: IbbEngine, age: int) -> object:
+    run = GroupRun.of([group(Gtid(0, 1, 402)).payload], [Gtid(0, 1, 402)])
+    return engine.append_run(run, 0, age)
 
 
 def transaction(engine: IbbEngine, size: int, age: int) -> object:
