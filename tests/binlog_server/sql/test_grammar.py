@@ -345,7 +345,7 @@ ADMIN: dict[str, Statement] = {
     "RESET MASTER TO 5": ResetMaster(5),
     "CREATE BINLOG LEASE 'etl'": CreateLease("etl"),
     "CREATE OR REPLACE BINLOG LEASE etl FROM GTID '0-1-5' FOR 2 HOUR MAX_BYTES 9": CreateLease(
-        "etl", True, "0-1-5", Moment(plus_seconds=2 * HOUR_S), 9
+        "etl", True, "0-1-5", Moment(for_all=True, plus_seconds=2 * HOUR_S), 9
     ),
     "CREATE BINLOG LEASE `e t` UNTIL '2027-01-01 00:00:00'": CreateLease(
         "e t", until=Moment("2027-01-01 00:00:00")
@@ -450,9 +450,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_takes_no_long_time(name: str) -> None:
     parse("SELECT 1")  # the grammar is read once
-    began = time.perf_counter()
+    began = time.thread_time()
     outcome(HOSTILE[name])
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 def outcome(text: str) -> Statement | int:

@@ -204,10 +204,10 @@ def test_compression_bombs_are_not_unpacked() -> None:
     bomb = event(
         166, b"\7" + bytes(7) + b"\3\7" + b"\x84\x3f\xff\xff\xff" + zlib.compress(bytes(1 << 20))
     )
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(ProtocolError, match="say that they stand for"):
         uncompressed(bomb)
-    assert time.monotonic() - began < 0.5
+    assert time.thread_time() - began < 0.5
     honest = compressed_event(rows_event(23, NULLS * 5000), 166, 10)
     with pytest.raises(ProtocolError, match="say that they stand for"):
         uncompressed(honest, limit=4999)
