@@ -1,5 +1,6 @@
 # make demo          see it work: about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
+# make test-unit     the part of it that needs no server, in less than a minute
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
@@ -15,13 +16,14 @@ STAMP := $(VENV)/up-to-date
 JOBS  ?= 3
 HEAVY_JOBS ?= 2
 ARGS  ?=
+UNIT  := $(addprefix tests/,protocol storage binlog_server pipeline benchmarks)
 BENCH ?=
 MINUTES ?= 10
 PYSPARK ?= 4.2.1
 # ARGS may choose tests of one kind alone; pytest ends with 5 if it has chosen none.
 NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 
-.PHONY: help venv demo setup test test-slow test-spark fuzz lint types format bench clean
+.PHONY: help venv demo setup test test-unit test-others test-slow test-spark fuzz lint types format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -40,9 +42,15 @@ demo: $(STAMP)
 setup:
 	@tests/kit/setup.sh
 
+test: test-unit test-others
+
+# No server, no other process (tests/kit/unit.py): in their folders alone, as the others take long to be looked through.
+test-unit: $(STAMP)
+	@$(BIN)/python -m pytest -q -m unit -n $(JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
+
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
-test: $(STAMP) setup
-	@$(BIN)/python -m pytest -m "not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+test-others: $(STAMP) setup
+	@$(BIN)/python -m pytest -m "not unit and not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
 	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup

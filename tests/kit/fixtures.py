@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.kit import backends, containers, mounts, rundir
+from tests.kit import backends, containers, mounts, rundir, unit
 from tests.kit.backends import Backend
 from tests.kit.bad_disk import FailingDisk, SmallDisk, ThinDisk
 from tests.kit.chaosproxy import ChaosProxy
@@ -111,6 +111,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if real & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.replica)
+        if unit.is_unit(item):
+            item.add_marker(pytest.mark.unit)
+
+
+@pytest.fixture(autouse=True)
+def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A unit test fails if it starts a process or connects to another machine."""
+    with unit.alone(request.node.get_closest_marker("unit") is not None):
+        yield
 
 
 # -- logs of failed tests --------------------------------------------------------------------------

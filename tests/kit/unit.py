@@ -1,0 +1,95 @@
+"""Unit tests: no server, no other process, no other machine. `make test-unit` runs them, and nothing else.
+
+A test is one by its place: it is in a folder of the code, asks for nothing that is a server or a disk, is not marked as
+`slow`, `spark` or `long`, and its module is not in `LONG`. What it may not do is refused while it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parent.parent
+FOLDERS: Final = frozenset({"protocol", "storage", "binlog_server", "pipeline", "benchmarks"})
+LONG: Final = {
+    "benchmarks": "benchmarks streams",
+    "binlog_server": "compatibility_page loop_on_a_full_disk",
+    "binlog_server/accounts": "accounts",
+    "binlog_server/cli": "events import offline seed serve_archive signals verify",
+    "binlog_server/connections": "compression tls",
+    "binlog_server/dumps": "classic_style dump large_group_frames replica_limits",
+    "binlog_server/metrics": "endpoint",
+    "binlog_server/relay": "follower guard lost_anywhere",
+    "binlog_server/sessions": "doors handshake_lab session session_fuzz",
+    "binlog_server/sql": "admin grammar rights",
+    "pipeline": "filters",
+    "pipeline/cli": "cli",
+    "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server stats",
+    "pipeline/schemas": "ddl_tables",
+    "pipeline/sources": "archive_source damaged_stores directory",
+    "pipeline/tables": "sinks",
+    "pipeline/views": "views_events",
+    "protocol": "fuzz",
+    "protocol/connection": "ed25519",
+    "protocol/groups": "group_content",
+    "protocol/row_columns": "against_plain base_install repeats",
+    "protocol/wire": "event_frames packets semi_sync",
+    "storage/archive": "part_reader",
+    "storage/binlog": "fill_page open_files opening page_store properties refused_starts threads",
+    "storage/classic": "cuts files",
+    "storage/crash": "crash crash_steps enumerated",
+}
+"""By folder the modules of which `test_...` takes more than some 1.5 s of processor time, or starts processes."""
+
+_OTHER_TIERS: Final = ("replica", "slow", "spark", "long")
+_OUTSIDE: Final = frozenset(
+    {"backend", "make_replica", "make_upstream", "binlog_server"}
+    | {"cut_disk", "small_disk", "thin_disk", "failing_disk"}
+)
+_PROCESSES: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
+_LOOPBACK: Final = ("127.", "::1", "localhost")
+
+_state = {"alone": False, "watched": False}
+
+
+def is_unit(item: pytest.Item) -> bool:
+    """Whether `make test-unit` runs it."""
+    if not item.path.is_relative_to(TESTS):
+        return False
+    below = item.path.relative_to(TESTS)
+    name = below.stem.removeprefix("test_")
+    return (
+        below.parts[0] in FOLDERS
+        and name not in LONG.get(str(below.parent), "").split()
+        and not any(item.get_closest_marker(name) for name in _OTHER_TIERS)
+        and not _OUTSIDE & set(getattr(item, "fixturenames", ()))
+    )
+
+
+@contextmanager
+def alone(wanted: bool) -> Iterator[None]:
+    """Within it no process is started and no other machine is called, if that is `wanted`."""
+    if not _state["watched"]:
+        sys.addaudithook(_refuse)  # for good: there is no way to take one back
+        _state["watched"] = True
+    before, _state["alone"] = _state["alone"], wanted
+    try:
+        yield
+    finally:
+        _state["alone"] = before
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _state["alone"]:
+        return
+    if event in _PROCESSES:
+        raise RuntimeError(f"a unit test starts a process ({event}): mark it as long")
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        host = str(arguments[1][0])
+        if not host.startswith(_LOOPBACK):
+            raise RuntimeError(f"a unit test connects to {host}: mark it as long")
