@@ -7,10 +7,16 @@ from pathlib import Path
 from tests.house import ROOT, House
 
 FUNCTION_LINES_MAX = 70
+STILL_AMBIGUOUS = {"Column", "Kind"}
+"""Names of classes that stand for two things yet. None may be added; one that is mended goes from here."""
 
 
 def test_no_function_is_longer_than_a_page() -> None:
     assert [one for one in House(ROOT).functions if one[0] > FUNCTION_LINES_MAX] == []
+
+
+def test_one_class_name_is_one_class() -> None:
+    assert House(ROOT).ambiguous_classes.keys() == STILL_AMBIGUOUS
 
 
 def test_a_small_house_is_counted(tmp_path: Path) -> None:

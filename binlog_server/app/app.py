@@ -21,7 +21,7 @@ from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_serv
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.compression import Compressor
 from binlog_server.connections.connections import Connection, Connections
@@ -31,7 +31,7 @@ from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
-from binlog_server.dumps.stream_writer import Sink
+from binlog_server.dumps.stream_writer import StreamSink
 from binlog_server.dumps.tail import Tail
 from binlog_server.loop.apart import apart
 from binlog_server.metrics.endpoint import MetricsEndpoint
@@ -48,7 +48,8 @@ from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.time_zones import time_zones
-from binlog_server.sql_commit.committer import Client, Committer
+from binlog_server.sql_commit.client import CommitClient
+from binlog_server.sql_commit.committer import Committer
 from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.leases import Leases
@@ -92,7 +93,7 @@ class Server:
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
         )
-        self.room = Room(self.engine)
+        self.room = AppendRoom(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
         self._started = time.monotonic()
@@ -312,7 +313,11 @@ class Server:
                 log.error("files could not be let go: %r", error, exc_info=trace)
 
     def new_dump(
-        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+        self,
+        request: DumpRequest,
+        machine: ServerConnection,
+        sink: StreamSink,
+        connection: Connection,
     ) -> Dump:
         """A dump of this server's store."""
         return Dump(
@@ -330,7 +335,7 @@ class Server:
         )
 
     def new_committer(
-        self, client: Client, machine: ServerConnection, sql: SqlSession
+        self, client: CommitClient, machine: ServerConnection, sql: SqlSession
     ) -> Committer:
         """See `sessions.host.Host`."""
         return Committer(

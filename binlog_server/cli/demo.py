@@ -23,7 +23,7 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 
 from binlog_server.app.app import Server
 from binlog_server.cli import demo_replica
-from binlog_server.cli.demo_replica import Replica, running_replica
+from binlog_server.cli.demo_replica import DemoReplica, running_replica
 from binlog_server.process.logs import set_up_logging
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings.config import Config
@@ -74,7 +74,7 @@ async def _demo(directory: Path, seconds: float) -> int:
         await server.stop()
 
 
-async def _show(server: Server, password: str, replica: Replica | None, seconds: float) -> int:
+async def _show(server: Server, password: str, replica: DemoReplica | None, seconds: float) -> int:
     follower = _Client(server.port, password)
     following = asyncio.create_task(follower.run())
     published = await _publish(server, follower, replica, seconds)
@@ -96,7 +96,7 @@ async def _show(server: Server, password: str, replica: Replica | None, seconds:
 
 
 async def _publish(
-    server: Server, follower: _Client, replica: Replica | None, seconds: float
+    server: Server, follower: _Client, replica: DemoReplica | None, seconds: float
 ) -> int:
     """Commit small transactions for a while, and tell once a second who has what. Returns the number of groups."""
     publisher = server.publisher
@@ -126,7 +126,7 @@ async def _publish(
     return groups
 
 
-async def _catch_up(last: Gtid, follower: _Client, replica: Replica | None) -> int:
+async def _catch_up(last: Gtid, follower: _Client, replica: DemoReplica | None) -> int:
     """Wait until everyone has the last group, within reason. Returns the groups that the replica has applied."""
     deadline = time.monotonic() + CATCH_UP_S
     applied = 0

@@ -40,7 +40,7 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=f"{path}:{_ADMIN_PLACES}")
 
 
-class Replica:
+class DemoReplica:
     """A replica that runs; made by `running_replica`."""
 
     def __init__(self, link: ClientLink, version: str) -> None:
@@ -69,7 +69,7 @@ class Replica:
 
 
 @contextlib.asynccontextmanager
-async def running_replica(directory: Path) -> AsyncIterator[Replica | None]:
+async def running_replica(directory: Path) -> AsyncIterator[DemoReplica | None]:
     """Start one in `directory`, which is empty; None if no mariadbd is installed.
 
     Raises `RuntimeError` if it does not come up.
@@ -97,7 +97,7 @@ async def running_replica(directory: Path) -> AsyncIterator[Replica | None]:
     try:
         link, version = await _log_in(port, process, log_path)
         try:
-            yield Replica(link, version)
+            yield DemoReplica(link, version)
         finally:
             link.close()
     finally:

@@ -116,7 +116,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The command."""
     try:
-        selection = Selection(arguments)
+        selection = GroupSelection(arguments)
     except (ValueError, ServerError) as error:
         raise ConfigError(str(error)) from None
     with contextlib.ExitStack() as stack:
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(arguments: argparse.Namespace, selection: Selection, source: _Source) -> None:
+def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _Source) -> None:
     output = sys.stdout.buffer
     choice = Choice(frozenset(arguments.database), frozenset(arguments.table))
     if arguments.json:
@@ -259,7 +259,7 @@ def _check_ibb(path: Path) -> None:
         )
 
 
-class Selection:
+class GroupSelection:
     """Which groups are wanted, by their GTID and time."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:

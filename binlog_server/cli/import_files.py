@@ -15,7 +15,7 @@ from binlog_storage.errors import NotAStore
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
-from binlog_storage.intake.source import Source
+from binlog_storage.intake.source import IntakeSource
 from binlog_storage.log.groups import IBB_MAGIC
 
 from binlog_server.cli.import_progress import ImportProgress
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _source(index: Path | None, paths: list[Path]) -> Source:
+def _source(index: Path | None, paths: list[Path]) -> IntakeSource:
     """Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
         raise ConfigError("give either binlog files, or a directory of .ibb files, or --index")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binlog_storage.intake.intake import Taken
-from binlog_storage.intake.source import Source
+from binlog_storage.intake.source import IntakeSource
 
 from binlog_server.cli.progress_line import ProgressLine
 
@@ -11,7 +11,7 @@ from binlog_server.cli.progress_line import ProgressLine
 class ImportProgress:
     """Shows the progress of one import."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: IntakeSource) -> None:
         self._source = source
         self._line = ProgressLine()
         self.seconds = 0.0

@@ -15,7 +15,7 @@ from binlog_server.loop.shielded import shielded
 WATCH_S = 1.0  # a thread that waits looks this often whether the server stops
 
 
-class Room:
+class AppendRoom:
     """For one event loop. Before each `append` and `spill` that must not block: `available`, else `wait`."""
 
     def __init__(self, engine: BinlogEngine) -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.wire.compressed import CompressedReader, Part, compressed, framed
+from binlog_protocol.wire.compressed import CompressedPacket, CompressedReader, compressed, framed
 
 from binlog_server.loop.shielded import shielded
 from binlog_server.loop.turn import Turn
@@ -44,12 +44,12 @@ class Compressor:
         self._shared_bytes = shared_bytes
         self._bytes = 0
         # With the frames themselves: as long as they are here their id is no other's.
-        self._made: OrderedDict[_Key, tuple[bytearray, list[Part]]] = OrderedDict()
-        self._being_made: dict[_Key, asyncio.Task[list[Part]]] = {}
+        self._made: OrderedDict[_Key, tuple[bytearray, list[CompressedPacket]]] = OrderedDict()
+        self._being_made: dict[_Key, asyncio.Task[list[CompressedPacket]]] = {}
         self.hits = 0
         self.misses = 0  # compressed; the others had been, or were just being
 
-    def at_once(self, data: bytes | bytearray) -> list[Part]:
+    def at_once(self, data: bytes | bytearray) -> list[CompressedPacket]:
         """Compressed on the loop: for what is short."""
         key = (id(data), 0)
         parts = self._kept(key)
@@ -59,7 +59,7 @@ class Compressor:
             self._keep(key, data, parts)
         return parts
 
-    async def step(self, data: bytes | bytearray, start: int) -> list[Part]:
+    async def step(self, data: bytes | bytearray, start: int) -> list[CompressedPacket]:
         """`_STEP_BYTES` of it, or what is left, compressed in a thread."""
         key = (id(data), start)
         parts = self._kept(key)
@@ -75,7 +75,7 @@ class Compressor:
             self._being_made[key] = making
         return await shielded(making)
 
-    async def payload(self, part: Part) -> bytes:
+    async def payload(self, part: CompressedPacket) -> bytes:
         """What was in a large packet. Raises `ProtocolError`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, part.payload)
 
@@ -83,7 +83,7 @@ class Compressor:
         """Nothing more is asked for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _make(self, key: _Key, data: bytes | bytearray, start: int) -> list[Part]:
+    async def _make(self, key: _Key, data: bytes | bytearray, start: int) -> list[CompressedPacket]:
         try:
             piece = memoryview(data)[start : start + _STEP_BYTES]
             loop = asyncio.get_running_loop()
@@ -93,7 +93,7 @@ class Compressor:
         finally:
             del self._being_made[key]
 
-    def _kept(self, key: _Key) -> list[Part] | None:
+    def _kept(self, key: _Key) -> list[CompressedPacket] | None:
         found = self._made.get(key)
         if found is None:
             return None
@@ -101,7 +101,7 @@ class Compressor:
         self._made.move_to_end(key)
         return found[1]
 
-    def _keep(self, key: _Key, data: bytes | bytearray, parts: list[Part]) -> None:
+    def _keep(self, key: _Key, data: bytes | bytearray, parts: list[CompressedPacket]) -> None:
         if not isinstance(data, bytearray) or len(data) > self._shared_bytes // 2:
             return
         if key not in self._made:
@@ -111,11 +111,11 @@ class Compressor:
             self._bytes -= _memory(*self._made.popitem(last=False)[1])
 
 
-def _memory(data: bytearray, parts: list[Part]) -> int:
+def _memory(data: bytearray, parts: list[CompressedPacket]) -> int:
     return len(data) + sum(len(part.body) for part in parts)
 
 
-class Session(Protocol):
+class CompressedSession(Protocol):
     """The session above a layer."""
 
     def data_received(self, data: bytes) -> None: ...
@@ -143,7 +143,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
     def __init__(
         self,
         transport: asyncio.Transport,
-        session: Session,
+        session: CompressedSession,
         compressor: Compressor,
         begins: Callable[[], bool],
         *,
@@ -251,7 +251,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         finally:
             self._feeding = False
 
-    async def _inflate(self, part: Part) -> None:
+    async def _inflate(self, part: CompressedPacket) -> None:
         try:
             payload = await self._compressor.payload(part)
         except ProtocolError as error:
@@ -321,7 +321,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         if self._closing:
             self._transport.close()
 
-    def _send(self, parts: list[Part]) -> None:
+    def _send(self, parts: list[CompressedPacket]) -> None:
         data, self._seq = framed(parts, self._seq)
         self._transport.write(data)
 

@@ -31,7 +31,7 @@ class Ending(Protocol):
         """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
 
 
-class Limits(Protocol):
+class DumpLimits(Protocol):
     """What holds a dump to the limits of its account."""
 
     def change(self, policy: ReplicaPolicy) -> None:
@@ -58,7 +58,7 @@ class Connection:
     uses_tls: bool = False
     # Of the account, for the dump that runs or may come.
     policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
-    limits: Limits | None = None  # of the dump that runs
+    limits: DumpLimits | None = None  # of the dump that runs
     info: str | None = None  # the statement that runs, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database
     # The statement that runs where nobody has said it by `now`: its state and its text.

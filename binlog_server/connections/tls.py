@@ -95,7 +95,7 @@ class Above(Protocol):
     def resume_writing(self) -> None: ...
 
 
-class Session(Above, Secured, Protocol):
+class SecuredSession(Above, Secured, Protocol):
     """The session above a layer."""
 
 
@@ -115,7 +115,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
     """
 
     def __init__(
-        self, transport: asyncio.Transport, session: Session, context: ssl.SSLContext
+        self, transport: asyncio.Transport, session: SecuredSession, context: ssl.SSLContext
     ) -> None:
         asyncio.Transport.__init__(self)
         self._transport = transport

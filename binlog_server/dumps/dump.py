@@ -35,9 +35,9 @@ from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
-from binlog_server.dumps.large_group_frames import Chunk, LargeGroupFrames
+from binlog_server.dumps.large_group_frames import FrameChunk, LargeGroupFrames
 from binlog_server.dumps.stream_events import StreamEvents
-from binlog_server.dumps.stream_writer import STREAM_NAME, Sink, StreamWriter
+from binlog_server.dumps.stream_writer import STREAM_NAME, StreamSink, StreamWriter
 from binlog_server.dumps.tail import Tail
 from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
@@ -63,7 +63,7 @@ class Dump:
         self,
         request: DumpRequest,
         machine: ServerConnection,
-        sink: Sink,
+        sink: StreamSink,
         connection: Connection,
         *,
         engine: BinlogEngine,
@@ -394,7 +394,7 @@ class Dump:
             self._sink.write(self._machine.dump_error(error))
 
 
-def _next_of(chunks: Iterator[Chunk]) -> asyncio.Task[Chunk | None]:
+def _next_of(chunks: Iterator[FrameChunk]) -> asyncio.Task[FrameChunk | None]:
     return _started(asyncio.to_thread(next, chunks, None))
 
 

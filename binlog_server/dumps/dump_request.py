@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
-from binlog_protocol.dump.weaker_clients import Capability
+from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
@@ -65,10 +65,10 @@ class DumpRequest:
         capability = _integer(variables, "mariadb_slave_capability")
         if isinstance(command, BinlogDumpGtid):
             position = command.position_of()
-            capability = Capability.GTID
+            capability = SlaveCapability.GTID
         elif text is not None:
             position = SlavePosition.from_peer(str(text))
-            if capability < Capability.GTID:
+            if capability < SlaveCapability.GTID:
                 raise MasterFatalError(
                     "This server sends GTID events, which the slave does not understand; "
                     "it must say SET @mariadb_slave_capability=4"
@@ -93,7 +93,7 @@ class DumpRequest:
                 skip_marked=skip_marked,
                 classic=classic,
                 checksum=_wants_checksum(variables),
-                capability=min(max(capability, 0), int(Capability.GTID)),
+                capability=min(max(capability, 0), int(SlaveCapability.GTID)),
                 registered=registered,
                 semi_sync=bool(_integer(variables, "rpl_semi_sync_slave")),
             ),

@@ -12,7 +12,7 @@ from binlog_protocol.dump.classic_positions import (
     position_of,
     sealed,
 )
-from binlog_protocol.dump.weaker_clients import Capability, Event, client_events
+from binlog_protocol.dump.weaker_clients import Event, SlaveCapability, client_events
 from binlog_protocol.groups.stored_group import is_start_marker, without_skipped
 from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.semi_sync import PositionStep
@@ -50,7 +50,7 @@ class FrameStyle(NamedTuple):
     skip_marked: bool
     classic: bool = False
     checksum: bool = False
-    capability: int = int(Capability.GTID)
+    capability: int = int(SlaveCapability.GTID)
     registered: bool = True
     semi_sync: bool = False
 

@@ -29,7 +29,7 @@ from binlog_server.dumps.frame_style import FrameStyle
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class FrameChunk:
     """The packets of one step, perhaps none.
 
     inside_event: the last event goes on in the next chunk, and nothing may come between.
@@ -73,7 +73,7 @@ class LargeGroupFrames:
             at += length
         return False
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[FrameChunk]:
         """To be taken by one thread at a time. Raises `StorageError`, `ProtocolError`."""
         ends = self._ends()
         long_event: _LongEvent | None = None  # None while one passes that is left out
@@ -85,7 +85,7 @@ class LargeGroupFrames:
                     long_event = self._long_event(part, ends)
                 frames = _NOTHING if long_event is None else long_event.frame(part)
                 inside = long_event is not None and not part.last
-            yield Chunk(frames, inside, ends.position)
+            yield FrameChunk(frames, inside, ends.position)
 
     def _ends(self) -> _Ends:
         if not self._style.classic:

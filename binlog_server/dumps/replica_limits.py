@@ -14,7 +14,7 @@ from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.connections.connections import Connection, Connections
 from binlog_server.dumps.lag_watch import Lag, LagWatch
 from binlog_server.dumps.replica_rows import bytes_between
-from binlog_server.dumps.stream_writer import Sink
+from binlog_server.dumps.stream_writer import StreamSink
 from binlog_server.dumps.throttle import Throttle
 
 LOOK_S = 1.0  # between two looks at how far behind a replica is
@@ -32,7 +32,7 @@ class ReplicaLimits:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: StreamSink,
         connection: Connection,
         connections: Connections,
         engine: BinlogEngine,
@@ -86,7 +86,7 @@ class ReplicaLimits:
     # --- Sink ---
 
     def write(self, data: bytes | bytearray) -> None:
-        """See `Sink`."""
+        """See `StreamSink`."""
         if self._connection.sent != self._place:
             self._place = self._connection.sent
             self._bytes_here = 0
@@ -97,7 +97,7 @@ class ReplicaLimits:
             self._waiting.append(memoryview(data))
 
     async def drain(self) -> None:
-        """See `Sink`; beside that, wait as the rate demands."""
+        """See `StreamSink`; beside that, wait as the rate demands."""
         while self._waiting:
             await self._send_piece()
         await self._sink.drain()

@@ -25,7 +25,7 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 STREAM_NAME = "binlog.000001"
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """The way of a stream to its socket."""
 
     def write(self, data: bytes | bytearray) -> None:
@@ -46,7 +46,7 @@ class StreamWriter:
     def __init__(
         self,
         machine: ServerConnection,
-        sink: Sink,
+        sink: StreamSink,
         connection: Connection,
         events: StreamEvents,
         heartbeat_s: float,

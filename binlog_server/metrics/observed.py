@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from binlog_storage.engine import BinlogEngine, BinlogFile, Position
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.connections import Connection, Connections
 from binlog_server.connections.login import FailedLogins
@@ -41,7 +41,7 @@ class Observed(Protocol):
     @property
     def publisher(self) -> Publisher: ...
     @property
-    def room(self) -> Room: ...
+    def room(self) -> AppendRoom: ...
     @property
     def semi_sync(self) -> SemiSyncMaster: ...
     @property

@@ -31,7 +31,7 @@ CR_SERVER_LOST = 2013
 CR_MALFORMED_PACKET = 2027
 
 
-class Failure(NamedTuple):
+class RelayFailure(NamedTuple):
     """`connecting`: it failed before events came, and is tried again. `text` is `shortened`."""
 
     errno: int
@@ -39,13 +39,13 @@ class Failure(NamedTuple):
     connecting: bool = False
 
     @classmethod
-    def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
+    def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> RelayFailure:
         """Of what ended a connection, or kept it from being made."""
         failure = cls._of(error, info, connecting=connecting)
         return failure._replace(text=shortened(failure.text))
 
     @classmethod
-    def _of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> Failure:
+    def _of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> RelayFailure:
         match error:
             case UpstreamRefused() | RemoteError() if error.errno == MasterFatalError.errno:
                 return cls(

@@ -26,7 +26,7 @@ from binlog_storage.defects import Defects
 from binlog_storage.errors import StorageError, StoreFailed
 
 from binlog_server.process.logs import shortened
-from binlog_server.relay.failure import CR_UNKNOWN_ERROR, Failure, told
+from binlog_server.relay.failure import CR_UNKNOWN_ERROR, RelayFailure, told
 from binlog_server.relay.gate import Gate, GroupRefused
 from binlog_server.relay.guard import CandidateBehind, Guard, HistoryDiverged
 from binlog_server.relay.incidents import Incidents
@@ -245,7 +245,7 @@ class Follower:
 
     def _failed(self, error: Exception) -> None:
         status = self.status
-        failure = Failure.of(error, self._info, connecting=status.state is not IoState.WAITING)
+        failure = RelayFailure.of(error, self._info, connecting=status.state is not IoState.WAITING)
         status.errno, status.error = failure.errno, failure.text
         status.last_error = told(error)
         status.state = IoState.CONNECTING if failure.connecting else IoState.PAUSING
@@ -256,7 +256,7 @@ class Follower:
         if refused is None or refused[0] == self._ring.current:
             return
         address, refusal = refused
-        failure = Failure.of(refusal, self._configured.at(address), connecting=False)
+        failure = RelayFailure.of(refusal, self._configured.at(address), connecting=False)
         status = self.status
         status.errno = failure.errno
         status.error = f"{failure.text}; so says {address}, and {self._ring.current} is waited for: {status.error}"

@@ -26,13 +26,13 @@ from binlog_protocol.limits import GTID_LIST_EVENT_BYTES_MAX
 from binlog_protocol.wire.semi_sync import ReplicaPlace
 from binlog_storage.engine import BinlogEngine, GroupWriter
 
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.loop.turn import Turn
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.gate import Gate
 from binlog_server.relay.incidents import Incidents
-from binlog_server.relay.large_group import LargeGroup
+from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
@@ -67,7 +67,7 @@ class Ingest:
         name: str,
         engine: BinlogEngine,
         syncer: Syncer,
-        room: Room,
+        room: AppendRoom,
         gate: Gate,
         checksum_algorithm: int,
         *,
@@ -91,7 +91,7 @@ class Ingest:
         self._group_bytes_max = group_bytes_max
         self._stream: GroupStream | None = None
         # The group that is coming, if its pieces are in the store already.
-        self._large: LargeGroup | None = None
+        self._large: IncomingGroup | None = None
         self._appended = 0  # bytes, of what was received together
         self.stored = False
         """Something of it was new."""
@@ -226,7 +226,7 @@ class Ingest:
         if not self._gate.wants(part.gtid):
             return
         if self._large is None:
-            self._large = LargeGroup(self._room)
+            self._large = IncomingGroup(self._room)
         await self._patiently(self._large.spill(part.events))
 
     async def _drop_large(self) -> None:
@@ -240,7 +240,7 @@ class Ingest:
         await self._have_room()
         wanted = self._gate.wants(whole.gtid)
         if self._large is None and len(whole.payload) > PIECE_BYTES and wanted:
-            self._large = LargeGroup(self._room)
+            self._large = IncomingGroup(self._room)
         large = self._large
         if large is not None:
             await self._patiently(large.finish(whole.payload))

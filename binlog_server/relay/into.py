@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlog_storage.engine import BinlogEngine
 
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.gate import Domains
 from binlog_server.semi_sync.master import SemiSyncMaster
@@ -28,7 +28,7 @@ class Into:
     config: Callable[[], Config]
     engine: BinlogEngine
     syncer: Syncer
-    room: Room
+    room: AppendRoom
     domains: Domains
     upstream_is: Callable[[str], Awaitable[None]]
     semi_sync: SemiSyncMaster

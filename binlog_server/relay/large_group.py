@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid
 
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 
 _QUEUE_BYTES = 4 << 20  # of these, which it has not taken yet
 _PARTS_MAX = 8  # small parts would be many records
@@ -19,13 +19,13 @@ _PARTS_MAX = 8  # small parts would be many records
 Events = Sequence[bytes | bytearray]
 
 
-class LargeGroup:
+class IncomingGroup:
     """One such group. A thread of its own stores what has come, while more comes.
 
     At its end `finish`, and then `commit` or `rollback`; `rollback` alone whenever the rest does not come.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: AppendRoom) -> None:
         self._room = room
         self._writer = room.engine.begin(bulk=True)
         self._gtid_event = b""

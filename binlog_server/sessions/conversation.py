@@ -19,7 +19,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
-    Statistics,
+    StatisticsCommand,
     UnknownCommand,
 )
 from binlog_protocol.connection.handshake import LoginRequest
@@ -215,7 +215,7 @@ class Conversation:
     # --- Client of a committer, and of `Runner.answer` ---
 
     def committed_quickly(self) -> None:
-        """See `sql_commit.committer.Client`."""
+        """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self._connection.since = monotonic()
             self.write(self._machine.send_quick(_QUICK_OK))
@@ -223,7 +223,7 @@ class Conversation:
                 self._channel.go_on()
 
     def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
-        """See `sql_commit.committer.Client`."""
+        """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self._connection.since = monotonic()
             self._machine.warnings = self.sql.warning_count
@@ -233,7 +233,7 @@ class Conversation:
             self._channel.go_on()
 
     def refused(self, error: ServerError) -> None:
-        """See `sql_commit.committer.Client`."""
+        """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self._send_error(error)
             self._channel.go_on()
@@ -244,7 +244,7 @@ class Conversation:
         self._channel.send_error(shown)
 
     def hold(self, *, held: bool) -> None:
-        """See `sql_commit.committer.Client`."""
+        """See `sql_commit.client.CommitClient`."""
         self._channel.hold(held=held)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -285,7 +285,7 @@ class Conversation:
                 write(machine.send_ok())
             case SetOption():
                 write(machine.send_eof())
-            case Statistics():
+            case StatisticsCommand():
                 write(machine.send_string(self._statistics()))
             case RegisterSlave():
                 if not self.sql.may(*PRIVILEGES[RegisterSlave]):

@@ -18,7 +18,7 @@ from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_limits import ReplicaLimits
-from binlog_server.dumps.stream_writer import Sink
+from binlog_server.dumps.stream_writer import StreamSink
 from binlog_server.loop.defects import internal_error
 from binlog_server.process.logs import shortened
 from binlog_server.sessions.host import Host
@@ -38,7 +38,7 @@ class DumpSession:
         server: Host,
         channel: Channel,
         connection: Connection,
-        sink: Sink,
+        sink: StreamSink,
         net_write_timeout: Callable[[], float],
     ) -> None:
         self._channel = channel
@@ -67,7 +67,7 @@ class DumpSession:
         channel: Channel,
         connection: Connection,
         sql: SqlSession,
-        sink: Sink,
+        sink: StreamSink,
         net_write_timeout: Callable[[], float],
     ) -> DumpSession | None:
         """Begin; None if it was refused: then the client has been told, and the connection ends.

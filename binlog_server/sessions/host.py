@@ -14,11 +14,12 @@ from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.stream_writer import Sink
+from binlog_server.dumps.stream_writer import StreamSink
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
-from binlog_server.sql_commit.committer import Client, Committer
+from binlog_server.sql_commit.client import CommitClient
+from binlog_server.sql_commit.committer import Committer
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_ALPHABET = bytes(range(33, 127))
@@ -49,11 +50,15 @@ class Host(ServerView, Protocol):
     def compressor(self) -> Compressor: ...
 
     def new_dump(
-        self, request: DumpRequest, machine: ServerConnection, sink: Sink, connection: Connection
+        self,
+        request: DumpRequest,
+        machine: ServerConnection,
+        sink: StreamSink,
+        connection: Connection,
     ) -> Dump:
         """A dump of the server's store."""
 
     def new_committer(
-        self, client: Client, machine: ServerConnection, sql: SqlSession
+        self, client: CommitClient, machine: ServerConnection, sql: SqlSession
     ) -> Committer:
         """For the statements of one session."""

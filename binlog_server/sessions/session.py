@@ -204,7 +204,7 @@ class ClientSession(asyncio.Protocol):
     # --- session of a CompressionLayer ---
 
     def compression_failed(self, error: ProtocolError) -> None:
-        """See `connections.compression.Session`."""
+        """See `connections.compression.CompressedSession`."""
         self._give_up(error)
 
     # --- ending, from outside ---

@@ -19,7 +19,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
-    Statistics,
+    StatisticsCommand,
     UnknownCommand,
 )
 
@@ -145,7 +145,7 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     Quit: ANYBODY,
     ResetConnection: ANYBODY,
     SetOption: ANYBODY,
-    Statistics: ANYBODY,
+    StatisticsCommand: ANYBODY,
     UnknownCommand: ANYBODY,
     Refresh: (RELOAD,),
     RegisterSlave: (REPLICATION_SLAVE,),

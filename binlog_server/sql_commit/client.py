@@ -16,7 +16,7 @@ from binlog_storage.errors import (
 )
 
 
-class Client(Protocol):
+class CommitClient(Protocol):
     """Who gets the answers. One answer to each statement."""
 
     def committed(self, affected_rows: int, *, leaves: bool = False) -> None:

@@ -23,17 +23,17 @@ from binlog_protocol.sql.plain import plain
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Committed
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import Kind, classify
-from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.client import CommitClient, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.statement_runner import StatementRunner
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 
-__all__ = ["QUICK_WORDS", "Client", "Committer"]
+__all__ = ["QUICK_WORDS", "Committer"]
 
 # Beginnings of COM_QUERY packets whose statement is surely DML; what is none of them goes the long way.
 QUICK_WORDS: Final = frozenset(
@@ -46,12 +46,12 @@ class Committer:
 
     def __init__(
         self,
-        client: Client,
+        client: CommitClient,
         machine: ServerConnection,
         sql: SqlSession,
         publisher: Publisher,
         commits: Commits,
-        room: Room,
+        room: AppendRoom,
         *,
         server_id: int,
         domain_id: int,

@@ -23,7 +23,7 @@ from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
 from binlog_server.sql.needed_privileges import PRIVILEGES
@@ -37,7 +37,7 @@ from binlog_server.sql.statement_kind import (
     unquoted_name,
 )
 from binlog_server.sql.view import Diagnostic, Level
-from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.client import CommitClient, not_written
 from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from binlog_server.sql_commit.xid import xid_of
@@ -62,11 +62,11 @@ class StatementRunner:
 
     def __init__(
         self,
-        client: Client,
+        client: CommitClient,
         state: SessionState,
         end: TransactionEnd,
         publisher: Publisher,
-        room: Room,
+        room: AppendRoom,
     ) -> None:
         self._client = client
         self._state = state

@@ -13,7 +13,7 @@ from binlog_storage.errors import StorageError, XaStateError
 from binlog_server.commits.publisher import Publisher
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.session_settings import ONCE_PER_GROUP
-from binlog_server.sql_commit.client import Client, not_written
+from binlog_server.sql_commit.client import CommitClient, not_written
 from binlog_server.sql_commit.session_state import SessionState
 
 
@@ -22,7 +22,7 @@ class TransactionEnd:
 
     def __init__(
         self,
-        client: Client,
+        client: CommitClient,
         state: SessionState,
         publisher: Publisher,
         commits: Commits,

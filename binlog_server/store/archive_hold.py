@@ -14,7 +14,7 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.coverage import first_missing, is_within
-from binlog_storage.archive.manifest import Manifest
+from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.defects import Defects
 from binlog_storage.engine import BinlogEngine, Hold, Position
 from binlog_storage.errors import PositionPurged, StorageError
@@ -36,7 +36,9 @@ class ArchiveHold:
         self._engine: Final = engine
         self._directory: Final = directory
         self._lock: Final = threading.Lock()
-        self._known: Manifest | None = None  # of which it is known that it is of this history
+        self._known: ArchiveManifest | None = (
+            None  # of which it is known that it is of this history
+        )
         self._told = ""
         self._defects: Final = Defects()
         told = f"the archive {directory}, which was not looked at yet"
@@ -70,7 +72,7 @@ class ArchiveHold:
             name = "all files" if first is None else f"{file_name(first)} and later files"
             log.info("%(archive)s: %(held)s stay", {"archive": told, "held": name})
 
-    def _first(self, manifest: Manifest) -> int:
+    def _first(self, manifest: ArchiveManifest) -> int:
         """The first file that is not archived."""
         last = self._engine.written_end.file_no
         numbers = (file_number(file.name) for file in self._engine.files())
@@ -86,7 +88,7 @@ class ArchiveHold:
                 raise
             return BinlogState()
 
-    def _check(self, manifest: Manifest) -> None:
+    def _check(self, manifest: ArchiveManifest) -> None:
         """Compare the archive with the store. Raises `StorageError` if its history is another one."""
         if manifest == self._known:
             return

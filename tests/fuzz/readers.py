@@ -11,7 +11,7 @@ import itertools
 import json
 from typing import Final
 
-from binlog_protocol.dump.weaker_clients import Capability
+from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text import Choice, JsonForm, SqlForm
 from binlog_protocol.event_text.info import event_info, event_type_name
@@ -30,7 +30,7 @@ _END: Final = Position(0, 1 << 21)
 _STYLES: Final = [
     FrameStyle(annotate, skip, classic=classic, checksum=checksum, capability=capability)
     for annotate, skip, classic, checksum in itertools.product((True, False), repeat=4)
-    for capability in (Capability if classic else (Capability.GTID,))
+    for capability in (SlaveCapability if classic else (SlaveCapability.GTID,))
 ]
 
 

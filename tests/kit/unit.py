@@ -17,21 +17,22 @@ import pytest
 TESTS: Final = Path(__file__).parent.parent
 FOLDERS: Final = frozenset({"protocol", "storage", "binlog_server", "pipeline", "benchmarks"})
 LONG: Final = {
-    "benchmarks": "benchmarks streams",
+    "benchmarks": "benchmarks parts streams",
     "binlog_server": "compatibility_page loop_on_a_full_disk",
     "binlog_server/accounts": "accounts",
     "binlog_server/cli": "events import offline seed serve_archive signals verify",
+    "binlog_server/commits": "quick_commit",
     "binlog_server/connections": "compression tls",
     "binlog_server/dumps": "classic_style dump large_group_frames replica_limits",
     "binlog_server/metrics": "endpoint",
-    "binlog_server/relay": "follower guard lost_anywhere",
+    "binlog_server/relay": "follower guard ingest lost_anywhere",
     "binlog_server/sessions": "doors handshake_lab session session_fuzz",
     "binlog_server/sql": "admin grammar rights",
     "pipeline": "filters",
     "pipeline/cli": "cli",
-    "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server stats",
+    "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server export stats",
     "pipeline/schemas": "ddl_tables",
-    "pipeline/sources": "archive_source damaged_stores directory",
+    "pipeline/sources": "archive_source damaged_stores directory directory_live server_large",
     "pipeline/tables": "sinks",
     "pipeline/views": "views_events",
     "protocol": "fuzz",
@@ -39,10 +40,14 @@ LONG: Final = {
     "protocol/groups": "group_content",
     "protocol/row_columns": "against_plain base_install repeats",
     "protocol/wire": "event_frames packets semi_sync",
+    "storage": "engines",
     "storage/archive": "part_reader",
     "storage/binlog": "fill_page open_files opening page_store properties refused_starts threads",
     "storage/classic": "cuts files",
-    "storage/crash": "crash crash_steps enumerated",
+    "storage/crash": "crash crash_steps enumerated planted",
+    "storage/intake": "intake",
+    "storage/log": "batch_reader partitions search",
+    "storage/redo": "any_history",
 }
 """By folder the modules of which `test_...` takes more than some 1.5 s of processor time, or starts processes."""
 

@@ -16,7 +16,7 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.engine.references import Hold, Reason
+from binlog_storage.engine.references import Pin, Reason
 from binlog_storage.ibb import commit, oob, xa
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_header import FileHeader
@@ -138,8 +138,8 @@ class Replay:
         self._records = list(records_of(self._pages, self._first))
         self._prepared = PreparedTransactions(self.writing.references)
         self._completing: Record | None = None
-        self._open: dict[Position, Hold] = {}
-        self._left_open: Hold | None = None
+        self._open: dict[Position, Pin] = {}
+        self._left_open: Pin | None = None
         self._finished = {p for record in self._records for p in groups_ended_by(record)}
 
     def run(self) -> None:

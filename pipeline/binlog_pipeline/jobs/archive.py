@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState
-from binlog_storage.archive.manifest import Manifest, Part
+from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
 from binlog_storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path
@@ -53,7 +53,7 @@ class ArchiveSettings:
 class Archived:
     """The manifest behind a run, and the parts, groups and bytes that it has added."""
 
-    manifest: Manifest
+    manifest: ArchiveManifest
     parts: int = 0
     groups: int = 0
     payload_bytes: int = 0
@@ -162,9 +162,11 @@ class _Run:
         )
 
 
-def _growing(manifest: Manifest, written: list[WrittenPart]) -> Iterator[StagedPart]:
+def _growing(manifest: ArchiveManifest, written: list[WrittenPart]) -> Iterator[StagedPart]:
     """Parts whose places come behind those of the parts before, also where the source is another one now."""
-    last: Part | None = next((part for part in reversed(manifest.parts) if part.groups), None)
+    last: ArchivePart | None = next(
+        (part for part in reversed(manifest.parts) if part.groups), None
+    )
     for one in written:
         part = one.staged.part
         if part.groups:

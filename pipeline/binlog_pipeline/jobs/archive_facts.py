@@ -9,7 +9,7 @@ from typing import Final
 
 import google_crc32c
 import numpy as np
-from binlog_storage.archive.manifest import Part
+from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.disk.durable_files import sync_file
 
 from binlog_pipeline.groups import Groups
@@ -67,14 +67,14 @@ class PartFacts:
         self.markers += 1
         self.times.append(marker_time(marker))
 
-    def part(self, path: Path) -> Part:
+    def part(self, path: Path) -> ArchivePart:
         """Of that file, which is synced."""
         sync_file(path)
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(_READ_BYTES):
                 digest.update(data)
-        return Part(
+        return ArchivePart(
             size=path.stat().st_size,
             sha256=digest.hexdigest(),
             groups=self.groups,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
-from binlog_storage.archive.manifest import Manifest, Part
+from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -55,7 +55,7 @@ def beginning(source: LogSource) -> BinlogState:
 
 
 def plan_archive(
-    source: LogSource, manifest: Manifest, partition_bytes: int, *, tail: bool
+    source: LogSource, manifest: ArchiveManifest, partition_bytes: int, *, tail: bool
 ) -> ArchivePlan:
     """What is behind the archive. Raises `SourceError`, `DataLost`, `StorageError`.
 
@@ -70,7 +70,7 @@ def plan_archive(
 
 
 def _plan_directory(
-    source: DirectorySource, manifest: Manifest, partition_bytes: int, tail: bool
+    source: DirectorySource, manifest: ArchiveManifest, partition_bytes: int, tail: bool
 ) -> ArchivePlan:
     published = source.published()
     with LogPages(ReadOnlyDisk(Path(source.path)), _end(published)) as pages:
@@ -105,7 +105,9 @@ def _end(published: Published | None) -> Position | None:
     return None if published is None else published.end
 
 
-def _place(path: str, pages: LogPages, files: list[int], manifest: Manifest) -> Position | None:
+def _place(
+    path: str, pages: LogPages, files: list[int], manifest: ArchiveManifest
+) -> Position | None:
     """Where to go on; None if that is not known by place."""
     last = _last(manifest)
     if not files:
@@ -120,7 +122,9 @@ def _place(path: str, pages: LogPages, files: list[int], manifest: Manifest) -> 
     return None
 
 
-def _ends_there(path: str, pages: LogPages, files: list[int], place: Position, last: Part) -> bool:
+def _ends_there(
+    path: str, pages: LogPages, files: list[int], place: Position, last: ArchivePart
+) -> bool:
     """Whether the last group of the archive ends at that place."""
     if place.file_no not in files:
         return False
@@ -134,14 +138,14 @@ def _ends_there(path: str, pages: LogPages, files: list[int], place: Position, l
     return False
 
 
-def _is_last(found: Groups, last: Part) -> bool:
+def _is_last(found: Groups, last: ArchivePart) -> bool:
     digest = hashlib.sha256()
     for piece in found.pieces(0):
         digest.update(piece)
     return found.gtid(0) == last.last_gtid and digest.hexdigest() == last.last_sha256
 
 
-def _require_last(source: LogSource, manifest: Manifest) -> None:
+def _require_last(source: LogSource, manifest: ArchiveManifest) -> None:
     """Raises `SourceError` if the source has another group by the name of the archive's last, `DataLost` if none."""
     last, position = _last(manifest), _position(manifest)
     if last is None:
@@ -174,11 +178,11 @@ def _groups(source: LogSource, wanted: Wanted) -> Iterable[Groups]:
         yield from part.read()
 
 
-def _position(manifest: Manifest) -> SlavePosition:
+def _position(manifest: ArchiveManifest) -> SlavePosition:
     return manifest.state.position()
 
 
-def _known_markers(manifest: Manifest) -> int:
+def _known_markers(manifest: ArchiveManifest) -> int:
     """Start markers behind the last group of the archive."""
     count = 0
     for part in reversed(manifest.parts):
@@ -188,6 +192,6 @@ def _known_markers(manifest: Manifest) -> int:
     return count
 
 
-def _last(manifest: Manifest) -> Part | None:
+def _last(manifest: ArchiveManifest) -> ArchivePart | None:
     """The last part that has groups."""
     return next((part for part in reversed(manifest.parts) if part.groups), None)

@@ -14,7 +14,7 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
-from binlog_storage.archive.manifest import Chunk, Part
+from binlog_storage.archive.manifest import ArchiveChunk, ArchivePart
 from binlog_storage.archive.part_reader import PartReader, PartRows
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -60,7 +60,7 @@ class ArchiveSource:
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ArchiveSlice]:
         archive = self.open()
         self.check(archive, wanted.gtids)
-        joined: list[list[Part]] = []
+        joined: list[list[ArchivePart]] = []
         size = partition_bytes
         for placed in wanted_parts(archive, wanted):
             size += placed.part.payload_bytes
@@ -121,7 +121,7 @@ class ArchiveSlice:
     """Parts of an archive that follow each other."""
 
     path: str
-    parts: tuple[Part, ...]
+    parts: tuple[ArchivePart, ...]
     wanted: Wanted
 
     def read(self) -> Iterator[Groups]:
@@ -167,13 +167,13 @@ def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
     gtids = pruned(wanted, archive.begin, set(archive.manifest.state.domains()), are_all=True)
     times = within(wanted) or TimeRange()
 
-    def may_hold(one: Chunk | Part, before: BinlogState, behind: BinlogState) -> bool:
+    def may_hold(one: ArchiveChunk | ArchivePart, before: BinlogState, behind: BinlogState) -> bool:
         if gtids.is_reached(before) or gtids.is_all_seen(behind):
             return False
         # The times of a part are those of its groups, not samples.
         return replace(times, slack=0).may_have(one.ts_min, one.ts_max)
 
-    def chunk_may_hold(chunk: Chunk, before: BinlogState) -> bool:
+    def chunk_may_hold(chunk: ArchiveChunk, before: BinlogState) -> bool:
         return may_hold(chunk, before, BinlogState.parse(chunk.state))
 
     for placed in archive.parts(chunk_may_hold):
@@ -181,7 +181,7 @@ def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
             yield placed
 
 
-def _read(path: str, part: Part) -> Iterator[Groups]:
+def _read(path: str, part: ArchivePart) -> Iterator[Groups]:
     for rows in PartReader(Path(path), part).rows():
         yield _groups(rows)
 

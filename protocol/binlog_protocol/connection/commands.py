@@ -95,7 +95,7 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class StatisticsCommand:
     """Asks for one line of text, sent bare."""
 
     def build(self) -> bytes:
@@ -244,7 +244,7 @@ class UnknownCommand:
 Command = (
     Quit
     | Ping
-    | Statistics
+    | StatisticsCommand
     | ResetConnection
     | InitDatabase
     | Query
@@ -336,7 +336,7 @@ _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.INIT_DB: _parse_init_db,
     CommandCode.QUERY: lambda cursor: Query(cursor.rest()),
     CommandCode.REFRESH: lambda cursor: Refresh(cursor.integer(1)),
-    CommandCode.STATISTICS: lambda _: Statistics(),
+    CommandCode.STATISTICS: lambda _: StatisticsCommand(),
     CommandCode.PING: lambda _: Ping(),
     CommandCode.BINLOG_DUMP: _parse_binlog_dump,
     CommandCode.REGISTER_SLAVE: _parse_register_slave,

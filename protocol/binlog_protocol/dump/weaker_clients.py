@@ -41,7 +41,7 @@ from binlog_protocol.events.header import (
 Event = bytes | memoryview
 
 
-class Capability(IntEnum):
+class SlaveCapability(IntEnum):
     """`@mariadb_slave_capability`. Each includes those before it."""
 
     NONE = 0
@@ -74,7 +74,7 @@ def client_events(
     *,
     annotate: bool = True,
     skip_marked: bool = False,
-    capability: int = Capability.GTID,
+    capability: int = SlaveCapability.GTID,
 ) -> list[Event]:
     """The events of a group in normal form, as the client understands them; views of the payload where they are as
     they were.
@@ -88,7 +88,7 @@ def client_events(
     events: Iterator[Event] = _views(payload)
     if skip_marked:
         events = (event for event in events if not is_marked(event))
-    if annotate and capability >= Capability.GTID:
+    if annotate and capability >= SlaveCapability.GTID:
         return list(events)
     kept = (understood(event, capability, annotate=annotate) for event in events)
     return [event for event in kept if event is not None]
@@ -103,19 +103,19 @@ def understood(event: Event, capability: int, *, annotate: bool) -> Event | None
     """An event without checksum, or what stands for it; None if it is left out. Raises `ProtocolError`."""
     type_ = event[TYPE_OFFSET]
     if type_ == _ANNOTATE_ROWS:
-        if annotate or capability == Capability.ANNOTATE:
+        if annotate or capability == SlaveCapability.ANNOTATE:
             return event
-        return _dummy(event) if capability == Capability.NONE else None
-    if capability >= Capability.GTID:
+        return _dummy(event) if capability == SlaveCapability.NONE else None
+    if capability >= SlaveCapability.GTID:
         return event
     if type_ == _GTID:
         if len(event) <= FLAGS2_OFFSET:
             raise ProtocolError(f"GTID event of {len(event)} bytes")
         if not event[FLAGS2_OFFSET] & _STANDALONE:
             return _begin(event)
-        return None if capability >= Capability.TOLERATE_HOLES else _dummy(event)
+        return None if capability >= SlaveCapability.TOLERATE_HOLES else _dummy(event)
     if type_ == _GTID_LIST:
-        return None if capability >= Capability.TOLERATE_HOLES else _dummy(event)
+        return None if capability >= SlaveCapability.TOLERATE_HOLES else _dummy(event)
     return event
 
 

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from binlog_protocol.groups.group_content import PARTS_MAX, TIMES_MAX, GroupContent, Part
+from binlog_protocol.groups.group_content import PARTS_MAX, TIMES_MAX, ContentPart, GroupContent
 from binlog_protocol.gtid import Gtid
 
 _PARTS_SHOWN: Final = 2
@@ -43,7 +43,7 @@ class Comparison(NamedTuple):
     outline: str = ""
 
 
-_Show = Callable[[Part], str]
+_Show = Callable[[ContentPart], str]
 
 
 def compare(ours: GroupContent, theirs: GroupContent) -> Comparison:
@@ -119,17 +119,17 @@ def _by_time(ours: GroupContent, theirs: GroupContent, why: str, outlined: str =
     return Comparison(Likeness.OTHER, at_other_times, at_other_times)
 
 
-def _is_same(our: Part, their: Part) -> bool:
+def _is_same(our: ContentPart, their: ContentPart) -> bool:
     if our.is_statement and their.is_statement:
         our, their = our._replace(subject=""), their._replace(subject="")
     return our == their
 
 
-def _is_unlike(our: Part, their: Part) -> bool:
+def _is_unlike(our: ContentPart, their: ContentPart) -> bool:
     return our.subject == their.subject and our.shape != their.shape
 
 
-def _differ(our: Part, their: Part, show: _Show) -> str:
+def _differ(our: ContentPart, their: ContentPart, show: _Show) -> str:
     here, there = show(our), show(their)
     if _is_same(our._replace(timestamp=0), their._replace(timestamp=0)):
         return f"of {_time(our.timestamp)} here, of {_time(their.timestamp)} there: {here}"
@@ -138,7 +138,7 @@ def _differ(our: Part, their: Part, show: _Show) -> str:
     return f"{here} here, {there} there"
 
 
-def _outline_of(part: Part) -> str:
+def _outline_of(part: ContentPart) -> str:
     return part.outline
 
 

@@ -56,7 +56,7 @@ _DIGEST_SIZE: Final = 16
 _REWORDED_BYTES: Final = 64  # in which `_OF_REPLICAS` is found
 
 
-class Part(NamedTuple):
+class ContentPart(NamedTuple):
     """Of a group.
 
     is_statement: a statement, not rows or what a statement needs.
@@ -108,7 +108,7 @@ class GroupContent:
     annotation: the beginning of the first statement that is quoted beside rows.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ContentPart] = field(default_factory=list)
     part_count: int = 0
     statements: int = 0
     rows: int = 0
@@ -237,15 +237,17 @@ class GroupContent:
             known.update(piece)
         self._close()
         self._note_time(timestamp)
-        self._append(Part(is_statement, subject, b"", timestamp, size, known.digest()))
+        self._append(ContentPart(is_statement, subject, b"", timestamp, size, known.digest()))
 
     def _close(self) -> None:
         part, self._open = self._open, None
         if part is not None:
             digest = part.hash.digest()
-            self._append(Part(False, part.subject, part.shape, part.timestamp, part.size, digest))
+            self._append(
+                ContentPart(False, part.subject, part.shape, part.timestamp, part.size, digest)
+            )
 
-    def _append(self, part: Part) -> None:
+    def _append(self, part: ContentPart) -> None:
         self.part_count += 1
         self.statements += part.is_statement
         self.rows += part.has_rows

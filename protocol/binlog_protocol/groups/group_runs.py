@@ -89,7 +89,7 @@ class GroupRun:
         return cls(*domains.pop(), bytearray().join(payloads), ends, seq_nos, timestamp)
 
 
-class Taken(NamedTuple):
+class TakenRun(NamedTuple):
     """A run, and where the stream goes on: place in the buffer and sequence number."""
 
     at: int
@@ -115,7 +115,7 @@ def take_no_run(
     seq: int,
     checksum_algorithm: int,
     semi_sync: bool,
-) -> Taken | None:
+) -> TakenRun | None:
     """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none.
 
     `semi_sync`: the packets are as `binlog_protocol.wire.semi_sync` says.
@@ -135,14 +135,16 @@ def take_no_part(
     return None
 
 
-def take_no_bare_run(buffer: Buffer, at: int, stop: int, checksum_algorithm: int) -> Taken | None:
+def take_no_bare_run(
+    buffer: Buffer, at: int, stop: int, checksum_algorithm: int
+) -> TakenRun | None:
     """The run in `buffer[at:stop]`, where events lie as in a binlog file, without packets. None if there is none."""
     return None
 
 
-take_run: Callable[[Buffer, int, int, int, int, bool], Taken | None] = take_no_run
+take_run: Callable[[Buffer, int, int, int, int, bool], TakenRun | None] = take_no_run
 take_part: Callable[[Buffer, int, int, int, int, bool], TakenPart | None] = take_no_part
-take_bare_run: Callable[[Buffer, int, int, int], Taken | None] = take_no_bare_run
+take_bare_run: Callable[[Buffer, int, int, int], TakenRun | None] = take_no_bare_run
 
 try:
     from binlog_protocol.events import _group_runs
@@ -157,7 +159,7 @@ else:
         seq: int,
         checksum_algorithm: int,
         semi_sync: bool,
-    ) -> Taken | None:
+    ) -> TakenRun | None:
         """Take a run in C; contract as `take_no_run`."""
         return _taken(
             _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
@@ -165,13 +167,13 @@ else:
 
     def take_bare_run_by_c(
         buffer: Buffer, at: int, stop: int, checksum_algorithm: int
-    ) -> Taken | None:
+    ) -> TakenRun | None:
         """Take a bare run in C; contract as `take_no_bare_run`."""
         return _taken(
             _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, C_TABLE, False, True)
         )
 
-    def _taken(found: Any) -> Taken | None:
+    def _taken(found: Any) -> TakenRun | None:
         if found is None:
             return None
         at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
@@ -187,7 +189,7 @@ else:
             bool(ack_wanted),
             array(_POSITION_CODE, end_positions),
         )
-        return Taken(at, seq, run)
+        return TakenRun(at, seq, run)
 
     def take_part_by_c(
         buffer: Buffer,

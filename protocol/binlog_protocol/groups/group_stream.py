@@ -61,7 +61,7 @@ class StreamEnded:
     """EOF in the stream: the upstream shuts down, or the dump was not to wait."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where the events of a stream lie: `ClientConnection` once it has sent its dump command, or a binlog file."""
 
     def take_run(self, checksum_algorithm: int) -> GroupRun | None:
@@ -120,7 +120,7 @@ class GroupStream:
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         checksum_algorithm: int,
         *,
         group_bytes_max: int = GROUP_BYTES_MAX,

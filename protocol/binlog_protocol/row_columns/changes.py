@@ -105,7 +105,7 @@ class _Image:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-class Gathered:
+class GatheredImages:
     """Row events of one shape. One owner.
 
     head_end: where in an event the images begin.

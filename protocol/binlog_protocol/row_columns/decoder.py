@@ -21,7 +21,7 @@ from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import repeats
-from binlog_protocol.row_columns.changes import Changes, Gathered, RowCounts, arrow_columns
+from binlog_protocol.row_columns.changes import Changes, GatheredImages, RowCounts, arrow_columns
 from binlog_protocol.row_columns.column import without_values
 from binlog_protocol.row_columns.damage import DamagedGroup
 from binlog_protocol.row_columns.event_walk import Events, walk_groups
@@ -45,7 +45,7 @@ _WANTED[[EventType.TABLE_MAP, *ROWS_TYPES]] = True
 _COMPRESSED: Final = np.zeros(256, np.bool_)
 _COMPRESSED[list(COMPRESSED_TYPES & ROWS_TYPES)] = True
 _TABLE_MAP: Final = int(EventType.TABLE_MAP)
-_NO_SHAPES: Final[tuple[int, dict[bytes, Gathered]]] = (0, {})  # of version 2 events
+_NO_SHAPES: Final[tuple[int, dict[bytes, GatheredImages]]] = (0, {})  # of version 2 events
 
 
 class _Table:
@@ -63,17 +63,17 @@ class _Table:
         bitmap = (len(table.columns) + 7) // 8
         head_end = _HEAD_AT + len(lenenc_int(len(table.columns))) + bitmap
         # By event type: where the images begin, and the shapes by the bitmaps before that.
-        self.shapes: Final[dict[int, tuple[int, dict[bytes, Gathered]]]] = {
+        self.shapes: Final[dict[int, tuple[int, dict[bytes, GatheredImages]]]] = {
             int(EventType.WRITE_ROWS_V1): (head_end, {}),
             int(EventType.UPDATE_ROWS_V1): (head_end + bitmap, {}),
             int(EventType.DELETE_ROWS_V1): (head_end, {}),
         }
 
-    def gathered(self) -> Iterator[Gathered]:
+    def gathered(self) -> Iterator[GatheredImages]:
         for _, shapes in self.shapes.values():
             yield from shapes.values()
 
-    def learn(self, event: bytes) -> Gathered:
+    def learn(self, event: bytes) -> GatheredImages:
         """The shape of a row event that none was like. Raises `ProtocolError`."""
         parsed = replace(RowsEvent.parse(event), table_id=0)
         table = self._table
@@ -85,7 +85,9 @@ class _Table:
         head_end, shapes = self.shapes[event[TYPE_OFFSET]]
         if head_end + len(parsed.body) != len(event):
             raise ProtocolError("row event: the number of its columns is not in its shortest form")
-        shape = shapes[event[_HEAD_AT:head_end]] = Gathered(table, self._columns, parsed, head_end)
+        shape = shapes[event[_HEAD_AT:head_end]] = GatheredImages(
+            table, self._columns, parsed, head_end
+        )
         return shape
 
 
@@ -157,7 +159,7 @@ class _Gathering(Generic[_Taken]):
             ]
         return found
 
-    def _taken(self, shape: Gathered) -> _Taken:
+    def _taken(self, shape: GatheredImages) -> _Taken:
         """What was gathered of it, which is then forgotten."""
         raise NotImplementedError
 
@@ -177,7 +179,7 @@ class _Gathering(Generic[_Taken]):
     def _gather(self, data: RowBytes, events: Events) -> None:
         """Sorts row events by their shapes. The only loop of Python over events: it is kept short."""
         raw = data.raw
-        picked: dict[Gathered, list[int]] = {}
+        picked: dict[GatheredImages, list[int]] = {}
         known, maps, current = self._known, self._maps, self._group
         left, likes = _without_repeats(data, events)
         rows = zip(left, *(column[left].tolist() for column in events[:4]), strict=True)
@@ -216,7 +218,7 @@ class _Gathering(Generic[_Taken]):
             which = np.sort(np.concatenate((chosen, *same))) if same else chosen
             self._add(shape, data, events.some(which))
 
-    def _add(self, shape: Gathered, data: RowBytes, events: Events) -> None:
+    def _add(self, shape: GatheredImages, data: RowBytes, events: Events) -> None:
         begins = events.begin + shape.head_end
         size, count = int((events.end - begins).sum()), len(begins)
         if shape.size + size > _GATHERED_BYTES_MAX and not shape.is_empty:
@@ -240,14 +242,14 @@ class _Gathering(Generic[_Taken]):
 class RowDecoder(_Gathering[Changes]):
     """Gives rows as columns."""
 
-    def _taken(self, shape: Gathered) -> Changes:
+    def _taken(self, shape: GatheredImages) -> Changes:
         return shape.take()
 
 
 class RowCounter(_Gathering[RowCounts]):
     """Counts the rows of each event, and looks at no value."""
 
-    def _taken(self, shape: Gathered) -> RowCounts:
+    def _taken(self, shape: GatheredImages) -> RowCounts:
         return shape.count()
 
 

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, cast
 from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
 from binlog_protocol.events.compressed import inflate
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
-from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, Gathered
+from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, GatheredPayload
 
 COMPRESSED_HEADER_SIZE: Final = 7
 
@@ -57,7 +57,7 @@ class CannotUncompress(ServerError):
         super().__init__("Couldn't uncompress communication packet")
 
 
-class Part(NamedTuple):
+class CompressedPacket(NamedTuple):
     """One compressed packet but for its number. `size`: its bytes when uncompressed, 0 if `body` is stored.
 
     A large body that was received is a bytearray.
@@ -77,7 +77,7 @@ class Part(NamedTuple):
             raise ProtocolError(reason, CannotUncompress()) from None
 
 
-def compressed(data: bytes | bytearray | memoryview) -> list[Part]:
+def compressed(data: bytes | bytearray | memoryview) -> list[CompressedPacket]:
     """`data` in parts, each compressed if that makes it shorter."""
     return [_part(piece) for piece in _pieces(data)]
 
@@ -88,15 +88,15 @@ def _pieces(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
         yield view[start : start + PART_BYTES_MAX]
 
 
-def _part(piece: memoryview) -> Part:
+def _part(piece: memoryview) -> CompressedPacket:
     if len(piece) > STORED_BYTES_MAX:
         body = zlib.compress(piece, LEVEL)
         if len(body) < len(piece):
-            return Part(body, len(piece))
-    return Part(bytes(piece), 0)
+            return CompressedPacket(body, len(piece))
+    return CompressedPacket(bytes(piece), 0)
 
 
-def framed(parts: Iterable[Part], seq: int) -> tuple[bytes, int]:
+def framed(parts: Iterable[CompressedPacket], seq: int) -> tuple[bytes, int]:
     """Compressed packets numbered from `seq` on; returns them and the number that follows."""
     pieces: list[bytes] = []
     for body, size in parts:
@@ -136,7 +136,7 @@ class CompressedReader:
         self._restarts = restarts
         self._allocate = allocate
         self._buffer = bytearray()
-        self._gathered: Gathered | None = None  # what follows the header that was taken
+        self._gathered: GatheredPayload | None = None  # what follows the header that was taken
         self._gathered_head = (0, 0)  # its number, and what becomes of it
         self.next_seq = 0
         """What follows the last packet: that of the answer."""
@@ -170,13 +170,13 @@ class CompressedReader:
 
     def _gather(self, length: int, size: int) -> None:
         """What follows the header at the front, from now on."""
-        self._gathered = Gathered(length, self._allocate)
+        self._gathered = GatheredPayload(length, self._allocate)
         self._gathered_head = self._buffer[_SEQ_OFFSET], size
         with memoryview(self._buffer) as view, view[COMPRESSED_HEADER_SIZE:] as come:
             taken = self._gathered.take(come)
         del self._buffer[: COMPRESSED_HEADER_SIZE + taken]  # at the front: nothing moves
 
-    def next_part(self) -> Part | None:
+    def next_part(self) -> CompressedPacket | None:
         """The next compressed packet, or None while more bytes are needed.
 
         Raises `ProtocolError` for a number that is not due.
@@ -187,7 +187,7 @@ class CompressedReader:
             seq, size = self._gathered_head
             self._take_seq(seq)
             body, self._gathered = self._gathered.payload, None
-            return Part(cast(bytes, body), size)
+            return CompressedPacket(cast(bytes, body), size)
         lengths = self._lengths()
         if lengths is None:
             return None
@@ -196,7 +196,7 @@ class CompressedReader:
         if len(self._buffer) < end:
             return None
         self._take_seq(self._buffer[_SEQ_OFFSET])
-        part = Part(bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end]), size)
+        part = CompressedPacket(bytes(memoryview(self._buffer)[COMPRESSED_HEADER_SIZE:end]), size)
         del self._buffer[:end]
         return part
 

@@ -20,7 +20,7 @@ Allocate = Callable[[int], bytearray]
 """Gives a bytearray of that length, with anything in it: best is memory that was not touched yet."""
 
 
-class Gathered:
+class GatheredPayload:
     """`payload` is to be looked at when it `is_whole`."""
 
     __slots__ = ("_allocate", "filled", "length", "payload")

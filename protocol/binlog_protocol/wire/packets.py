@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, cast
 
 from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
-from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, Gathered
+from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, GatheredPayload
 
 PACKET_HEADER_SIZE: Final = 4
 
@@ -74,7 +74,9 @@ class PacketReader:
         """
         self.payload_bytes_max = payload_bytes_max
         self._allocate = allocate
-        self._gathered: Gathered | None = None  # the payload of the packet whose header was taken
+        self._gathered: GatheredPayload | None = (
+            None  # the payload of the packet whose header was taken
+        )
         self._gathered_seq = 0
         self._buffer: bytearray | memoryview = bytearray()
         self._offset = 0
@@ -138,7 +140,7 @@ class PacketReader:
     def _gather(self, length: int, allocate: Allocate) -> None:
         """The payload of the packet at the offset, from now on."""
         start = self._offset + PACKET_HEADER_SIZE
-        gathered = Gathered(length, allocate)
+        gathered = GatheredPayload(length, allocate)
         with memoryview(self._buffer) as view:
             self._gathered_seq = view[start - 1]
             with view[start:] as come:

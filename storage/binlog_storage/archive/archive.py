@@ -11,9 +11,9 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 from binlog_storage.archive.manifest import (
     MANIFEST_NAME,
-    Chunk,
-    Manifest,
-    Part,
+    ArchiveChunk,
+    ArchiveManifest,
+    ArchivePart,
     parse_chunk,
     part_name,
     times_of,
@@ -29,7 +29,7 @@ class PlacedPart(NamedTuple):
     """A part, the number of it, counted from 1, and the binlog state in front of it."""
 
     number: int
-    part: Part
+    part: ArchivePart
     before: BinlogState
 
     @property
@@ -41,7 +41,7 @@ class PlacedPart(NamedTuple):
 class Archive:
     """An archive, as its manifest was when this was made. Keeps no file open."""
 
-    def __init__(self, disk: ReadableDisk, manifest: Manifest, where: str) -> None:
+    def __init__(self, disk: ReadableDisk, manifest: ArchiveManifest, where: str) -> None:
         self._disk: Final = disk
         self.manifest: Final = manifest
         self.where: Final = where
@@ -65,7 +65,7 @@ class Archive:
         return BinlogState.parse(self.manifest.begin)
 
     def parts(
-        self, is_wanted: Callable[[Chunk, BinlogState], bool] = lambda chunk, before: True
+        self, is_wanted: Callable[[ArchiveChunk, BinlogState], bool] = lambda chunk, before: True
     ) -> Iterator[PlacedPart]:
         """All, in order. Raises `ArchiveDamaged`, `DiskError`.
 
@@ -90,7 +90,7 @@ class Archive:
         yield from self._placed(self.manifest.parts, state, number)
 
     def _placed(
-        self, parts: tuple[Part, ...], state: BinlogState, number: int
+        self, parts: tuple[ArchivePart, ...], state: BinlogState, number: int
     ) -> Iterator[PlacedPart]:
         for at, part in enumerate(parts, number):
             if part.name != part_name(at):  # it would be read from anywhere, or twice
@@ -102,7 +102,7 @@ class Archive:
             yield placed
             state = placed.after
 
-    def _chunk(self, chunk: Chunk) -> tuple[Part, ...]:
+    def _chunk(self, chunk: ArchiveChunk) -> tuple[ArchivePart, ...]:
         where = f"{self.where}/{chunk.name}"
         data = _read(self._disk, chunk.name)
         if data is None:
@@ -117,10 +117,10 @@ class Archive:
         return parts
 
 
-def read_manifest(disk: ReadableDisk, where: str) -> Manifest | None:
+def read_manifest(disk: ReadableDisk, where: str) -> ArchiveManifest | None:
     """None if there is none. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
     data = _read(disk, MANIFEST_NAME)
-    return None if data is None else Manifest.parse(data, f"{where}/{MANIFEST_NAME}")
+    return None if data is None else ArchiveManifest.parse(data, f"{where}/{MANIFEST_NAME}")
 
 
 def is_archive(directory: Path) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFiles:
-    """See `binlog_storage.intake.source.Source`.
+    """See `binlog_storage.intake.source.IntakeSource`.
 
     Args:
         start: begin with the part in which this position is; without it with the first.

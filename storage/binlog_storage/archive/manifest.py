@@ -59,7 +59,7 @@ def chunk_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArchivePart:
     """See the module. `name` is empty until it is published."""
 
     size: int
@@ -90,7 +90,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ArchiveChunk:
     """A list of parts in a file of its own. `state` is behind its last part; the rest sums its parts up."""
 
     name: str
@@ -105,16 +105,16 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     """See the module."""
 
     begin: str
     source: Mapping[str, str] = field(default_factory=dict)
-    chunks: tuple[Chunk, ...] = ()
-    parts: tuple[Part, ...] = ()
+    chunks: tuple[ArchiveChunk, ...] = ()
+    parts: tuple[ArchivePart, ...] = ()
 
     @property
-    def _all(self) -> tuple[Chunk | Part, ...]:
+    def _all(self) -> tuple[ArchiveChunk | ArchivePart, ...]:
         return (*self.chunks, *self.parts)
 
     @property
@@ -163,7 +163,7 @@ class Manifest:
             made = cls(
                 str(body["begin"]),
                 {str(k): str(v) for k, v in body["source"].items()},
-                tuple(_typed(Chunk(**chunk)) for chunk in body["chunks"]),
+                tuple(_typed(ArchiveChunk(**chunk)) for chunk in body["chunks"]),
                 _parts(body["parts"]),
             )
             _require_gtids(made.begin, *(chunk.state for chunk in made.chunks))
@@ -177,13 +177,15 @@ class Manifest:
         return made
 
 
-def build_chunk(name: str, parts: Sequence[Part], before: BinlogState) -> tuple[bytes, Chunk]:
+def build_chunk(
+    name: str, parts: Sequence[ArchivePart], before: BinlogState
+) -> tuple[bytes, ArchiveChunk]:
     """Its file, and how the manifest mentions it. `before`: the state in front of its first part."""
     data = _sealed({"parts": [asdict(part) for part in parts]})
     state = before
     for part in parts:
         state = part.added_to(state)
-    chunk = Chunk(
+    chunk = ArchiveChunk(
         name,
         hashlib.sha256(data).hexdigest(),
         len(parts),
@@ -196,12 +198,12 @@ def build_chunk(name: str, parts: Sequence[Part], before: BinlogState) -> tuple[
     return data, chunk
 
 
-def times_of(parts: Sequence[Part]) -> tuple[int, int]:
+def times_of(parts: Sequence[ArchivePart]) -> tuple[int, int]:
     """`ts_min` and `ts_max` of all of them."""
     return min(part.ts_min for part in parts), max(part.ts_max for part in parts)
 
 
-def parse_chunk(data: bytes, chunk: Chunk, where: str) -> tuple[Part, ...]:
+def parse_chunk(data: bytes, chunk: ArchiveChunk, where: str) -> tuple[ArchivePart, ...]:
     """Raises `ArchiveDamaged`."""
     if hashlib.sha256(data).hexdigest() != chunk.sha256:
         raise ArchiveDamaged(f"{where} is not the one that the manifest means; {_RESTORE}")
@@ -211,15 +213,15 @@ def parse_chunk(data: bytes, chunk: Chunk, where: str) -> tuple[Part, ...]:
         raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
 
 
-_T = TypeVar("_T", Part, Chunk)
+_T = TypeVar("_T", ArchivePart, ArchiveChunk)
 _RESTORE: Final = "restore it from a copy"
 _COUNT_MAX: Final = (1 << 62) - 1  # two of them fit into 64 bits with a sign
 _SHOWN_CHARS: Final = 80
 
 
-def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[ArchivePart, ...]:
     parts = tuple(
-        _typed(Part(**{**part, "last_place": tuple(part["last_place"])})) for part in found
+        _typed(ArchivePart(**{**part, "last_place": tuple(part["last_place"])})) for part in found
     )
     for part in parts:
         _require_gtids(part.gtids, *filter(None, (part.first, part.last)))

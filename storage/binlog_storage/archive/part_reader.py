@@ -39,7 +39,7 @@ from binlog_protocol.groups.stored_group import (
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
-from binlog_storage.archive.manifest import Part
+from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.archive.page_sizes import unpacked_size
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.engine import LargeGroup
@@ -140,7 +140,7 @@ class PartReader:
         directory: of the archive.
     """
 
-    def __init__(self, directory: Path, part: Part) -> None:
+    def __init__(self, directory: Path, part: ArchivePart) -> None:
         """Raises `ArchiveDamaged`, `PyarrowMissing`."""
         self.part: Final = part
         self.path: Final = directory / part.name

@@ -22,8 +22,8 @@ from binlog_storage.archive.archive import read_manifest
 from binlog_storage.archive.errors import ArchiveInUse, NotAnArchive
 from binlog_storage.archive.manifest import (
     MANIFEST_NAME,
-    Manifest,
-    Part,
+    ArchiveManifest,
+    ArchivePart,
     build_chunk,
     chunk_name,
     part_name,
@@ -41,7 +41,7 @@ class StagedPart(NamedTuple):
     """A part that was written and synced under the name `staged`, and is not published yet."""
 
     staged: str
-    part: Part
+    part: ArchivePart
 
 
 class ArchivePublisher:
@@ -74,9 +74,9 @@ class ArchivePublisher:
     def begin(self, state: BinlogState, source: Mapping[str, str]) -> None:
         """Make an empty archive that begins there."""
         assert self.manifest is None
-        self._write(Manifest(str(state), dict(source)))
+        self._write(ArchiveManifest(str(state), dict(source)))
 
-    def publish(self, staged: Sequence[StagedPart]) -> list[Part]:
+    def publish(self, staged: Sequence[StagedPart]) -> list[ArchivePart]:
         """Add parts in this order; durable when it returns. Returns the parts with their names."""
         manifest = self.manifest
         assert manifest is not None
@@ -91,7 +91,7 @@ class ArchivePublisher:
         self._write(manifest)
         return found
 
-    def _with_chunk(self, manifest: Manifest) -> Manifest:
+    def _with_chunk(self, manifest: ArchiveManifest) -> ArchiveManifest:
         """The first of its parts in a file of their own."""
         parts, rest = manifest.parts[: self._chunk_parts], manifest.parts[self._chunk_parts :]
         before = manifest.chunks[-1].state if manifest.chunks else manifest.begin
@@ -100,7 +100,7 @@ class ArchivePublisher:
         self._put(name, data)
         return replace(manifest, chunks=(*manifest.chunks, chunk), parts=rest)
 
-    def _write(self, manifest: Manifest) -> None:
+    def _write(self, manifest: ArchiveManifest) -> None:
         self._put(MANIFEST_NAME, manifest.build())
         self.manifest = manifest
 
@@ -148,7 +148,7 @@ def _require_ours(names: Sequence[str], where: str) -> None:
         )
 
 
-def _names_of(manifest: Manifest) -> set[str]:
+def _names_of(manifest: ArchiveManifest) -> set[str]:
     """Names of all files that the manifest mentions."""
     parts = {part_name(number) for number in range(1, manifest.count + 1)}
     return parts | {chunk.name for chunk in manifest.chunks} | {MANIFEST_NAME}

@@ -10,7 +10,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import PageKey
 from binlog_storage.engine import GroupMark
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.xa import XaPrepare, Xid
@@ -70,7 +70,7 @@ class OpenGroup:
         self._unlogged_end: PageKey | None = None
         self._transactional = oob.Forest()
         self._statement = oob.Forest()
-        self._hold: Hold | None = None
+        self._hold: Pin | None = None
         self._closed = False
         self._given_up = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import CorruptBinlog, XaStateError
 from binlog_storage.ibb import xa
 from binlog_storage.ibb.chunk import Record, RecordType
@@ -14,7 +14,7 @@ class PreparedTransactions:
 
     def __init__(self, references: References) -> None:
         self._references = references
-        self._by_xid: dict[Xid, tuple[XaPrepare, Hold]] = {}
+        self._by_xid: dict[Xid, tuple[XaPrepare, Pin]] = {}
 
     def __len__(self) -> int:
         return len(self._by_xid)

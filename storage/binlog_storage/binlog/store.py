@@ -54,7 +54,7 @@ from binlog_storage.engine import (
     StartPoint,
 )
 from binlog_storage.engine.purge import PurgeHeld
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
     CorruptBinlog,
@@ -441,7 +441,7 @@ class IbbEngine:
         dump: bool = False,
         ended_by: str = "",
         wait: bool = True,
-    ) -> Hold:
+    ) -> Pin:
         """See `BinlogEngine`."""
         reason, references = Reason.DUMP if dump else Reason.NAMED, self.references
         while True:

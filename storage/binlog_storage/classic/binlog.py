@@ -14,7 +14,7 @@ from binlog_storage.intake.source import FileStart, Item
 
 
 class ClassicBinlog:
-    """See `binlog_storage.intake.source.Source`. All heads are read at once, the files one after the other."""
+    """See `binlog_storage.intake.source.IntakeSource`. All heads are read at once, the files one after the other."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """In their order, at least one. Raises `UnreadableBinlog`, `DamagedBinlog`, `OSError`."""

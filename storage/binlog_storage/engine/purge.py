@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from binlog_storage.engine.references import Hold
+from binlog_storage.engine.references import Pin
 
 
 class FileFacts(NamedTuple):
@@ -90,7 +90,7 @@ def plan(
     wanted: Wanted,
     *,
     first_open: int,
-    holds: Sequence[Hold],
+    holds: Sequence[Pin],
     replicas_missing: int = 0,
 ) -> PurgePlan:
     """What to delete of `files`, which are all there are, oldest first.
@@ -130,7 +130,7 @@ def fates(
     wanted: Wanted,
     *,
     first_open: int,
-    holds: Sequence[Hold],
+    holds: Sequence[Pin],
     replicas_missing: int = 0,
 ) -> list[FileFate]:
     """What `plan` would do, file by file, and everything that holds each one back; arguments as there."""

@@ -31,7 +31,7 @@ class Reason(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Hold:
+class Pin:
     """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them, `ended_by` what to do."""
 
     _owner: References
@@ -73,24 +73,24 @@ class References:
         self._lock = threading.Lock()
         self._tell = opened
         self._opened = threading.Condition(self._lock)
-        self._holds: set[Hold] = set()
+        self._holds: set[Pin] = set()
         self.age = 0
 
     def hold(
         self, reason: Reason, name: str, file_no: int, age: int | None = None, ended_by: str = ""
-    ) -> Hold:
+    ) -> Pin:
         """Hold the files from `file_no` on. Raises `BinlogBegunAnew` if that number is not of this `age` any more.
 
         Whoever writes gives none: it is admitted in one age alone, and holds under the append lock.
         """
-        hold = Hold(self, reason, name, file_no, ended_by)
+        hold = Pin(self, reason, name, file_no, ended_by)
         with self._lock:
             self.require_age(age)
             self._holds.add(hold)
         return hold
 
-    def drop(self, hold: Hold) -> None:
-        """See `Hold.release`."""
+    def drop(self, hold: Pin) -> None:
+        """See `Pin.release`."""
         with self._lock:
             self._holds.discard(hold)
 
@@ -182,18 +182,18 @@ class References:
                 text += f" ({prepared[0].name} is prepared: XA COMMIT or XA ROLLBACK ends it)"
             raise BinlogInUseByTransaction(text)
 
-    def _of(self, reason: Reason) -> list[Hold]:
+    def _of(self, reason: Reason) -> list[Pin]:
         """Under the lock: the lowest file first."""
         found = (hold for hold in self._holds if hold.reason is reason)
         return sorted(found, key=lambda hold: (hold.file_no, hold.name))
 
-    def holds(self) -> list[Hold]:
+    def holds(self) -> list[Pin]:
         """All holds, the lowest file first."""
         with self._lock:
             return sorted(self._holds, key=lambda h: h.file_no)
 
 
-def _listed(holds: list[Hold]) -> str:
+def _listed(holds: list[Pin]) -> str:
     """The first one by name, and how many more."""
     name, more = holds[0].name, len(holds) - 1
     if len(name) > _NAME_CHARS_MAX:

@@ -29,7 +29,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class IbbFiles:
-    """See `binlog_storage.intake.source.Source`. Nothing in the directory is made, locked or written."""
+    """See `binlog_storage.intake.source.IntakeSource`. Nothing in the directory is made, locked or written."""
 
     def __init__(self, directory: Path) -> None:
         """Raises `NotAStore`, `CorruptBinlog`, `DiskError`."""

@@ -24,7 +24,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
 from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
-from binlog_storage.intake.source import FileStart, Source, SourceGroup, UnfinishedGroup
+from binlog_storage.intake.source import FileStart, IntakeSource, SourceGroup, UnfinishedGroup
 from binlog_storage.intake.tail import StoreTail
 
 UNSYNCED_BYTES_MAX = 64 << 20  # what a crash may cost of the work
@@ -54,7 +54,7 @@ class Intake:
     def __init__(
         self,
         engine: BinlogEngine,
-        source: Source,
+        source: IntakeSource,
         progress: Callable[[Taken], None] = lambda taken: None,
     ) -> None:
         """`progress` is called again and again, also while there is no room; what it raises ends the run."""

@@ -49,7 +49,7 @@ class SourceGroup:
 Item = FileStart | GroupRun | SourceGroup
 
 
-class Source(Protocol):
+class IntakeSource(Protocol):
     """Files that can only be read."""
 
     @property

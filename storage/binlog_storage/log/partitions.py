@@ -38,7 +38,7 @@ PARTITION_BYTES = 64 << 20
 _FOREVER = 1 << 62
 
 
-class PlannedPages(PageSource, Protocol):
+class PartitionedPages(PageSource, Protocol):
     """What planning needs of `LogPages`."""
 
     def header(self, file_no: int) -> FileHeader | None: ...
@@ -75,7 +75,7 @@ class Stretch:
 
 
 def plan(
-    pages: PlannedPages,
+    pages: PartitionedPages,
     files: list[int],
     *,
     partition_bytes: int = PARTITION_BYTES,
@@ -95,7 +95,7 @@ def plan(
 
 
 def stretches(
-    pages: PlannedPages,
+    pages: PartitionedPages,
     files: list[int],
     *,
     gtids: GtidRange | None = None,
@@ -169,7 +169,7 @@ def batches_from(pages: LogPages, place: Position, end: Position) -> Iterator[La
         place = batch.end
 
 
-def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[Stretch]:
+def _all_stretches(pages: PartitionedPages, files: list[int]) -> Iterator[Stretch]:
     for number, file_no in enumerate(files):
         if number and file_no != files[number - 1] + 1:
             raise no_data(file_no - 1, missing=True)
@@ -178,7 +178,7 @@ def _all_stretches(pages: PlannedPages, files: list[int]) -> Iterator[Stretch]:
         yield from _stretches(pages, file_no)
 
 
-def _stretches(pages: PlannedPages, file_no: int) -> Iterator[Stretch]:
+def _stretches(pages: PartitionedPages, file_no: int) -> Iterator[Stretch]:
     header = pages.header(file_no)
     if header is None:
         return

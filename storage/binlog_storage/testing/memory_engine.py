@@ -32,7 +32,7 @@ from binlog_storage.engine import (
     Xid,
 )
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
     DiskError,
@@ -246,7 +246,7 @@ class MemoryEngine:
         dump: bool = False,
         ended_by: str = "",
         wait: bool = True,
-    ) -> Hold:
+    ) -> Pin:
         """See `BinlogEngine`."""
         reason = Reason.DUMP if dump else Reason.NAMED
         return self.references.hold(reason, name, 0, ended_by=ended_by)

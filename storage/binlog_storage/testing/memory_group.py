@@ -8,7 +8,7 @@ from typing import Protocol
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.engine import GroupMark, Position, Xid
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 
 
 class GroupTaker(Protocol):
@@ -33,7 +33,7 @@ class MemoryGroup:
         self._engine = engine
         self._transactional: list[bytes] = []
         self._statement: list[bytes] = []
-        self._hold: Hold | None = None
+        self._hold: Pin | None = None
         self._closed = False
 
     @property

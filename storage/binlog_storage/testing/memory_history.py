@@ -16,7 +16,7 @@ Entry = tuple[bytes, Gtid | None]  # a payload, and no GTID with a start marker
 XA_STEP: Final[Entry] = b"", None
 
 
-class XaStep(NamedTuple):
+class MemoryXaStep(NamedTuple):
     """`data` is what a prepared transaction holds; None ends it. `at` is the entry that stands for the step."""
 
     at: int
@@ -32,7 +32,7 @@ class MemoryHistory:
     purged: int = 0
     state: BinlogState = field(default_factory=BinlogState)  # before the first group that is left
     fails: bool = False
-    xa: list[XaStep] = field(default_factory=list)
+    xa: list[MemoryXaStep] = field(default_factory=list)
 
     def purge(self, count: int) -> None:
         """Forget the oldest `count` groups. Not while an engine is open on it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from binlog_storage.engine import Xid
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import XaStateError
-from binlog_storage.testing.memory_history import XaStep
+from binlog_storage.testing.memory_history import MemoryXaStep
 
 
 class MemoryPrepared:
@@ -16,7 +16,7 @@ class MemoryPrepared:
     The engine's lock is held around every call. What waits has a hold among the `references`, which refuse RESET.
     """
 
-    def __init__(self, steps: Iterable[XaStep], references: References) -> None:
+    def __init__(self, steps: Iterable[MemoryXaStep], references: References) -> None:
         self.steps = list(steps)
         self._references = references
         for xid in self._waiting():
@@ -30,7 +30,7 @@ class MemoryPrepared:
         """It waits from now on; `at` is the entry of that step. Raises `XaStateError` if the name is taken."""
         if xid in self._waiting():
             raise XaStateError(f"the XID {xid} is prepared already")
-        self.steps.append(XaStep(at, xid, data))
+        self.steps.append(MemoryXaStep(at, xid, data))
         self._hold(xid)
 
     def complete(self, at: int, xid: Xid) -> bytes:
@@ -38,7 +38,7 @@ class MemoryPrepared:
         data = self._waiting().get(xid)
         if data is None:
             raise XaStateError(f"the XID {xid} is not prepared")
-        self.steps.append(XaStep(at, xid, None))
+        self.steps.append(MemoryXaStep(at, xid, None))
         for hold in self._references.holds():
             if hold.reason is Reason.PREPARED_XA and hold.name == xid.sql():
                 hold.release()

@@ -61,7 +61,7 @@ Progress = Callable[[int, int], None]
 """Bytes checked, bytes in all."""
 
 
-class Totals(NamedTuple):
+class VerifyTotals(NamedTuple):
     """What was looked at and what was found."""
 
     files: int
@@ -88,7 +88,7 @@ class Verifier:
         self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
         self._done = 0
 
-    def run(self) -> Totals:
+    def run(self) -> VerifyTotals:
         """Raises `DiskError` only; what is wrong with the data is reported."""
         try:
             self._facts()
@@ -102,7 +102,7 @@ class Verifier:
                     *end,
                     f"the data end here, but up to {name}:{self._published.offset} they were durable",
                 )
-            return Totals(
+            return VerifyTotals(
                 len(self._pages.numbers),
                 records.groups,
                 self._counts[Severity.ERROR],

@@ -21,7 +21,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.testing.memory_disk import MemoryDisk
-from binlog_storage.verify.verify import Finding, Severity, Totals, Verifier
+from binlog_storage.verify.verify import Finding, Severity, Verifier, VerifyTotals
 
 from tests.binlog_server.cli.command import copy_to, run
 from tests.storage import vectors
@@ -48,7 +48,7 @@ ALSO = {
 }
 
 
-def verify(disk: MemoryDisk) -> tuple[Totals, list[Finding]]:
+def verify(disk: MemoryDisk) -> tuple[VerifyTotals, list[Finding]]:
     found: list[Finding] = []
     totals = Verifier(disk, found.append).run()
     assert totals.errors == sum(f.severity is Severity.ERROR for f in found)

@@ -12,8 +12,8 @@ from binlog_protocol.connection.commands import BinlogDump, Ping, Query
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.compressed import (
     PART_BYTES_MAX,
+    CompressedPacket,
     CompressedReader,
-    Part,
     compressed,
     framed,
 )
@@ -51,7 +51,9 @@ async def test_a_dump(lab: Lab, tls: bool) -> None:
     await replica.start()
     await replica.opening()
     assert await replica.groups(2) == "0-1-1,0-1-2"
-    client.send_raw(framed([Part(PING, 0)], 0)[0])  # as old clients do; nothing answers it
+    client.send_raw(
+        framed([CompressedPacket(PING, 0)], 0)[0]
+    )  # as old clients do; nothing answers it
     for number in range(3, 40):
         lab.publish(f"0-1-{number}")
         assert await replica.groups(1) == f"0-1-{number}"
@@ -68,7 +70,7 @@ async def test_requests_byte_by_byte_and_many_at_once(lab: Lab) -> None:
     client.send(PING * 300)  # one compressed packet; the answers go on behind it
     for _ in range(300):
         assert (await client.answer())[:1] == b"\0"
-    pieces = [Part(PING[at : at + 1], 0) for at in range(len(PING))]
+    pieces = [CompressedPacket(PING[at : at + 1], 0) for at in range(len(PING))]
     request, client.answers.next_seq = framed(pieces, 0)
     client.send_raw(request)
     assert (await client.answer())[:1] == b"\0"
@@ -90,7 +92,7 @@ async def test_a_refused_login_is_not_compressed(lab: Lab) -> None:
 
 BROKEN = {
     "no stream": (b"\x0a\0\0\0\x64\0\0" + b"x" * 10, 1157),
-    "a wrong number": (framed([Part(PING, 0)], 7)[0], 1156),
+    "a wrong number": (framed([CompressedPacket(PING, 0)], 7)[0], 1156),
     "a false length": (
         (len(body := zlib.compress(bytes(90_000)))).to_bytes(3, "little")
         + b"\0"
@@ -100,7 +102,7 @@ BROKEN = {
     ),
     "plain packets": (frame_packet(Query("SELECT " + "1" * 100).build(), 0)[0], 1153),
     "too large a command inside": (
-        framed([Part(b"\xff\xff\xff\0" + b"x" * 60, 0)], 0)[0],
+        framed([CompressedPacket(b"\xff\xff\xff\0" + b"x" * 60, 0)], 0)[0],
         1153,
     ),
     "the same in what a thread takes apart": (
@@ -221,7 +223,7 @@ async def test_a_slow_compression_delays_nobody_else(
     loop = asyncio.get_running_loop()
     done = []
 
-    def slow(data: memoryview) -> list[Part]:
+    def slow(data: memoryview) -> list[CompressedPacket]:
         asyncio.run_coroutine_threadsafe(held.wait(), loop).result()
         done.append(len(data))
         return compressed(data)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.engine.references import Hold, Reason, References
+from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.ibb.file_names import file_name
 
 from tests.binlog_server.lab import DEADLINE_S, Lab, until, within
@@ -141,7 +141,7 @@ async def test_a_replica_that_leaves_while_its_hold_is_taken_holds_nothing(
         assert isinstance(engine, IbbEngine)
         real, goes_on, taken = engine.hold, threading.Event(), threading.Event()
 
-        def hold(*told: Any, **more: Any) -> Hold:
+        def hold(*told: Any, **more: Any) -> Pin:
             goes_on.wait(DEADLINE_S)
             try:
                 return real(*told, **more)

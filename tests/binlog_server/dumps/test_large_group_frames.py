@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from binlog_protocol.dump.classic_positions import OVERTAKEN
-from binlog_protocol.dump.weaker_clients import Capability
+from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events import build_event
 from binlog_protocol.events.event_type import EventType
@@ -31,8 +31,8 @@ COSTLY = [
         (True, False),
         (True, False),
         [
-            (False, True, Capability.GTID),
-            *product([True], [True, False], [Capability.NONE, Capability.GTID]),
+            (False, True, SlaveCapability.GTID),
+            *product([True], [True, False], [SlaveCapability.NONE, SlaveCapability.GTID]),
         ],
     )
 ]

@@ -23,7 +23,7 @@ from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from binlog_server.app.app import Server
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
 from binlog_server.metrics.standstill import KINDS
@@ -316,7 +316,7 @@ async def test_a_store_that_has_failed(lab: Lab) -> None:
 async def test_a_disk_that_is_full(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FullEngine()
     engine.room = False
-    monkeypatch.setattr(lab.server, "room", Room(engine))
+    monkeypatch.setattr(lab.server, "room", AppendRoom(engine))
     waiting = asyncio.ensure_future(lab.server.room.wait())
     await until(lambda: lab.server.room.waiting_s > 0)
     assert await health_of(lab) == {"/healthz": OK, "/readyz": OK}, "that is back-pressure"

@@ -16,7 +16,7 @@ from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.events import EventType, build_event
 from binlog_protocol.groups.group_stream import EventReceived
-from binlog_protocol.wire.compressed import CompressedReader, Part, framed
+from binlog_protocol.wire.compressed import CompressedPacket, CompressedReader, framed
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.relay.byte_stream import ByteStream
@@ -111,7 +111,11 @@ async def test_a_large_compressed_packet_is_handed_over_in_pieces(
     """Between any two of them others may have their turn; what comes out is the same event."""
     event = build_event(EventType.HEARTBEAT, bytes(12_000_000), server_id=1)
     packets = frame_packet(b"\0" + event, 1)[0]
-    part = Part(packets, 0) if stored else Part(zlib.compress(packets), len(packets))
+    part = (
+        CompressedPacket(packets, 0)
+        if stored
+        else CompressedPacket(zlib.compress(packets), len(packets))
+    )
     sent, _ = framed([part], 0)
 
     class Stream:

@@ -24,7 +24,7 @@ from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.follower import Follower
@@ -112,7 +112,7 @@ async def following(
         lambda: config,
         engine,
         Syncer(engine),
-        Room(engine),
+        AppendRoom(engine),
         domains,
         noted,
         SemiSyncMaster(lambda: config),

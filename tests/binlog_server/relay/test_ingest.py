@@ -22,7 +22,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import NoRoom
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from binlog_server.relay.large_group import LargeGroup
+from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.relay.stream import UpstreamStream
 from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, following
@@ -177,14 +177,14 @@ async def test_its_commit_finds_no_room(
     engine: IbbEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing holds files for what was spilled; with the next connection it comes again."""
-    commit, held = LargeGroup.commit, []
+    commit, held = IncomingGroup.commit, []
 
-    def no_room(group: LargeGroup, gtid: Gtid, age: int) -> None:
+    def no_room(group: IncomingGroup, gtid: Gtid, age: int) -> None:
         held.append(len(engine.references.holds()))
-        monkeypatch.setattr(LargeGroup, "commit", commit)
+        monkeypatch.setattr(IncomingGroup, "commit", commit)
         raise NoRoom("no room (injected)")
 
-    monkeypatch.setattr(LargeGroup, "commit", no_room)
+    monkeypatch.setattr(IncomingGroup, "commit", no_room)
     visit = OPENING + groups("0-1-1") + sent(large(Gtid(0, 1, 2), [300] * 500))
     again = OPENING + sent(large(Gtid(0, 1, 2), [300] * 500))
     async with (

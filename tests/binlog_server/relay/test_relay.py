@@ -18,7 +18,7 @@ from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
@@ -61,7 +61,7 @@ class Place:
             lambda: config,
             self.engine,
             Syncer(self.engine),
-            Room(self.engine),
+            AppendRoom(self.engine),
             domains,
             _ignored,
             SemiSyncMaster(lambda: config),

@@ -21,7 +21,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
-    Statistics,
+    StatisticsCommand,
     UnknownCommand,
     parse_command,
 )
@@ -195,7 +195,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
     ),
     "Commands": (
         Example(Ping().build(), "COM_PING"),
-        Example(Statistics().build(), "COM_STATISTICS"),
+        Example(StatisticsCommand().build(), "COM_STATISTICS"),
         Example(ResetConnection().build(), "COM_RESET_CONNECTION"),
         Example(SetOption(0).build(), "COM_SET_OPTION"),
         Example(InitDatabase("test").build(), "COM_INIT_DB"),

@@ -18,7 +18,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
-    Statistics,
+    StatisticsCommand,
 )
 from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.errors import RemoteError
@@ -205,7 +205,7 @@ async def test_refresh_is_a_flush() -> None:
 
 async def test_statistics(lab: Lab) -> None:
     client = await lab.client()
-    assert (await client.ask(Statistics().build())).startswith(b"Uptime: ")
+    assert (await client.ask(StatisticsCommand().build())).startswith(b"Uptime: ")
 
 
 async def test_quit_closes(lab: Lab) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
-from binlog_storage.archive.manifest import MANIFEST_NAME, Part
+from binlog_storage.archive.manifest import MANIFEST_NAME, ArchivePart
 from binlog_storage.archive.publisher import ArchivePublisher, StagedPart
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
@@ -52,7 +52,7 @@ def archive(directory: Path, seq_no: int, *, begin: str = "", digest: str | None
     if digest is None:
         digest = hashlib.sha256(transaction(gtid)).hexdigest()
     (directory / ".staged-1").write_bytes(b"")
-    part = Part(0, "", 1, 1, 0, str(gtid), str(gtid), str(gtid), digest, 0, 0, (0, seq_no))
+    part = ArchivePart(0, "", 1, 1, 0, str(gtid), str(gtid), str(gtid), digest, 0, 0, (0, seq_no))
     publisher.publish([StagedPart(".staged-1", part)])
     publisher.close()
 

@@ -13,7 +13,7 @@ from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
 from binlog_protocol.events.checksum import EventChecksumError
 from binlog_storage.errors import StorageError
 
-from binlog_server.relay.failure import Failure
+from binlog_server.relay.failure import RelayFailure
 from binlog_server.relay.gate import DomainTaken
 from binlog_server.relay.guard import CandidateBehind
 from binlog_server.upstreams.client_tls import TlsFailed
@@ -172,7 +172,7 @@ FAILURES: list[tuple[Exception, bool, int, str]] = [
 
 @pytest.mark.parametrize(("error", "connecting", "errno", "text"), FAILURES)
 def test_failures(error: Exception, connecting: bool, errno: int, text: str) -> None:
-    failure = Failure.of(error, INFO, connecting=connecting)
+    failure = RelayFailure.of(error, INFO, connecting=connecting)
     assert failure.errno == errno
     assert text in failure.text
     if failure.connecting:

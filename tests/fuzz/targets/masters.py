@@ -34,7 +34,7 @@ from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
@@ -267,7 +267,7 @@ async def _follow(engine: IbbEngine, how: int, streams: list[_Heard]) -> None:
     publisher = Publisher(engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True)
     syncer = Syncer(engine)
     into = Into(
-        lambda: config, engine, syncer, Room(engine), Domains(engine, publisher), _heard_version,
+        lambda: config, engine, syncer, AppendRoom(engine), Domains(engine, publisher), _heard_version,
         SemiSyncMaster(lambda: config),
     )  # fmt: skip
     follower = Follower(

@@ -28,7 +28,7 @@ from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.commits.room import Room
+from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay import ingest
 from binlog_server.relay.client_link import ClientLink
@@ -147,7 +147,7 @@ class Upstream:
         gate = Gate("upstream", Domains(engine, publisher), wanted)
         syncer = Syncer(engine)
         taking = Ingest(
-            "upstream", engine, syncer, Room(engine), gate, _CRC32,
+            "upstream", engine, syncer, AppendRoom(engine), gate, _CRC32,
             status=UpstreamStatus("upstream"), group_bytes_max=1 << 20,
             history=UpstreamHistory(engine, gate) if how & 2 else None,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
-    Statistics,
+    StatisticsCommand,
     UnknownCommand,
     parse_command,
 )
@@ -28,7 +28,7 @@ COMMANDS: list[tuple[str, Command]] = [
     ("02" + b"d1".hex(), InitDatabase("d1")),
     ("03" + b"SELECT UNIX_TIMESTAMP()".hex(), Query("SELECT UNIX_TIMESTAMP()")),
     ("0702", Refresh(2)),
-    ("09", Statistics()),
+    ("09", StatisticsCommand()),
     ("0e", Ping()),
     ("1204000000020002000000000"[:22], BinlogDump(2, 2, "", 4)),
     (

@@ -28,7 +28,7 @@ from binlog_protocol.connection.commands import (
     Quit,
     RegisterSlave,
     SetOption,
-    Statistics,
+    StatisticsCommand,
     UnknownCommand,
 )
 from binlog_protocol.connection.ed25519 import ed25519_public_key
@@ -101,8 +101,8 @@ def test_statistics_and_set_option() -> None:
     pair = ConnectionPair()
     pair.log_in()
     server = pair.server
-    server.receive_data(frame_packet(Statistics().build(), 0)[0])
-    assert server.next_event() == Statistics()
+    server.receive_data(frame_packet(StatisticsCommand().build(), 0)[0])
+    assert server.next_event() == StatisticsCommand()
     assert server.send_string("Uptime: 5") == b"\x09\x00\x00\x01Uptime: 5"
     server.receive_data(frame_packet(SetOption(0).build(), 0)[0])
     assert server.next_event() == SetOption(0)

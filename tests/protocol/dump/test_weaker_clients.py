@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from binlog_protocol.dump.classic_positions import sealed
-from binlog_protocol.dump.weaker_clients import Capability, client_events, understood
+from binlog_protocol.dump.weaker_clients import SlaveCapability, client_events, understood
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events import EventHeader, EventType, build_event
 from binlog_protocol.events.checksum import normal_form, verify_checksum
@@ -68,7 +68,7 @@ def test_a_transaction(capability: int, annotate: bool, types: list[int]) -> Non
     got = client_events(group, annotate=annotate, capability=capability)
     assert [event[4] for event in got] == types
     assert bytes(got[-1]) == query
-    if capability < Capability.GTID:
+    if capability < SlaveCapability.GTID:
         assert QueryEvent.parse(bytes(got[0])).text == b"BEGIN"
 
 
@@ -76,7 +76,7 @@ def test_a_transaction(capability: int, annotate: bool, types: list[int]) -> Non
 def test_a_statement_that_stands_alone(capability: int) -> None:
     query = QueryEvent(b"CREATE TABLE t (a INT)", 1).build()
     got = client_events(GtidEvent(Gtid(0, 1, 7), 1).build() + query, capability=capability)
-    if capability < Capability.TOLERATE_HOLES:
+    if capability < SlaveCapability.TOLERATE_HOLES:
         assert QueryEvent.parse(bytes(got.pop(0))).text == b"# Dum"
     assert [bytes(event) for event in got] == [query]
 
@@ -99,7 +99,7 @@ def test_longer_gtid_events_become_a_begin_of_their_length(event: GtidEvent) -> 
 @given(st.integers(0, 60))
 def test_a_dummy_has_the_length_of_what_it_stands_for(size: int) -> None:
     event = build_event(EventType.ANNOTATE_ROWS, bytes(size), server_id=9, timestamp=8)
-    got = understood(event, Capability.NONE, annotate=False)
+    got = understood(event, SlaveCapability.NONE, annotate=False)
     if size < 6:
         assert got is None
         return

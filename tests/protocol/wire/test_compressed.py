@@ -16,8 +16,8 @@ from binlog_protocol.wire.compressed import (
     COMPRESSED_HEADER_SIZE,
     PART_BYTES_MAX,
     STORED_BYTES_MAX,
+    CompressedPacket,
     CompressedReader,
-    Part,
     compressed,
     framed,
 )
@@ -72,11 +72,11 @@ def test_what_is_compressed(size: int, sizes: list[int]) -> None:
 
 def test_what_would_grow_is_stored() -> None:
     dense = zlib.compress(bytes(range(256)) * 4)
-    assert compressed(dense) == [Part(dense, 0)]
+    assert compressed(dense) == [CompressedPacket(dense, 0)]
 
 
 def test_numbers_go_round() -> None:
-    data, seq = framed([Part(b"x", 0)] * 300, 200)
+    data, seq = framed([CompressedPacket(b"x", 0)] * 300, 200)
     assert seq == (200 + 300) % 256
     reader = CompressedReader(restarts=False)
     reader.next_seq = 200

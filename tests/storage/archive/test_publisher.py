@@ -10,7 +10,13 @@ import pytest
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.archive import Archive, read_manifest
 from binlog_storage.archive.errors import ArchiveDamaged, ArchiveInUse, NotAnArchive
-from binlog_storage.archive.manifest import MANIFEST_NAME, Manifest, Part, chunk_name, part_name
+from binlog_storage.archive.manifest import (
+    MANIFEST_NAME,
+    ArchiveManifest,
+    ArchivePart,
+    chunk_name,
+    part_name,
+)
 from binlog_storage.archive.publisher import LOCK_NAME, ArchivePublisher, StagedPart
 from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import DiskError
@@ -19,10 +25,10 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 SOURCE = {"kind": "directory", "name": "/store"}
 
 
-def part(number: int) -> Part:
+def part(number: int) -> ArchivePart:
     """One group of one domain and server, with that number."""
     gtid = f"0-1-{number}"
-    return Part(
+    return ArchivePart(
         10, "ab", 1, 100, 7, gtid, gtid, gtid, "cd", 1000 + number, 1000 + number, (0, number)
     )
 
@@ -151,23 +157,25 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
 
 
 def test_each_byte_of_a_manifest_counts() -> None:
-    data = Manifest("0-1-7", SOURCE, (), (part(8),)).build()
-    assert Manifest.parse(data, "here").parts == (part(8),)
+    data = ArchiveManifest("0-1-7", SOURCE, (), (part(8),)).build()
+    assert ArchiveManifest.parse(data, "here").parts == (part(8),)
     for at in range(0, len(data), 3):
         damaged = bytearray(data)
         damaged[at] ^= 0x01
         with contextlib.suppress(ArchiveDamaged, NotAnArchive):
             # A byte between two members may be another one without any harm.
-            assert Manifest.parse(bytes(damaged), "here") == Manifest.parse(data, "here")
+            assert ArchiveManifest.parse(bytes(damaged), "here") == ArchiveManifest.parse(
+                data, "here"
+            )
     for size in range(0, len(data) - 2, 7):
         with pytest.raises((ArchiveDamaged, NotAnArchive)):
-            Manifest.parse(data[:size], "here")
+            ArchiveManifest.parse(data[:size], "here")
 
 
 def test_a_manifest_of_a_later_version_is_not_guessed_at() -> None:
-    data = Manifest("", SOURCE).build().replace(b'"version": 1', b'"version": 2')
+    data = ArchiveManifest("", SOURCE).build().replace(b'"version": 1', b'"version": 2')
     with pytest.raises(NotAnArchive, match="version 2; this program reads 1"):
-        Manifest.parse(data, "here")
+        ArchiveManifest.parse(data, "here")
 
 
 def test_a_chunk_of_another_archive_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX
 from binlog_storage.binlog import store
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
-from binlog_storage.engine.references import Hold
+from binlog_storage.engine.references import Pin
 from binlog_storage.errors import (
     BinlogBegunAnew,
     BinlogHasGtids,
@@ -123,7 +123,7 @@ def test_who_comes_waits_for_its_end(
     match comer:
         case "a dump":
             (hold,) = found
-            assert isinstance(hold, Hold)
+            assert isinstance(hold, Pin)
             assert hold.file_no == 0, "of the new binlog"
             append_all(engine, simple(400, size=200))
             engine.checkpoint()
@@ -171,7 +171,7 @@ def test_who_may_not_wait_is_told_and_woken(engine: IbbEngine, disk: MemoryDisk)
     engine.reset()
     disk.fault = None
     assert found
-    assert all(isinstance(hold, Hold) and hold.file_no == 0 for hold in found)
+    assert all(isinstance(hold, Pin) and hold.file_no == 0 for hold in found)
     engine.close()
 
 
@@ -181,7 +181,7 @@ def test_a_hold_on_an_empty_binlog_that_begins_anew_is_one(monkeypatch: pytest.M
     real = engine.references.hold
     reset = once(lambda: engine.reset())
 
-    def hold(*args: Any) -> Hold:
+    def hold(*args: Any) -> Pin:
         found = real(*args)
         reset()
         return found
