@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"fuzz: seed {seed}, {options.minutes:g} minutes, {options.jobs} at a time", flush=True)
     began = time.monotonic()
     seconds = options.minutes * 60 * options.jobs / len(names)
+    # With a heap for each thread, holes between what the threads of many lives have left pass for growth.
+    os.environ["MALLOC_ARENA_MAX"] = "1"
     with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
         tasks = [(name, f"{seed}/{name}", seconds, options.inputs) for name in names]
         tallies = dict(pool.imap_unordered(_work, tasks))
