@@ -321,7 +321,7 @@ PLACES = {
     "run": "binlog_storage.testing.memory_engine.MemoryEngine.append_run",
     "group": "binlog_storage.testing.memory_engine.MemoryEngine.append",
     "follower": "binlog_server.relay.follower.Follower._stream",
-    "failure": "binlog_server.relay.follower.Failure.of",
+    "failure": "binlog_server.relay.follower.RelayFailure.of",
     "ring": "binlog_server.upstreams.candidates.Ring.lost",
 }
 ERRORS = (RuntimeError("oops"), AttributeError("oops"), MemoryError("oops"), KeyError("oops"))
