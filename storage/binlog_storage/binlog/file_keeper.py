@@ -162,7 +162,11 @@ class FileKeeper:
                         plan = self.explain(wanted)  # who came meanwhile is the reason
                         self._first_file.moves_to(file_no)
                         break
-                    self._files.remove(file_no)
+                    try:
+                        self._files.remove(file_no)
+                    except BaseException:  # even if it did not come to its own
+                        self._files.stays(file_no)
+                        raise
                     deleted.append(file_no)
                     self.bytes_purged += facts.size
                     self.files_purged += 1

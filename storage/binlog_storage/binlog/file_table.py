@@ -215,12 +215,12 @@ class FileTable:
         except FileMissing:
             return
         except BaseException:
-            self._stays(file_no)
+            self.stays(file_no)
             raise
         # One by one: a gap between files, left by a power cut, would be taken for damage.
         self._with_descriptor(self._disk.fsync_dir)
 
-    def _stays(self, file_no: int) -> None:
+    def stays(self, file_no: int) -> None:
         """What was `going` has not been deleted: readers find it, and the next to be deleted is this one again.
 
         If it were passed over, the later ones would be deleted and the next start would see a hole.
