@@ -229,7 +229,8 @@ class StatementRunner:
 
         What was not executed of it for its version is a comment in the log: a newer replica would execute it.
         """
-        if b";" not in text and b"@" not in text and b"/*" not in text and b"*/" not in text:
+        # One byte is looked for at memory's speed; two of them ("/*") in 16 MB hold the loop for 10 ms.
+        if b";" not in text and b"@" not in text and b"*" not in text:
             return text, []
         codec = _AMBIGUOUS.get(settings.charset)
         looked_at = (yield from self._in_turns(_as_utf8(text, codec))) if codec else text
