@@ -1,1 +1,1 @@
-"""SQL over the replication port: what is asked (`statements`, `parser`) and what is answered (`answers`)."""
+"""SQL over the replication port: statements as values (`statements`, `parser`), and their answers (`answers`)."""

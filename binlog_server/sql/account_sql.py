@@ -1,5 +1,5 @@
-"""Does what SQL says about accounts. A change holds from the next login on, as in MariaDB; the limits of replicas at
-once."""
+"""Runs the statements about accounts. A change holds from the next login on, as in MariaDB; a replica's limits change
+at once."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ _OPERATIONS = {
 
 
 class AccountSql:
-    """For one session, whose account is `me`.
+    """The statements about accounts, for one session.
 
     Args:
-        unblock: addresses that failed too often may try again.
-        set_policy: an account, by name, has another one.
+        me: the account of the session.
+        unblock: called by FLUSH HOSTS and FLUSH PRIVILEGES: addresses with too many failed logins may try again.
+        set_policy: called with the name of a changed account and its replica policy; on the loop.
     """
 
     def __init__(
@@ -74,19 +75,26 @@ class AccountSql:
         self._set_policy = set_policy
 
     def is_for_here(self, first_word: str) -> bool:
-        """By how it begins, in upper case, whether a statement about accounts means those of this server.
+        """Whether a statement about accounts means this server's own accounts.
 
-        Who may commit SQL but not manage accounts commits it: replicas get it.
+        An account that may commit SQL but not manage accounts commits the statement instead: replicas get it.
+
+        Args:
+            first_word: the statement's first word, in upper case.
         """
         if BINLOG_REPLAY not in self._me.grants or CREATE_USER in self._me.grants:
             return True
         return first_word in ("SHOW", "FLUSH")
 
     def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | Work | None:
-        """The result, None for OK, or what is left to do; `told` gets the notes (1396, 1973, 1974).
+        """Run a statement: the result, None for OK, or `Work` that writes the accounts.
 
-        It, or the work, raises `ServerError`: 1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372, 1396, 1524; the work
-        `StorageError`, too."""
+        Args:
+            told: gets the statement's notes (1396, 1973, 1974) and warnings (1235).
+
+        Both the call and the work raise `ServerError` (1064, 1105, 1133, 1141, 1227, 1269, 1290, 1372, 1396, 1524); the
+        work raises `StorageError`, too.
+        """
         if len(statement.who) > ACCOUNTS_MAX:
             raise NotSupportedYet(f"more than {ACCOUNTS_MAX} accounts in a statement")
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
@@ -102,7 +110,7 @@ class AccountSql:
         return self._write(statement, told)
 
     def _write(self, statement: AccountStatement, told: list[Diagnostic]) -> Work:
-        """The accounts are a file, written and synced as a whole: not on the loop."""
+        """Work for a thread: the accounts are one file, which is written and synced as a whole."""
         changed: list[UserAccount] = []
 
         def write() -> None:
@@ -145,7 +153,7 @@ class AccountSql:
         self._users.save([], [account for _, account in found if account is not None])
 
     def _rename(self, statement: AccountStatement) -> None:
-        """One after the other, each on what the ones before have left; all or none."""
+        """Rename the accounts one after the other, each as the renames before have left it; all or none."""
         saved: dict[str, UserAccount] = {}
         dropped: dict[str, UserAccount] = {}
 
@@ -166,7 +174,7 @@ class AccountSql:
         self._users.save(saved.values(), dropped.values())
 
     def _change(self, statement: AccountStatement, told: list[Diagnostic]) -> list[UserAccount]:
-        """All accounts of the statement, or none. Returns them as they are now."""
+        """Change all accounts of the statement, or none. Returns the changed accounts."""
         changed = []
         refused = []
         named = _privileges(statement, told)
@@ -246,7 +254,7 @@ class AccountSql:
 
 
 def _privileges(statement: AccountStatement, told: list[Diagnostic]) -> frozenset[str]:
-    """Those that there are here; `told` gets a warning for each of MariaDB's others."""
+    """The statement's privileges that this server has; `told` gets a warning for each that only MariaDB has."""
     names = list(map(in_one_way, statement.privileges))
     for name in dict.fromkeys(n for n in names if n in OF_WHAT_IS_NOT_HERE):
         error = NotSupportedYet(f"{name}: there is nothing here that it is for, so it is not kept")
@@ -258,7 +266,7 @@ def _privileges(statement: AccountStatement, told: list[Diagnostic]) -> frozense
     if not statement.grant_option and GRANT_OPTION not in names:
         return named
     if not named - {USAGE} and GRANT_OPTION not in names:
-        # For MariaDB it is about the privileges beside it; here it is one by itself, and more than any of them.
+        # In MariaDB it concerns the privileges granted with it; here it is CREATE USER, more than any of those.
         error = NotSupportedYet(
             "WITH GRANT OPTION: no privilege beside it is kept, so it is not, either; GRANT CREATE USER gives it"
         )
@@ -275,7 +283,11 @@ def _policy(policy: ReplicaPolicy, options: Mapping[str, str | int]) -> ReplicaP
 
 
 def _credential(proof: Identified, plugin: str) -> Credential:
-    """Without a plugin: the one of the account for SET PASSWORD of it, as in MariaDB; else that of a password."""
+    """The credential from IDENTIFIED or SET PASSWORD.
+
+    Where the statement names no plugin, a password keeps the account's own (`plugin`), as in MariaDB; a hash is one of
+    mysql_native_password.
+    """
     plugin = proof.plugin or (plugin if proof.password is not None else NATIVE_PASSWORD)
     if plugin not in (NATIVE_PASSWORD, ED25519):
         raise PluginNotLoaded(plugin)

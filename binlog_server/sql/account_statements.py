@@ -40,12 +40,12 @@ _BEGINNING_WORDS_MAX = max(map(len, _BEGINNINGS))
 
 
 def is_about_accounts(words: Sequence[str]) -> bool:
-    """By its first words, in upper case."""
+    """Whether a statement is about accounts, by its first words in upper case."""
     return any(tuple(words[:count]) in _BEGINNINGS for count in range(1, _BEGINNING_WORDS_MAX + 1))
 
 
 class Kind(Enum):
-    """What a statement does."""
+    """The statements about accounts."""
 
     CREATE = auto()
     ALTER = auto()
@@ -75,7 +75,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Oneself(Who):
-    """CURRENT_USER. Of a type of its own: no name that can be written equals it, the empty one neither."""
+    """CURRENT_USER. A type of its own, so that no written name equals it, not even the empty one."""
 
     user: str = ""
 
@@ -85,7 +85,7 @@ ME = Oneself()
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """How it proves itself: a password or what is kept of one; neither is an empty password."""
+    """How an account proves itself: by a password, or by a stored hash; neither means an empty password."""
 
     plugin: str | None = None
     password: str | None = None
@@ -97,7 +97,11 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class AccountStatement:
-    """One statement. `who` and `identified` go together, None changes nothing; so do `who` and the names in `to`."""
+    """One statement about accounts.
+
+    `identified` and `to` (the new names of RENAME) belong to the accounts in `who` one by one. A field that is None
+    changes nothing.
+    """
 
     kind: Kind
     who: tuple[Who, ...] = ()
@@ -113,14 +117,14 @@ class AccountStatement:
 
 
 def parse_account_statement(text: str) -> AccountStatement:
-    """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
+    """Parse a statement. Raises `SqlSyntaxError` (1064), which quotes no string: one may be a password."""
     statement: AccountStatement = read(text, build_grammar, lambda _: _Builder())
     return statement
 
 
 @cache
 def build_grammar() -> Lark:
-    """Once, for all."""
+    """The grammar of these statements, built at the first call and kept."""
     grammar = Path(__file__).with_name("accounts.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
 
@@ -194,7 +198,7 @@ class _Builder(Transformer[Token, Any]):
 
     def options(self, children: list[Any]) -> dict[str, Any]:
         require, *limits = children
-        given: dict[str, Any] = dict(limits)  # of one that is given twice the last, as in MariaDB
+        given: dict[str, Any] = dict(limits)  # an option given twice: the last holds, as in MariaDB
         return {
             "require": require,
             "max_user_connections": given.pop(_MAX_USER_CONNECTIONS, None),

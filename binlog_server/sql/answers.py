@@ -1,4 +1,4 @@
-"""The answer to each statement: who makes it, and whether at once, in a thread or on the loop."""
+"""The answer to each statement: which function makes it, and whether at once, in a thread or on the loop."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _GTIDS_CHARS = 65535
 
 
 def answer(session: SqlSession, statement: Statement) -> Result:
-    """What it gives, or what is left to do of it. Raises `ServerError`, `StorageError`."""
+    """A statement's result, or the work that is left to do for it. Raises `ServerError`, `StorageError`."""
     match statement:
         case Select((SelectItem(label, Function("BINLOG_GTID_POS", (_, _)) as function),)) if (
             style := _classic_style(session)
@@ -130,7 +130,7 @@ def answer(session: SqlSession, statement: Statement) -> Result:
 
 
 def shows_state(statement: Statement) -> bool:
-    """Whether something of `StateTexts` is needed to answer it."""
+    """Whether the answer needs `StateTexts`: the binlog state or position as text."""
     match statement:
         case Select(items):
             return any(_names_state(item.expression) for item in items)
@@ -158,9 +158,9 @@ def _names_state(expression: Expression) -> bool:
 
 
 def _maintain(session: SqlSession, statement: Statement) -> Result:
-    """In a thread: these wait for a disk."""
+    """Statements that wait for a disk: work for a thread."""
     server, told = session.server, session.diagnostics
-    clock = session.clock()  # now: SET STATEMENT ends before the thread begins
+    clock = session.clock()  # read now: SET STATEMENT ends before the thread begins
     match statement:
         case Purge():
             who = f"connection {session.connection_id} ({session.account})"
@@ -241,7 +241,7 @@ def _show_variables(session: SqlSession, statement: ShowVariables) -> Result:
         globally = statement.scope is VariableScope.GLOBAL
         shown = session.system_variables(globally=globally)
     test = statement.filter
-    # A filter that takes milliseconds with all variables, or any that looks into a long text, is for a thread.
+    # A filter that takes milliseconds over all variables, or reads a long text, is run in a thread.
     if is_long(test) or (session.shows_long_state and not is_about(test, VARIABLE_COLUMNS[:1])):
         return Work(lambda: shows.variables(shown, test))
     return shows.variables(shown, test)
@@ -252,14 +252,14 @@ def _slave_rows(session: SqlSession) -> slave_status.SlaveRows:
 
 
 def _classic_style(session: SqlSession) -> FrameStyle | None:
-    """How positions of events are told; None: not at all."""
+    """The style that gives events their positions in this session; None in the engine style, which has none."""
     if not session.coordinates.classic:
         return None
     return classic_places.style_of(session.server.config.binlog_checksum)
 
 
 def _gtid_position(session: SqlSession, style: FrameStyle, function: Function, label: str) -> Work:
-    """BINLOG_GTID_POS, in a thread: it reads the store."""
+    """BINLOG_GTID_POS: work for a thread, because it reads the store."""
     file, position = (session.value_of(argument) for argument in function.arguments)
     engine = session.server.engine
 

@@ -51,14 +51,14 @@ from binlog_server.sql.view import Result
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
-_SYSTEM_COLLATION = 33  # utf8mb3_general_ci: of what the server itself says
+_SYSTEM_COLLATION = 33  # utf8mb3_general_ci: the collation of the server's own texts
 _HISTORY = frozenset({"gtid_binlog_state", "gtid_slave_pos"})
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
 
 
 def set_variables(session: SqlSession, statement: SetVariables) -> Result:
-    """SET: the rest of the work, if there is some. Raises `ServerError`."""
-    # All values are found before the first is set: a statement that fails sets nothing.
+    """SET: None when done, or the work that is left (SET GLOBAL may wait for a disk). Raises `ServerError`."""
+    # All values are computed before the first is set: a statement that fails sets nothing.
     assignments = statement.assignments
     _require_one_history(assignments)
     values = [_assigned(session, assignment) for assignment in assignments]
@@ -71,7 +71,7 @@ def set_variables(session: SqlSession, statement: SetVariables) -> Result:
 
 
 def _require_one_history(assignments: Sequence[Assignment]) -> None:
-    """Each says what the history of the store is, and only one of them can be true. Raises `WrongArguments` (1210)."""
+    """Raises `WrongArguments` (1210) where a statement sets the history of the store twice: only one can be true."""
     names = [
         assignment.target.name
         for assignment in assignments
@@ -84,7 +84,10 @@ def _require_one_history(assignments: Sequence[Assignment]) -> None:
 def set_for_statement(
     session: SqlSession, statement: SetStatement, execute: Callable[[], Result]
 ) -> Result:
-    """SET STATEMENT ... FOR: afterwards the variables are as before. Raises `NotInSetStatement` (1971)."""
+    """SET STATEMENT ... FOR: call `execute` with the variables set, then restore them.
+
+    Raises `NotInSetStatement` (1971).
+    """
     for assignment in statement.assignments:
         name = assignment.target.name
         variable = VARIABLES.get(name)
@@ -125,7 +128,7 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
     settable = variable.set_session is not None
     if settable and variable.reach is Reach.SESSION_ONLY and scope is VariableScope.GLOBAL:
         raise SessionVariable(name)
-    # What MariaDB could change while it runs is for the configuration here.
+    # Some variables that MariaDB can change while it runs are changed in the configuration file only here.
     if variable.set_session is None or scope is VariableScope.GLOBAL:
         raise ReadOnlyVariable(name)
     session.require(*variable.set_session)
@@ -169,7 +172,7 @@ def _check_room(
         *session.variables.items(),
     ]
     limit = session.server.config.max_session_mem_used
-    # Bytes of memory: one character beyond the BMP makes four bytes of each character beside it.
+    # Counted in bytes of memory: one character beyond the BMP makes Python keep the whole text in 4-byte units.
     size = 0
     for name, given in kept:
         value = given.value if isinstance(given, HeldValue) else given
@@ -196,7 +199,7 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
 
 
 def _assign_along(session: SqlSession, name: str) -> None:
-    """The connection's character set and its collation go together, and the two names of one variable."""
+    """Keep in step the connection's character set and its collation, and the two names of one variable."""
     variables = session.variables
     twin = VARIABLES[name].twin if name in VARIABLES else ""
     if twin and name in variables:
@@ -204,7 +207,7 @@ def _assign_along(session: SqlSession, name: str) -> None:
     elif twin:
         variables.pop(twin, None)
     if name == "timestamp" and variables.get(name) == "0.000000":
-        del variables[name]  # as DEFAULT: it is the time of the machine again
+        del variables[name]  # as DEFAULT: the session has the machine's time again
     if name == "collation_connection" and name in variables:
         number = collation_numbered(variables[name])
         charset = None if number is None else charset_of(number)

@@ -56,15 +56,15 @@ from binlog_server.sql.statements import (
 from binlog_server.sql.tokens import NEAR_CHARS, as_written, exact_number, integer, name_of, unquote
 
 _I64_MIN, _U64_MAX = -(2**63), 2**64 - 1
-# Words for values of system variables, which are reserved elsewhere.
+# Words that are values of system variables, although they are reserved elsewhere in the grammar.
 _NO_VALUES = frozenset({"ON", "DEFAULT"})
 _TRUTH = {"FALSE": 0, "TRUE": 1}
-# Behind the conditions of a SELECT: other rows than those of the table, or another place for them.
+# Clauses behind the conditions of a SELECT that ask for other rows than the table's, or for another place for them.
 _OTHER_RESULT = re.compile(r"\b(?:UNION|EXCEPT|INTERSECT|INTO)\b", re.IGNORECASE)
 
 
 class Builder(FilterBuilder, MomentBuilder, SetBuilder):
-    """Tree to values; a method per rule or alias of the grammar."""
+    """Parse trees to `Statement` values; a method per rule or alias of the grammar."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Builder(FilterBuilder, MomentBuilder, SetBuilder):
         return Literal("".join(map(unquote, children)))
 
     def integer(self, children: list[Token]) -> Literal:
-        # Beyond 64 bits it is a DECIMAL.
+        # An integer of more than 64 bits is a DECIMAL.
         number = exact_number(children[0])
         return Literal(int(number) if _I64_MIN <= number <= _U64_MAX else number)
 
@@ -325,12 +325,12 @@ def _lease_terms(
 
 
 def _without_table(item: SelectItem) -> SelectItem:
-    """A name stands for a constant or a function. Raises `UnknownColumn` (1054)."""
+    """The item with a bare name replaced by the constant or function it names. Raises `UnknownColumn` (1054)."""
     return SelectItem(item.label, _constant_named(item.expression, "SELECT"))
 
 
 def _constant_named(expression: Expression, place: str) -> Expression:
-    """What a name stands for where there is no table. Raises `UnknownColumn` (1054)."""
+    """The constant or function that a bare name means where there is no table. Raises `UnknownColumn` (1054)."""
     if not isinstance(expression, ColumnName):
         return expression
     match expression.name.upper():

@@ -1,4 +1,4 @@
-"""What only sessions with classic coordinates can ask: BINLOG_GTID_POS, and SHOW BINLOG EVENTS with positions."""
+"""Answers for sessions with classic coordinates only: BINLOG_GTID_POS, and SHOW BINLOG EVENTS with positions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_HEAD = (FIRST_EVENT_POSITION, FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE
 
 
 def style_of(binlog_checksum: str) -> FrameStyle:
-    """Of a replica that asks for everything: its positions are those that statements tell."""
+    """The style of a replica that asks for all events: statements show its positions."""
     return FrameStyle(
         annotate=True,
         skip_marked=False,
@@ -41,9 +41,10 @@ def style_of(binlog_checksum: str) -> FrameStyle:
 def gtid_position(
     engine: BinlogEngine, style: FrameStyle, file: object, position: object
 ) -> str | None:
-    """BINLOG_GTID_POS: the GTID position of a replica that has everything before; None for what is no place.
+    """BINLOG_GTID_POS: the GTID position of a replica that has everything before a file and position.
 
-    A group counts as soon as its first event lies before the position, as in MariaDB.
+    A group counts as soon as its first event lies before the position, as in MariaDB. None where the binlog has no
+    event border at the position.
     """
     file_no, at = classic_number(str(file)), _number(position)
     if file_no is None or at is None:
@@ -71,7 +72,7 @@ def gtid_position(
 
 
 def _number(position: object) -> int | None:
-    """Of a number, in quotes, too: mariadb-dump says it so."""
+    """A position from a number, or from digits in quotes, as mariadb-dump sends them; None from any other text."""
     text = str(position)
     return int(text) if text.isdecimal() and len(text) <= 20 else None
 
@@ -79,9 +80,9 @@ def _number(position: object) -> int | None:
 def event_rows(
     engine: BinlogEngine, style: FrameStyle, statement: ShowBinlogEvents
 ) -> Iterator[Row]:
-    """The groups of one file, event by event, from a position on. Holds one batch of groups.
+    """Rows of SHOW BINLOG EVENTS: the events of one file from a position on. Memory holds one batch of groups.
 
-    Pos is 0 where a group is overtaken: nobody can begin inside it.
+    Pos is 0 for events of an overtaken group: no replica can begin inside it.
 
     Raises `StorageError`, `ProtocolError`.
     """
@@ -119,7 +120,7 @@ def event_rows(
 
 
 def _groups(engine: BinlogEngine, place: Position) -> Iterator[PlacedGroup]:
-    """Those of the file that end behind the place."""
+    """The groups of a file that end behind a place in it."""
     found = engine.locate(place)
     start = found.after
     if found.group is not None:
@@ -133,7 +134,7 @@ def _groups(engine: BinlogEngine, place: Position) -> Iterator[PlacedGroup]:
 
 
 def _whole(group: PlacedGroup | LargeGroup) -> PlacedGroup:
-    """In memory, however large: who asks for the places inside it."""
+    """A group with all its bytes in memory, however large: the positions inside it need the length of each event."""
     if isinstance(group, LargeGroup):
         return PlacedGroup(b"".join(group.pieces()), group.end)
     return group

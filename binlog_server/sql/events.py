@@ -24,7 +24,7 @@ _BATCH_CHARS = 256 * 1024
 
 
 def failed(error: StorageError) -> ServerError:
-    """What the client is told: 1220."""
+    """The client's error for a damaged or purged binlog: 1220."""
     if isinstance(error, UnknownBinlog | PositionPurged):
         return CommandFailed(_COMMAND, "Could not find target log")
     return CommandFailed(_COMMAND, f"error reading event data: {error}")
@@ -33,9 +33,10 @@ def failed(error: StorageError) -> ServerError:
 def show(
     engine: BinlogEngine, statement: ShowBinlogEvents, classic: FrameStyle | None = None
 ) -> RowStream:
-    """Pos and End_log_pos are 0, as with MariaDB's engine binlog: an event is not addressed by a position.
+    """The answer to SHOW BINLOG EVENTS.
 
-    With `classic` there are the positions of that style.
+    Pos and End_log_pos are 0, as with MariaDB's engine binlog, which addresses no event by a position; with `classic`
+    they are the positions of that style.
     """
     rows = _rows(engine, statement) if classic is None else _classic(engine, statement, classic)
     columns = [
@@ -60,7 +61,7 @@ def _batches(rows: Generator[Row, None, None], statement: ShowBinlogEvents) -> I
             if skip:
                 skip -= 1
                 if skip % _BATCH_ROWS == 0:
-                    yield []  # so that whoever reads may stop
+                    yield []  # lets the reader stop here
                 continue
             if left is not None:
                 if not left:

@@ -1,4 +1,7 @@
-"""EXPLAIN PURGE and EXPLAIN GTID: what would go and what holds it back; what became of a group. Called in a thread."""
+"""EXPLAIN PURGE (which files would go, and what holds the others) and EXPLAIN GTID (what became of a group).
+
+Both read the store: they are called in a thread.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def explain_purge(
     clock: Clock,
     coordinates: Coordinates = AS_STORED,
 ) -> ResultSet:
-    """File by file. Raises `UnknownBinlog`."""
+    """One row a file: whether PURGE would delete it, and if not, the reason. Raises `UnknownBinlog`."""
     view.refresh_holds()
     columns = [
         Column.text("Log_name"),
@@ -52,7 +55,7 @@ def explain_purge(
             before = seconds_of(statement.purge.before, clock)
             if before is None:
                 diagnostics.append(not_a_time(statement.purge.before, clock))
-                before = 0.0  # nothing is as old
+                before = 0.0  # no file is that old
     fates = view.engine.explain_purge(to, before)
     if any(fate.goes for fate in fates):
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
@@ -75,7 +78,10 @@ def _yes(value: bool) -> str:
 
 
 def explain_gtid(view: ServerView, statement: ExplainGtid) -> ResultSet:
-    """Raises `BadGtidList` (1941)."""
+    """One row: the group's status here (have, purged, never seen, other history), and advice for a replica there.
+
+    Raises `BadGtidList` (1941).
+    """
     gtid = Gtid.parse(statement.gtid.strip())
     if not gtid.seq_no:
         raise BadGtidList  # numbers begin with 1
@@ -103,7 +109,7 @@ def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
             f"The domain ends at {last}. If an upstream is ahead, wait until it has come; else whoever has it has "
             "written past this server"
         )
-    # The number was reached by that server: the group was logged at some time, or is one that it has left out.
+    # That server's numbers have reached this one: the group was logged once, or the server has skipped the number.
     try:
         start = engine.find_start(state.position().with_gtid(gtid))
     except PositionPurged:

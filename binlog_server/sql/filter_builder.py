@@ -9,7 +9,7 @@ from lark import Token, Transformer
 from binlog_server.sql.row_filter import AllOf, AnyOf, Condition, Not, Operator, Test
 from binlog_server.sql.tokens import integer, name_of, unquote
 
-# The operator, and whether the opposite is meant.
+# By sign: the operator, and whether it is negated.
 _COMPARISONS = {
     "=": (Operator.EQUAL, False),
     "<=>": (Operator.EQUAL, False),
@@ -23,7 +23,7 @@ _COMPARISONS = {
 
 
 class FilterBuilder(Transformer[Token, Any]):
-    """Trees of conditions to a `Test`."""
+    """Parse trees of conditions to a `Test`."""
 
     def like(self, children: list[Token]) -> Test:
         return Condition("", Operator.LIKE, (unquote(children[0]),))

@@ -1,4 +1,4 @@
-"""The functions that clients ask a server for. Everything else is a syntax error: there is nothing to compute on."""
+"""The SQL functions that clients and monitoring call on any server. Every other function is a syntax error here."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from binlog_server.sql.view import ResultSet, Wait
 
 Argument = str | int | Decimal | None
 
-# May stand without parentheses.
+# Functions that may stand without parentheses.
 BARE_FUNCTIONS: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
 )
-# Their values are times, of these types.
+# Functions whose values are times, and the types of their columns.
 _TIMES: Final = {
     **dict.fromkeys(("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE"), TYPE_TIMESTAMP),
     "UTC_TIMESTAMP": TYPE_DATETIME,
 }
 _TIME_CHARS: Final = 19
-# What MariaDB says of their length, whatever there is to tell.
+# Lengths of the columns as MariaDB declares them, whatever the value.
 _ACCOUNT_CHARS, _ROLE_CHARS, _DATABASE_CHARS, _UUID_CHARS, _UNIX_TIME_DIGITS = 384, 128, 64, 36, 17
 
 
@@ -50,18 +50,18 @@ class Caller(Protocol):
     database: bytes
 
     def clock(self) -> Clock:
-        """What time it is for the session."""
+        """The session's time and time zone."""
 
     def global_value(self, name: str) -> str:
-        """Of a system variable."""
+        """The global value of a system variable."""
 
 
 def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int | None:
-    """The value. Raises `SqlSyntaxError` for what there is not, `EngineBinlogUnavailable` (4247)."""
+    """A function's value. Raises `SqlSyntaxError` for an unknown function, `EngineBinlogUnavailable` (4247)."""
     match name, list(arguments):
         case "UNIX_TIMESTAMP", []:
             return int(caller.clock().now)
-        case "SYSDATE", []:  # SET timestamp does not hold it
+        case "SYSDATE", []:  # goes on under SET timestamp
             return replace(caller.clock(), now=time.time()).text()
         case _, [] if name in _TIMES:
             return caller.clock().text(in_utc=name == "UTC_TIMESTAMP")
@@ -89,7 +89,7 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
 
 
 def function_column(name: str, label: str, value: Argument) -> Column:
-    """The column of its value."""
+    """The result column for a function's value, with the type and length that MariaDB gives it."""
     match name:
         case _ if name in _TIMES:
             return Column.binary(label, _TIMES[name], _TIME_CHARS)
@@ -115,7 +115,10 @@ def _require_count(name: str, arguments: Sequence[Argument], least: int, most: i
 
 
 def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | ResultSet:
-    """0 when everything up to the position is durable here, -1 after the time. Raises `BadGtidList` (1941)."""
+    """MASTER_GTID_WAIT: 0 when all up to the position is durable here, -1 after the timeout, NULL for NULL.
+
+    Raises `BadGtidList` (1941).
+    """
     _require_count("MASTER_GTID_WAIT", arguments, 1, 2)
 
     def result(reached: bool | None) -> ResultSet:
@@ -131,7 +134,7 @@ def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | Resul
 
 
 def _seconds(arguments: Sequence[Argument]) -> float | None:
-    """A timeout; for ever without one, or with a negative one."""
+    """A timeout in seconds from the argument; None (wait for ever) without one, or with a negative one."""
     try:
         seconds = float(arguments[0]) if arguments and arguments[0] is not None else -1.0
     except ValueError:
@@ -145,5 +148,5 @@ _WAITING: Mapping[str, Callable[[Sequence[Argument], str], Wait | ResultSet]] = 
 
 
 def waits_for(name: str) -> Callable[[Sequence[Argument], str], Wait | ResultSet] | None:
-    """What makes the result of a function that waits; None for one that does not."""
+    """The function that makes the `Wait` for a function of that name; None if the function does not wait."""
     return _WAITING.get(name)

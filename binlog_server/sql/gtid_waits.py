@@ -1,4 +1,4 @@
-"""Who waits for a GTID (MASTER_GTID_WAIT): a commit wakes those whose GTID has come, and nobody else."""
+"""Waiters for a GTID (MASTER_GTID_WAIT): a commit wakes those whose GTID it has reached, and no other."""
 
 from __future__ import annotations
 
@@ -13,48 +13,46 @@ from typing import Final
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import BinlogEngine
 
-_FEW_DOMAINS: Final = (
-    8  # of more the whole state is looked at: waiters may name any number, the store has its own
-)
-_Waiter = tuple[
-    int, int, asyncio.Future[None]
-]  # the number waited for, one of its own, whom to wake
+# Up to so many domains are asked for one by one; with more, the whole state is read once.
+_FEW_DOMAINS: Final = 8
+# The sequence number waited for, a number that makes the tuple unique, and the future to wake.
+_Waiter = tuple[int, int, asyncio.Future[None]]
 
 
 class GtidWaits:
-    """For one event loop, which must run."""
+    """All waiters of one event loop. To be made while the loop runs, and used on it."""
 
     def __init__(self, engine: BinlogEngine) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, list[_Waiter]] = {}  # by domain; sorted
         self._numbers = itertools.count()
-        self._looks = False  # soon
+        self._looks = False  # whether a call of `_look` is scheduled
         self._stop: Callable[[], None] | None = None
 
     async def come(self, wanted: Gtid) -> None:
-        """Wait until the store has it, or a later one of its domain; it may not be durable yet."""
+        """Wait until the store has this GTID or a later one of its domain. The group may not be durable yet."""
         woken: asyncio.Future[None] = self._loop.create_future()
         waiter = (wanted.seq_no, next(self._numbers), woken)
         insort(self._waiting.setdefault(wanted.domain_id, []), waiter)
         if self._stop is None:
             self._stop = self._engine.subscribe(self._moved)
         try:
-            # It may have come before anybody was told.
+            # The group may have been appended before the subscription.
             self._wake(wanted.domain_id, self._engine.binlog_state(wanted.domain_id).last)
             await woken
         finally:
             self._leave(wanted.domain_id, waiter)
 
     def _moved(self) -> None:
-        """From any thread."""
+        """The store has appended; called by any thread."""
         if not self._looks:
             self._looks = True
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        self._looks = False  # first: what moves from now on is looked at again
+        self._looks = False  # first, so that an append from now on schedules another look
         if len(self._waiting) <= _FEW_DOMAINS:
             for domain_id in list(self._waiting):
                 self._wake(domain_id, self._engine.binlog_state(domain_id).last)

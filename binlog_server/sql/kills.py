@@ -1,4 +1,4 @@
-"""KILL: of connections, by number or by user."""
+"""KILL of connections and of their statements, by connection number or by user."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class Killer(Protocol):
         """Whether the account has any of these."""
 
     def value_of(self, expression: Expression) -> Value:
-        """Raises `ServerError`."""
+        """The value of a constant, variable or function. Raises `ServerError`."""
 
 
 def kill(killer: Killer, statement: Kill) -> None:
-    """Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317)."""
+    """KILL of one connection, or of its statement (KILL QUERY).
+
+    Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317) where it is the session's own.
+    """
     number = _thread_id(killer.value_of(statement.connection_id))
     server = killer.server
     if any(c.thread_id == number for c in server.relay.connections if c.runs):
@@ -46,13 +49,13 @@ def kill(killer: Killer, statement: Kill) -> None:
     if not statement.query_only:
         server.connections.kill(number)
     elif number == killer.connection_id:
-        raise QueryInterrupted  # by itself
+        raise QueryInterrupted  # the session has killed its own statement
     else:
         server.connections.interrupt(number)
 
 
 def kill_user(killer: Killer, statement: KillUser) -> None:
-    """All of a user's connections; none is no error. Raises `KillDenied` (1095)."""
+    """KILL USER: end all connections of a user; it is no error if there are none. Raises `KillDenied` (1095)."""
     connections = killer.server.connections
     found = [
         int(str(number))
@@ -69,7 +72,7 @@ def kill_user(killer: Killer, statement: KillUser) -> None:
 
 
 def _thread_id(value: Value) -> int:
-    """As MariaDB makes a number of it: 0 is nobody's. No other connection than that may be meant."""
+    """A connection's number, from any value as MariaDB converts it; 0, which no connection has, if it is no number."""
     if isinstance(value, str):
         found = _NUMBER.match(value)
         return int(found[1]) if found else 0

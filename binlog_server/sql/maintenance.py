@@ -1,4 +1,4 @@
-"""PURGE, FLUSH, RESET MASTER and the leases: each is a function to be called in a thread."""
+"""PURGE, FLUSH, RESET MASTER and the leases. Each is a function that waits for a disk: it is called in a thread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DATETIME_OVERFLOW = 1441  # ER_DATETIME_FUNCTION_OVERFLOW, as a warning
 _OVERFLOW = "Datetime function: datetime field overflow"
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9999
-_FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # of what a shift may lead to
+_FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # the earliest time that a shift may give
 _LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
 
 _TIME_TEXT = re.compile(
@@ -66,7 +66,7 @@ _TIME_DIGITS = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2}
 
 
 def server_error(error: StorageError) -> ServerError:
-    """What a client hears of an error of the store: the one border between the two."""
+    """The client's error for an error of the store. All errors of the store that reach clients are mapped here."""
     match error:
         case UnknownBinlog():
             return UnknownTargetBinlog()
@@ -84,16 +84,15 @@ def server_error(error: StorageError) -> ServerError:
 
 
 def seconds_of(moment: Moment, clock: Clock) -> float | None:
-    """Seconds since 1970, of a time in the session's zone. None if it is no time."""
+    """A moment of the session's time zone as seconds since 1970; None if it is no time."""
     base = _base_of(moment, clock)
     if base is None:
         return None
     try:
         if moment.plus_months:
             year, month = divmod(base.year * 12 + base.month - 1 + moment.plus_months, 12)
-            day = min(
-                base.day, calendar.monthrange(year, month + 1)[1]
-            )  # the 31st becomes the last
+            # The 31st becomes the last day of a shorter month.
+            day = min(base.day, calendar.monthrange(year, month + 1)[1])
             base = base.replace(year, month + 1, day)
         seconds = clock.seconds(base + timedelta(seconds=moment.plus_seconds))
     except (OverflowError, ValueError):
@@ -102,7 +101,7 @@ def seconds_of(moment: Moment, clock: Clock) -> float | None:
 
 
 def _base_of(moment: Moment, clock: Clock) -> datetime | None:
-    """In the session's zone, where months and days are added. None if there is no such time."""
+    """A moment before its shift, in the session's zone, where months and days are added; None if it is no time."""
     try:
         if moment.today:
             return clock.local(clock.now).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -121,7 +120,7 @@ def _base_of(moment: Moment, clock: Clock) -> datetime | None:
 
 
 def not_a_time(moment: Moment, clock: Clock) -> Diagnostic:
-    """The warning about a moment that is none: it is no time, or was shifted to where there is none."""
+    """The warning about a moment that `seconds_of` gives None for: its text is no time, or its shift leads too far."""
     if _base_of(moment, clock) is not None:
         return Diagnostic(Level.WARNING, DATETIME_OVERFLOW, _OVERFLOW)
     shown = str(moment.base)[:64]
@@ -136,12 +135,18 @@ def purge(
     coordinates: Coordinates = AS_STORED,
     who: str = "",
 ) -> None:
-    """Delete what may go. Raises `UnknownTargetBinlog` (1373), `BinlogFileInUse` (1378) with the reason as a note."""
+    """PURGE BINARY LOGS: delete the files that the statement names and nothing holds.
+
+    Raises `UnknownTargetBinlog` (1373), and `BinlogFileInUse` (1378) with the reason as a note.
+
+    Args:
+        who: the account, for the log.
+    """
     view.refresh_holds()
     try:
         _purge(view, statement, diagnostics, clock, coordinates, who)
     finally:
-        view.refresh_holds()  # the store may begin elsewhere now
+        view.refresh_holds()  # the purge may have moved the store's beginning
 
 
 def _purge(
@@ -191,13 +196,19 @@ def flush(
     diagnostics: list[Diagnostic],
     given_up: Callable[[], bool],
 ) -> None:
-    """Begin a new file. Raises `CannotDeleteDomain` (1076), `BinlogStateUnreadable` (4250): where, is a warning."""
+    """FLUSH BINARY LOGS: begin a new file, and take the given domains out of the binlog state.
+
+    Raises `CannotDeleteDomain` (1076), and `BinlogStateUnreadable` (4250) with the damaged place as a warning.
+
+    Args:
+        given_up: whether the statement's client has gone or was killed: the wait for room then ends.
+    """
     domains = []
     for text in statement.delete_domains:
         if int(text[:20]) > U32_MAX:
             raise CannotDeleteDomain.too_large(text[:20])
         domains.append(int(text))
-    if domains:  # an archive that is being taken goes on where the state says
+    if domains:  # an import goes on at the place that the binlog state tells
         view.publisher.require_whole()
     known = set(view.engine.binlog_state().domains())
     for domain in sorted(set(domains) - known):
@@ -213,7 +224,7 @@ def flush(
 
 
 def _domain_in(text: str, domains: list[int]) -> int:
-    """The domain that a `DomainInUse` is about."""
+    """The domain that the text of a `DomainInUse` names."""
     match = re.search(r"domain ([0-9]+)", text)
     return int(match[1]) if match else domains[0]
 
@@ -225,9 +236,14 @@ def reset(
     *,
     only_if_empty: bool = False,
 ) -> None:
-    """Delete everything and begin anew. Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244).
+    """RESET MASTER: delete all files and begin the binlog anew.
 
-    And 1290 while an archive is taken into the store. `only_if_empty`: `BinlogNotEmpty` (1956) if any GTID was logged.
+    Args:
+        given_up: whether the statement's client has gone or was killed: the wait for room then ends.
+        state: the binlog state to begin with; None is the empty one.
+        only_if_empty: raise `BinlogNotEmpty` (1956) if any GTID was logged.
+
+    Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244), and 1290 while an archive is imported.
     """
     view.publisher.require_whole()
     try:
@@ -244,7 +260,7 @@ def set_binlog_state(view: ServerView, text: str, given_up: Callable[[], bool]) 
 
 
 def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
-    """SET GLOBAL gtid_slave_pos: where following begins; in an empty store, whose history then begins there.
+    """SET GLOBAL gtid_slave_pos: the history of an empty store begins at this position, and following upstreams, too.
 
     Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
     """
@@ -255,7 +271,7 @@ def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]
 
 
 def create_lease(view: ServerView, statement: CreateLease, clock: Clock) -> None:
-    """Raises `ServerError`."""
+    """CREATE BINLOG LEASE. Raises `ServerError`."""
     until = _end_of(statement, clock)
     view.leases.create(
         statement.name, statement.gtid, until, statement.max_bytes, or_replace=statement.replace
@@ -265,7 +281,7 @@ def create_lease(view: ServerView, statement: CreateLease, clock: Clock) -> None
 def alter_lease(
     view: ServerView, statement: AlterLease, diagnostics: list[Diagnostic], clock: Clock
 ) -> None:
-    """Raises `ServerError`."""
+    """ALTER BINLOG LEASE; a warning tells if there is no room to write it down. Raises `ServerError`."""
     until, warn = _end_of(statement, clock), _no_room(diagnostics)
     view.leases.alter(statement.name, statement.gtid, until, statement.max_bytes, warn)
 
@@ -287,7 +303,7 @@ def _end_of(statement: CreateLease | AlterLease, clock: Clock) -> float | None:
 
 
 def drop_lease(view: ServerView, statement: DropLease, diagnostics: list[Diagnostic]) -> None:
-    """Raises `UnknownServerError`."""
+    """DROP BINLOG LEASE. Raises `UnknownServerError` (1105) if there is none, unless IF EXISTS."""
     dropped = view.leases.drop(statement.name, _no_room(diagnostics))
     if not dropped and not statement.if_exists:
         raise UnknownServerError(f"there is no lease '{statement.name}'")

@@ -18,7 +18,7 @@ Span = tuple[int, int]  # months and seconds
 
 
 class MomentBuilder(Transformer[Token, Any]):
-    """Trees to a `Moment`."""
+    """Parse trees of times to a `Moment`."""
 
     def moment_text(self, children: list[Token]) -> Moment:
         return Moment(unquote(children[0]))
@@ -53,7 +53,7 @@ class MomentBuilder(Transformer[Token, Any]):
 
 
 def span_of(number: str, unit: str) -> Span:
-    """A length of time. Raises `SqlSyntaxError` for a number of more than 64 bits."""
+    """An INTERVAL as months and seconds. Raises `SqlSyntaxError` for a number of more than 64 bits."""
     count, unit = integer(number), unit.upper()
     if unit in _UNITS_MONTHS:
         return count * _UNITS_MONTHS[unit], 0
@@ -61,7 +61,7 @@ def span_of(number: str, unit: str) -> Span:
 
 
 def shifted(moment: Moment, sign: int, span: Span) -> Moment:
-    """That much later, or earlier with a `sign` of -1."""
+    """The moment a span later, or earlier with a `sign` of -1."""
     months, seconds = span
     return replace(
         moment,

@@ -1,7 +1,7 @@
-"""Which privileges each statement and each command needs: all of them stand here, also those that need none.
+"""The privileges that each statement and each command needs, with those that need none.
 
-Names are MariaDB's, and so is what they are good for; docs/rights.md shows this table beside MariaDB's own, and says
-why where they differ. What variables need stands with them: `global_variables.GLOBALS`, `variables.RESTRICTED`.
+Names and meanings are MariaDB's; docs/rights.md shows this table beside MariaDB's own, with the reason for each
+difference. The privileges for SET stand with the variables: `variables.VARIABLES`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from binlog_server.sql.statements import (
 )
 
 Subject = type | Show | AccountKind | CommitKind
-"""A statement or command: by its type, or by itself where one type has many."""
+"""A statement or command in these tables: its type, or the enum member where one type has many statements."""
 
 ANYBODY: tuple[str, ...] = ()
 _LOOK = ("SUPER", "BINLOG MONITOR")
@@ -79,7 +79,7 @@ _FOLLOW = ("SUPER", "REPLICATION SLAVE ADMIN")
 _PURGE = ("SUPER", "BINLOG ADMIN")
 _KILL = ("SUPER", "CONNECTION ADMIN")
 
-# Any of them will do; ALL PRIVILEGES and BINLOG REPLAY besides, see `accounts.privileges.suffices`.
+# Any one of a row's privileges will do; for ALL PRIVILEGES and BINLOG REPLAY see `accounts.privileges.suffices`.
 PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     # Looking
     Select: ANYBODY,
@@ -137,9 +137,9 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     CommitKind.USE: ANYBODY,
     CommitKind.UNLOCK_TABLES: ANYBODY,
     CommitKind.NOTHING: ANYBODY,
-    CommitKind.OTHER: ANYBODY,  # as the statement that it is found to be
+    CommitKind.OTHER: ANYBODY,  # the parsed statement is looked up by itself
     # Commands
-    Query: ANYBODY,  # as its statement
+    Query: ANYBODY,  # its statement is looked up by itself
     InitDatabase: ANYBODY,
     Ping: ANYBODY,
     Quit: ANYBODY,
@@ -153,8 +153,8 @@ PRIVILEGES: Mapping[Subject, tuple[str, ...]] = {
     BinlogDumpGtid: (REPLICATION_SLAVE,),
 }
 
-# Everybody may of what is one's own: connections of the same user, and the account itself. Whose it is only the
-# statement knows, so it looks at the privileges by itself, and at those of everybody else's alone.
+# Statements that need no privilege for one's own connections and one's own account. Only the statement knows whose they
+# are, so it checks the privileges itself, and for those of others only.
 OF_ONES_OWN: frozenset[Subject] = frozenset(
     {
         Show.PROCESSLIST,
@@ -169,5 +169,5 @@ OF_ONES_OWN: frozenset[Subject] = frozenset(
 
 
 def subject(statement: object) -> Subject:
-    """What a statement or command is in these tables."""
+    """The key of a statement or command in these tables."""
     return statement if isinstance(statement, Show) else type(statement)

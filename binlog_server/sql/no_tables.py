@@ -1,4 +1,4 @@
-"""What is asked about tables: there are none here, and nobody is to take that for an empty database.
+"""Statements about tables. There are none here, and no answer may look like that of an empty database.
 
 `mariadb-dump` gets as far as the position of this server: `--all-databases` finds no database to dump.
 """
@@ -13,24 +13,24 @@ from binlog_protocol.wire.results import Column
 from binlog_server.sql.statements import FlushTables, SelectSchema
 from binlog_server.sql.view import Diagnostic, Level, ResultSet
 
-# Tables of information_schema that are empty on a server that follows another one, too: tablespaces of NDB.
+# Tables of information_schema that are empty on an ordinary MariaDB server, too: tablespaces of NDB.
 _EMPTY: Final = frozenset({"files"})
 
 
 def select(statement: SelectSchema) -> ResultSet:
-    """No rows. Raises `UnknownSchemaTable` (1109)."""
+    """A result without rows, for a table that may be empty. Raises `UnknownSchemaTable` (1109) for any other."""
     if statement.table not in _EMPTY:
         raise UnknownSchemaTable(statement.table)
     return ResultSet([Column.text(name, null=True) for name in statement.columns], [])
 
 
 def show() -> NoReturn:
-    """Raises `NotSupportedYet` (1235): no rows would read as if the upstream had no tables."""
+    """SHOW TABLES: raises `NotSupportedYet` (1235). An empty result would say that the upstream has no tables."""
     raise NotSupportedYet("SHOW TABLES: a binlog server holds no tables; ask the upstream")
 
 
 def flush(statement: FlushTables, diagnostics: list[Diagnostic]) -> None:
-    """Nothing to do; but a read lock does not hold up what makes the binlog longer, and that is a warning."""
+    """FLUSH TABLES: nothing to do. WITH READ LOCK gives a warning: here it does not stop the binlog from growing."""
     if statement.read_lock:
         warning = NotSupportedYet("READ LOCK: commits and the upstream go on")
         diagnostics.append(Diagnostic(Level.WARNING, warning.errno, warning.message))

@@ -18,7 +18,7 @@ from binlog_server.sql.replication_statements import (
 from binlog_server.sql.statements import Statement
 from binlog_server.sql.tokens import read, whole_words
 
-# What monitoring asks again and again, and what holds no password.
+# Statements that monitoring repeats and that hold no password: their parse is cached.
 _REPEATED = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX = 512
 
@@ -43,7 +43,7 @@ def _parsed(text: str) -> Statement:
 
 
 def build_grammars() -> None:
-    """A quarter of a second of processor time, for which no statement is to wait."""
+    """Build all grammars when the server starts: it takes 0.25 s of processor time, which no statement should wait."""
     for build in (_lark, replication_statements.build_grammar, account_statements.build_grammar):
         build()
 

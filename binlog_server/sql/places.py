@@ -1,4 +1,4 @@
-"""Files and offsets as statements show them. All of them ask here, so that a session can be shown other ones."""
+"""Files and offsets as statements show them: in the coordinates of the session, stored or classic ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from binlog_server.sql.view import Row, ServerView
 
 
 def next_write(view: ServerView, coordinates: Coordinates) -> tuple[str, int]:
-    """SHOW MASTER STATUS: the file and the offset in it."""
+    """The write position as SHOW MASTER STATUS tells it: the file, and the offset in it in bytes."""
     name, offset = view.engine.status()
     return coordinates.name(name), coordinates.position(offset)
 
 
 def snapshot(view: ServerView, coordinates: Coordinates) -> dict[str, str]:
-    """SHOW STATUS LIKE 'binlog_snapshot_%': dump programs take it to BINLOG_GTID_POS(), which only the classic
-    coordinates have."""
+    """SHOW STATUS LIKE 'binlog_snapshot_%', by variable; empty but in classic coordinates.
+
+    Dump programs give the values to BINLOG_GTID_POS(), which only sessions with classic coordinates have.
+    """
     if not coordinates.classic:
         return {}
     name, position = next_write(view, coordinates)

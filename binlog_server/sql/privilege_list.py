@@ -1,4 +1,4 @@
-"""SHOW PRIVILEGES: what can be granted here, and what it is good for."""
+"""SHOW PRIVILEGES: the privileges that can be granted here, and the use of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ assert set(_MEANINGS) == set(SINGLE)
 
 
 def show() -> ResultSet:
-    """One row a privilege."""
+    """The answer to SHOW PRIVILEGES: one row a privilege, in MariaDB's columns."""
     columns = [
         Column.text("Privilege", 10),
         Column.text("Context", 15),

@@ -1,4 +1,4 @@
-"""Does what SQL says about upstreams. See docs/relay.md for each statement."""
+"""Runs the statements about upstreams (CHANGE MASTER, START SLAVE ...). docs/relay.md describes each of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
 
 
 def replicate(session: SqlSession, statement: ReplicationStatement) -> Deed:
-    """What the statement does, on the loop. Raises `ServerError` for what can be told at once."""
+    """The work of a statement about upstreams, to be run on the loop.
+
+    Raises `ServerError` at once for an error that needs no work to be found; the `Deed` raises the others.
+    """
     default = session.master_connection
     match statement:
         case ChangeMaster(name, options):
@@ -80,7 +83,7 @@ def _change(session: SqlSession, name: str, options: Mapping[str, Any]) -> Deed:
             "MASTER_DELAY: groups are served as soon as they are durable; set it on the replicas"
         )
     for demote in ("demote_to_slave", "demote_to_replica"):
-        wanted.pop(demote, None)  # own groups are in the position anyway: it is that of the binlog
+        wanted.pop(demote, None)  # the binlog's position has the server's own groups already
     _check_positions(session, name, wanted)
     for flag in _FLAGS:
         if flag in wanted:
@@ -93,7 +96,10 @@ def _change(session: SqlSession, name: str, options: Mapping[str, Any]) -> Deed:
 
 
 def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) -> None:
-    """With GTID they are ignored, as in MariaDB; without it, which is refused, this says what to do."""
+    """A warning where MASTER_LOG_FILE and MASTER_LOG_POS are ignored, as in MariaDB with GTID.
+
+    Raises where GTID is off, which is not supported; the error says what to do.
+    """
     given = [option for option in _POSITIONS if option in options]
     use_gtid = options.get("use_gtid")
     if use_gtid == "no" or (given and use_gtid is None):

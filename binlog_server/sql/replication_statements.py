@@ -16,13 +16,13 @@ from lark import Lark, Token, Transformer
 from binlog_server.sql.tokens import NEAR_CHARS, integer, read, unquote, whole_words
 
 _SLAVES: Final = frozenset(
-    {("SLAVE",), ("REPLICA",), ("ALL", "SLAVES"), ("ALL", "REPLICAS")}  # of one and of all
+    {("SLAVE",), ("REPLICA",), ("ALL", "SLAVES"), ("ALL", "REPLICAS")}  # one upstream, or all
 )
 _BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
 
 
 def is_about_replication(words: Sequence[str]) -> bool:
-    """By its first words, in upper case."""
+    """Whether a statement is about upstreams, by its first words in upper case."""
     verb, rest = "".join(words[:1]), (tuple(words[1:2]), tuple(words[1:3]))
     if verb in ("START", "STOP"):
         return not _SLAVES.isdisjoint(rest)
@@ -30,7 +30,7 @@ def is_about_replication(words: Sequence[str]) -> bool:
 
 
 class Until(Enum):
-    """Of START SLAVE."""
+    """UNTIL of START SLAVE."""
 
     NONE = auto()
     GTID = auto()
@@ -39,7 +39,11 @@ class Until(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeMaster:
-    """`options`: by the names of CHANGE MASTER in lower case without MASTER_. `name` None is the session's default."""
+    """CHANGE MASTER.
+
+    `options` have the names of CHANGE MASTER in lower case without MASTER_. `name` is the connection's; None is the
+    session's default.
+    """
 
     name: str | None
     options: Mapping[str, Any] = field(repr=False)  # one may be a password
@@ -47,7 +51,7 @@ class ChangeMaster:
 
 @dataclass(frozen=True, slots=True)
 class StartSlave:
-    """START SLAVE. `threads` as named."""
+    """START SLAVE. `threads` are those that the statement names; empty if it names none."""
 
     name: str | None
     threads: frozenset[str] = frozenset()
@@ -75,7 +79,7 @@ class StopAllSlaves:
 
 @dataclass(frozen=True, slots=True)
 class ResetSlave:
-    """RESET SLAVE; `everything`: ALL."""
+    """RESET SLAVE; `everything` is RESET SLAVE ALL."""
 
     name: str | None
     everything: bool = False
@@ -87,20 +91,20 @@ ReplicationStatement = (
 
 
 def parse_replication_statement(text: str) -> ReplicationStatement:
-    """Raises `SqlSyntaxError` (1064), which quotes no string of the statement: one may be a password."""
+    """Parse a statement. Raises `SqlSyntaxError` (1064), which quotes no string: one may be a password."""
     statement: ReplicationStatement = read(text, build_grammar, lambda _: _Builder())
     return statement
 
 
 @cache
 def build_grammar() -> Lark:
-    """Once, for all."""
+    """The grammar of these statements, built at the first call and kept."""
     grammar = Path(__file__).with_name("replication.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
 
 
 def _name(name: Token | None, channel: str | None) -> str | None:
-    """Raises `WrongArguments` (1210) if it is given twice."""
+    """The connection's name from either of its two places. Raises `WrongArguments` (1210) if both are given."""
     if name is not None and channel is not None:
         raise WrongArguments(_BOTH_NAMES)
     return channel if name is None else unquote(name)

@@ -1,4 +1,4 @@
-"""Which rows a SHOW gives: its LIKE or WHERE as a value, and whether it holds for a row."""
+"""LIKE and WHERE of a SHOW: the condition as a value, and whether it holds for a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\s*([-+]?[0-9]{1,300}(?:\.[0-9]{0,300})?)")
 
 
 class Operator(Enum):
-    """Of a condition."""
+    """Operators of a condition."""
 
     EQUAL = auto()
     LIKE = auto()
@@ -30,9 +30,9 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`column operator values`. The column in lower case, "" for the first one (LIKE).
+    """`column operator values`. The column's name is in lower case; "" is the first column (LIKE).
 
-    A value is an `int` where the statement has a number: then numbers are compared, else texts without case.
+    Texts are compared without case; a value that is an `int` is compared as a number.
     """
 
     column: str
@@ -42,21 +42,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """AND."""
+    """AND: the test holds if all parts hold."""
 
     parts: tuple[Test, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """OR."""
+    """OR: the test holds if any part holds."""
 
     parts: tuple[Test, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """NOT."""
+    """NOT: the test holds if the part does not."""
 
     part: Test
 
@@ -79,10 +79,11 @@ def filtered(rows: Iterable[Row], columns: Sequence[str], test: Test) -> list[Ro
 
 
 def may_hold(test: Test, columns: Sequence[str], known: Row) -> bool:
-    """Whether the test may hold for a row that begins with those values.
+    """Whether the test may hold for a row of which only the first values are known.
 
     Args:
-        columns: as those of `filtered`.
+        columns: all column names, in lower case.
+        known: the values of the first columns.
     """
     return True in _outcomes(test, known, {"": 0, **{c: at for at, c in enumerate(columns)}})
 
@@ -112,17 +113,17 @@ _ALWAYS, _NEVER, _EITHER = frozenset({True}), frozenset({False}), frozenset({Tru
 
 
 def is_about(test: Test, columns: Sequence[str]) -> bool:
-    """Whether it asks for nothing but these, and the first column."""
+    """Whether a test reads no columns but these and the first one."""
     return _columns_of(test) <= {"", *columns}
 
 
 def is_long(test: Test) -> bool:
-    """Whether it takes milliseconds to hold it against some hundred rows."""
+    """Whether a test takes milliseconds for a few hundred rows, so that it must run in a thread."""
     return _cost(test) > _AT_ONCE_COST
 
 
 def _cost(test: Test) -> int:
-    """How many values each row is compared with; a long one counts more."""
+    """The number of values that each row is compared with; a long value counts more."""
     match test:
         case Condition(values=values):
             return sum(1 + len(str(value)) // _CHARS_AT_ONCE for value in values) or 1
@@ -171,7 +172,7 @@ def _matches(condition: Condition, value: object) -> bool:
 
 
 def _order(text: str, wanted: str | int) -> int:
-    """Below, at or above 0 as `text` is less than, like or greater than `wanted`."""
+    """Below 0, 0 or above 0, as `text` is less than, equal to or greater than `wanted`."""
     if isinstance(wanted, int):
         number = _as_number(text)
         return (number > wanted) - (number < wanted)
@@ -180,7 +181,7 @@ def _order(text: str, wanted: str | int) -> int:
 
 
 def _as_number(text: str) -> float:
-    """As MariaDB compares text with a number: what it begins with, else 0."""
+    """The number that a text begins with, else 0: so MariaDB compares text with a number."""
     match = _NUMBER.match(text)
     return float(match[1]) if match else 0.0
 
@@ -192,13 +193,13 @@ _NOWHERE: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Of a LIKE pattern, between two %: a text, in which any character will do at some places."""
+    """The piece of a LIKE pattern between two %: a text, in which any character matches at the places `any_at`."""
 
     text: str
     any_at: frozenset[int]
 
     def matches(self, text: str, at: int) -> bool:
-        """Whether it stands there."""
+        """Whether the piece matches the text at this index."""
         if not self.any_at:
             return text.startswith(self.text, at)
         found = text[at : at + len(self.text)]
@@ -208,7 +209,7 @@ class _Piece:
         )
 
     def find(self, text: str, at: int) -> int:
-        """Where it ends, the first time from there on; -1 if it does not come."""
+        """The end of the first match at or behind this index; -1 if there is none."""
         if not self.any_at:
             found = text.find(self.text, at)
             return found if found < 0 else found + len(self.text)
@@ -227,9 +228,9 @@ class _Piece:
         return -1
 
 
-@lru_cache(maxsize=8)  # the same for all rows of an answer; it may be as long as a statement
+@lru_cache(maxsize=8)  # a pattern serves all rows of an answer, and may be long
 def _like_pieces(pattern: str) -> tuple[_Piece, ...]:
-    """One more than there are %."""
+    """The pieces of a LIKE pattern: one more than it has %."""
     pieces: list[_Piece] = []
     texts: list[str] = []
     any_at: set[int] = set()
@@ -250,9 +251,10 @@ def _like_pieces(pattern: str) -> tuple[_Piece, ...]:
 
 
 def like_matches(pattern: str, name: str) -> bool:
-    """SQL LIKE without case: % any text, _ any character, backslash takes the next as it is.
+    """SQL LIKE without case: % matches any text, _ any character; a backslash makes the next character a plain one.
 
-    Each piece between two % is looked for once, from where the one before has ended.
+    Each piece between two % is searched once, from the end of the piece before: the time grows with the length of the
+    name, not with the number of %.
     """
     pieces = _like_pieces(pattern)
     text = name.lower()

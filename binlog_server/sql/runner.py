@@ -1,4 +1,4 @@
-"""Runs what a statement could not answer at once: in threads, with the result sent as it comes."""
+"""Runs the statements that cannot be answered at once: in threads, with the rows sent as they come."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ from binlog_server.sql.view import Client, Deed, Later, ResultSet, Row, RowStrea
 
 T = TypeVar("T")
 
-# Of their own: dumps use the threads of the loop, and a client that asks for much must not take them all.
+# Threads for statements only: dumps use those of the loop, and clients with long statements must not take them all.
 THREADS = 4
 
 
 class Runner:
-    """For one event loop, which must run."""
+    """The threads for statements, of one event loop. To be made while the loop runs, and used on it."""
 
     def __init__(self, engine: BinlogEngine) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
-        self._lines: dict[
-            str, ThreadPoolExecutor
-        ] = {}  # who waits for room must not keep from PURGE
+        # A thread for each line, so that a statement that waits for room does not delay PURGE.
+        self._lines: dict[str, ThreadPoolExecutor] = {}
         self._parser = FairThread("sql-parser")
         self._writer = FairThread("sql-accounts")
         self._gtid_waits = GtidWaits(engine)
         self._is_closed = False
 
     def close(self) -> None:
-        """No more statements. What runs is waited for: it changes files."""
+        """Take no more statements, and wait for those that run: they change files."""
         self._is_closed = True
         self._parser.close(wait=False)
         self._writer.close(wait=True)
@@ -53,7 +52,11 @@ class Runner:
             threads.shutdown(wait=True, cancel_futures=True)
 
     def in_thread(self, who: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Call what only computes, in a thread that waits for no disk. `who`: the account; they take turns."""
+        """Call a function that only computes, in a thread that never waits for a disk.
+
+        Args:
+            who: the account that asks; accounts take turns.
+        """
         return self._parser.call(who, call)
 
     async def answer(
@@ -63,8 +66,12 @@ class Runner:
         machine: ServerConnection,
         warnings: Callable[[], int],
     ) -> None:
-        """Run it, and give the client its answer. `warnings`: how many there are, asked at the end."""
-        # Who waits for others may go meanwhile, which is noticed only as long as its socket is read.
+        """Run the rest of a statement, and send the client its answer. Errors become the answer: it raises none.
+
+        Args:
+            warnings: gives the number of warnings; called when the statement has ended.
+        """
+        # A client that leaves during a long wait is noticed only while its socket is read.
         if not isinstance(what, Wait) and not (isinstance(what, Work) and what.line):
             client.hold(held=True)
         try:
@@ -90,9 +97,9 @@ class Runner:
         except StorageError as error:
             client.refused(server_error(error))
         except ConnectionError:
-            pass  # said where it was noticed
+            pass  # logged by the connection
         except Exception as error:  # noqa: BLE001 - logged there
-            if not self._is_closed:  # or there is no thread any more to do it
+            if not self._is_closed:  # a closed runner has no threads, which is no bug to report
                 client.refused(internal_error(error, f"connection {machine.connection_id}"))
         finally:
             client.hold(held=False)
@@ -101,17 +108,17 @@ class Runner:
         future = self._begin(work)
 
         def done(_: asyncio.Future[ResultSet | None]) -> None:
-            if not future.cancelled():  # before it has begun
+            if not future.cancelled():  # cancelled means that the work has not begun
                 work.done()
 
-        future.add_done_callback(done)  # also when the client has gone meanwhile
+        future.add_done_callback(done)  # called also if the client has gone meanwhile
         try:
             return await shielded(future)
         except asyncio.CancelledError:
             work.give_up()
             if not work.line or machine.state is not ServerState.ANSWERING or future.cancel():
                 raise
-            return await shielded(future)  # KILL QUERY in its midst: it tells how far it came
+            return await shielded(future)  # KILL QUERY: the work's error tells how far it came
 
     def _begin(self, work: Work) -> asyncio.Future[ResultSet | None]:
         if work.in_turn_of is not None:
@@ -153,15 +160,14 @@ class Runner:
             async with asyncio.timeout(wait.timeout_s):
                 while not self._have_come(left):
                     await self._gtid_waits.come(left[-1])
-                await self._in_thread(
-                    self._engine.sync
-                )  # it may be the last thing that was appended
+                # If nothing is committed afterwards, nobody else syncs the last group.
+                await self._in_thread(self._engine.sync)
             return True
         except TimeoutError:
             return False
 
     def _have_come(self, left: list[Gtid]) -> bool:
-        """Whether the store has all of them. Takes away those that it has, up to the first that it has not."""
+        """Whether the store has all these GTIDs. Removes from the end of the list those that it has."""
         while left:
             wanted = left[-1]
             last = self._engine.binlog_state(wanted.domain_id).last(wanted.domain_id)
@@ -172,7 +178,7 @@ class Runner:
 
 
 class _Steps:
-    """An iterator that may be closed while another thread is in a step of it: afterwards, then."""
+    """An iterator that any thread may close: if another thread is in a step, the close waits until the step ends."""
 
     def __init__(self, batches: Iterator[list[Row]]) -> None:
         self._batches = batches

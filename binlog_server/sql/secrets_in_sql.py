@@ -1,8 +1,8 @@
-"""Keeps passwords out of what others see: SHOW PROCESSLIST, the log, and errors, which clients log in their turn.
+"""Keeps passwords out of SHOW PROCESSLIST, of the log, and of errors, which clients log in their turn.
 
-A statement is shown up to the first word behind which a password may stand, however badly it is written: without
-quotes, with a comment between, mistyped, cut off. What comes behind is left out as a whole, so nothing depends on
-understanding it. Such words are looked for as parts of words, so that one letter too few does not matter.
+A statement is shown up to the first word behind which a password may stand. The rest is left out as a whole, so it need
+not be understood: a password may be without quotes, behind a comment, mistyped or cut off. Such words are searched as
+parts of words, so that one missing letter does not matter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 
 SHOWN_CHARS: Final = 1024
-"""Of a statement; nothing looks at more of it."""
+"""Characters of a statement that are shown at most; the rest is not searched either."""
 _LEFT_OUT: Final = "..."
 
 _GAP: Final = r"(?:\s|/\*M?!\d{0,6}|\*/|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*+"
@@ -23,15 +23,15 @@ _WORDS: Final = (
     rf"|(?:create|replace|alter|exists){_GAP}user|grant(?!s\b)"
 )
 _BEFORE_A_SECRET: Final = re.compile(rf"{_WORDS}|change{_GAP}master", re.IGNORECASE | re.DOTALL)
-# Who has sent it may see what is wrong with a host or a port: as MariaDB tells it.
+# In an error for the sender, CHANGE MASTER is shown up to its password: the error may be about its host or port.
 _BEFORE_A_SECRET_OF_ONES_OWN: Final = re.compile(_WORDS, re.IGNORECASE | re.DOTALL)
-# Without words of that kind: what may still be about accounts is shown without its strings.
+# Without such a word, a statement that may still be about accounts is shown without its strings.
 _ABOUT_ACCOUNTS: Final = re.compile(r"user|grant|master", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", re.DOTALL)
 
 
 def shown_text(sql: str) -> str:
-    """A statement for others to see."""
+    """A statement as other users and the log may see it, of `SHOWN_CHARS` characters at most."""
     return _shown(sql, _BEFORE_A_SECRET)
 
 
@@ -40,18 +40,18 @@ def _shown(sql: str, before_a_secret: re.Pattern[str]) -> str:
     found = before_a_secret.search(text)
     if found is not None:
         return hide_strings(text[: found.end()]) + _LEFT_OUT
-    if len(text) < len(sql):  # the rest may be about anything
+    if len(text) < len(sql):  # the rest was not searched
         return hide_strings(text) + _LEFT_OUT
     return hide_strings(text) if _ABOUT_ACCOUNTS.search(text) else text
 
 
 def hide_strings(sql: str) -> str:
-    """SQL, or the rest of it, with every string, also one that is not ended, as '?'."""
+    """SQL, or its end, with '?' for every string, also for one without its closing quote."""
     return _QUOTED.sub("'?'", sql)
 
 
 def shown_error(error: ServerError, sql: str) -> ServerError:
-    """An error of a statement, for its client and for the log: a syntax error quotes only what would be shown of it."""
+    """An error for the client and the log: a syntax error quotes only text that `shown_text` would show."""
     if not isinstance(error, SqlSyntaxError):
         return error
     shown = _shown(sql, _BEFORE_A_SECRET_OF_ONES_OWN)

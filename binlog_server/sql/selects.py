@@ -1,4 +1,4 @@
-"""SELECT without a table: the row, and columns of the types that MariaDB gives them."""
+"""SELECT without a table: one row, in columns of the types that MariaDB gives them."""
 
 from __future__ import annotations
 
@@ -32,25 +32,28 @@ from binlog_server.sql.statements import (
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Result, ResultSet, Row
 
-ROW_CHARS_MAX = 1 << 20  # a short statement may name a long variable often
+ROW_CHARS_MAX = 1 << 20  # a limit, because a short statement may name a long variable many times
 COLUMNS_MAX = 256
-_INT_CHARS = 9  # a constant of more is a BIGINT
+_INT_CHARS = 9  # a constant with more digits is a BIGINT
 _BIGINT_CHARS = 21
 _DECIMALS_SHOWN = 6
 _I64_MAX = 2**63 - 1
-_BLOB_CHARS = 2**24 - 1  # of a MEDIUMBLOB
-_DECIMAL_CHARS, _DECIMAL_SCALE = 83, 38  # of a user variable, which may hold any
+_BLOB_CHARS = 2**24 - 1  # the length of a MEDIUMBLOB
+_DECIMAL_CHARS, _DECIMAL_SCALE = 83, 38  # for user variables: MariaDB declares the largest DECIMAL
 
 
 class Finder(Protocol):
-    """Who knows the values: the session."""
+    """Finds the values of expressions: the session."""
 
     def value_of(self, expression: Expression) -> Value:
-        """Raises `ServerError`."""
+        """The value of a constant, variable or function. Raises `ServerError`."""
 
 
 def select(finder: Finder, statement: Select) -> Result:
-    """One row; or a function by itself that waits. Raises `PacketTooBig` (1153), `TooManyColumns` (1117)."""
+    """The row of a SELECT; a `Wait` where the SELECT is one function that waits.
+
+    Raises `PacketTooBig` (1153), `TooManyColumns` (1117), and the errors of `Finder.value_of`.
+    """
     match statement.items:
         case (SelectItem(label, Function(name, arguments)),) if waiting := waits_for(name):
             return waiting([finder.value_of(a) for a in arguments], printable(label))
@@ -74,7 +77,7 @@ def _column(item: SelectItem, value: Value) -> Column:
             return _user_variable_column(label, value)
         case Function(name):
             return function_column(name, label, value)
-    match value:  # of a constant
+    match value:  # the expression is a constant
         case None:
             return Column.binary(label, TYPE_NULL, 0, null=True)
         case Decimal():
@@ -112,5 +115,5 @@ def _user_variable_column(label: str, value: Value) -> Column:
 
 
 def printable(label: str) -> str:
-    """A column name; bytes in the statement that were not UTF-8 become question marks."""
+    """A column name for the client; question marks stand for bytes of the statement that are not UTF-8."""
     return label.encode("utf-8", "replace").decode()

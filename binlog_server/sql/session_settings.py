@@ -1,4 +1,4 @@
-"""What a session's variables mean for the statements it commits: the status variables that go with them, the GTID."""
+"""A session's variables as its commits carry them: status variables, context events, and the GTID's parts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from binlog_protocol.wire.results import UTF8, ResultCharset
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"
-_UTF8_BYTES: Final = {"utf8mb3": 3, "utf8mb4": 4}  # of a character
+_UTF8_BYTES: Final = {"utf8mb3": 3, "utf8mb4": 4}  # bytes a character
 _U64_MASK: Final = 2**64 - 1
 
-# Bit of each mode in the order of the bits.
+# The modes of sql_mode, in the order of their bits.
 _MODES: Final = (
     *("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"),
     *("IGNORE_BAD_TABLE_OPTIONS", "ONLY_FULL_GROUP_BY", "NO_UNSIGNED_SUBTRACTION"),
@@ -45,7 +45,7 @@ _MODES: Final = (
 _MODE_BITS: Final = {name: 1 << bit for bit, name in enumerate(_MODES)}
 assert _MODE_BITS["TIME_ROUND_FRACTIONAL"] == 1 << 34
 assert _MODE_BITS["NO_BACKSLASH_ESCAPES"] == 1 << 20
-# Modes that stand for others, too.
+# Modes that switch others on, too.
 _OTHER_DATABASE: Final = (
     *("PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
     "NO_FIELD_OPTIONS",
@@ -74,26 +74,30 @@ _FLAGS: Final = (
     ("autocommit", "OFF", SessionFlags.NOT_AUTOCOMMIT),
 )
 
-# Variables that mean only the next statement, and the next group.
+# Variables that hold for the next statement only, and for the next group only.
 ONCE_PER_STATEMENT: Final = ("insert_id", "last_insert_id", "rand_seed1", "rand_seed2")
 ONCE_PER_GROUP: Final = ("gtid_seq_no",)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """For the statements up to the next SET. `timestamp` is that of SET TIMESTAMP."""
+    """The settings of a session's commits, valid up to the next SET.
+
+    `timestamp` is that of SET TIMESTAMP in seconds since 1970, None without one; `context` are the events of
+    ONCE_PER_STATEMENT.
+    """
 
     origin: Origin
     domain_id: int
     seq_no: int
     timestamp: int | None
-    charset: str  # of the client
+    charset: str  # the client's character set
     backslash_escapes: bool
     ansi_quotes: bool
     context: tuple[IntvarEvent | RandEvent, ...]
 
     def context_events(self, variables: list[UserVarEvent], timestamp: int) -> bytes:
-        """What stands before the statement's own event."""
+        """The events in front of the statement's own: INTVAR, RAND and USER_VAR events."""
         return b"".join(
             event.build(
                 server_id=self.origin.server_id, timestamp=timestamp, flags=self.origin.header_flags
@@ -105,7 +109,15 @@ class Settings:
 def settings_of(
     variables: Mapping[str, str], *, server_id: int, domain_id: int, thread_id: int, database: bytes
 ) -> Settings:
-    """`variables` are those set in the session, `server_id` and `domain_id` the server's."""
+    """The settings from a session's variables.
+
+    Args:
+        variables: those SET in the session, as SHOW VARIABLES prints them.
+        server_id: the server's; a session may have SET its own.
+        domain_id: the server's; a session may have SET its own.
+        thread_id: the connection's number.
+        database: the session's, in UTF-8; empty for none.
+    """
     sql_mode = sql_mode_bits(variables.get("sql_mode", ""))
     seconds, microseconds = timestamp_of(variables.get("timestamp", "0"))
     charset = variables.get("character_set_client", "utf8mb4")
@@ -143,7 +155,8 @@ def settings_of(
 
 
 def login_variables(collation: int) -> dict[str, str]:
-    """What the collation in a login says. One that cannot be is taken for ours, as MariaDB does."""
+    """The variables that a login's collation sets. A collation no client can have is taken as the server's own, as in
+    MariaDB."""
     charset = charset_of(collation)
     if charset is None or not is_client_charset(charset):
         return {}
@@ -156,7 +169,10 @@ def login_variables(collation: int) -> dict[str, str]:
 
 
 def result_charset(variables: Mapping[str, str]) -> ResultCharset:
-    """What the client is told of texts, which are UTF-8 whatever it asks for: so only a kind of UTF-8 is told."""
+    """The character set that the columns of results name: a kind of UTF-8, or binary.
+
+    Texts are sent in UTF-8 whatever `character_set_results` says, so no other set may be named.
+    """
     charset = variables.get("character_set_results", "utf8mb4")
     if charset == BINARY:
         return ResultCharset(BINARY_COLLATION, 1)
@@ -169,9 +185,10 @@ def result_charset(variables: Mapping[str, str]) -> ResultCharset:
 
 
 def literal_collation(text: str, variables: Mapping[str, str]) -> int:
-    """That of a string in a statement: the connection's, if its bytes mean the same there.
+    """The collation of a string in a statement: the connection's, if the string's bytes mean the same there.
 
-    Where the character sets differ MariaDB converts. Here the bytes stay, and are called what they are.
+    Where the character sets of client and connection differ, MariaDB converts the string. Here the bytes stay, with a
+    collation of the client's character set.
     """
     charset = variables.get("character_set_client", "utf8mb4")
     client = default_collation(charset)
@@ -186,7 +203,7 @@ def literal_collation(text: str, variables: Mapping[str, str]) -> int:
 
 
 def sql_mode_bits(value: str | int) -> int:
-    """The number that is logged, from names or a number. Raises `WrongVariableValue` (1231)."""
+    """sql_mode as the number that is logged, from names or a number. Raises `WrongVariableValue` (1231)."""
     if isinstance(value, int):
         if not 0 <= value < 1 << len(_MODES):
             raise WrongVariableValue("sql_mode", str(value))
@@ -207,12 +224,12 @@ def sql_mode_bits(value: str | int) -> int:
 
 
 def sql_mode_names(bits: int) -> str:
-    """As SELECT @@sql_mode shows it."""
+    """sql_mode as SELECT @@sql_mode shows it."""
     return ",".join(name for name, bit in _MODE_BITS.items() if bits & bit)
 
 
 def timestamp_of(text: str) -> tuple[int, int]:
-    """Seconds and microseconds of SET TIMESTAMP. Raises `WrongVariableValue` (1231)."""
+    """SET TIMESTAMP as seconds since 1970 and microseconds. Raises `WrongVariableValue` (1231)."""
     whole, _, fraction = text.partition(".")
     if not (whole.isascii() and whole.isdecimal() and len(whole) <= 10 and int(whole) < 1 << 32):
         raise WrongVariableValue("timestamp", text)

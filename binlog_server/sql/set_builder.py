@@ -26,7 +26,7 @@ from binlog_server.sql.variables import VARIABLES
 
 
 class SetBuilder(Transformer[Token, Any]):
-    """Trees to assignments."""
+    """Parse trees of SET to assignments."""
 
     def set(self, children: list[Any]) -> SetVariables:
         return SetVariables(
@@ -56,7 +56,7 @@ class SetBuilder(Transformer[Token, Any]):
         return found
 
     def character_set(self, children: list[Any]) -> list[Assignment]:
-        # The connection then has that of the database, of which there is none: the default.
+        # The connection gets the database's character set. There is no database, so it is the default.
         value = _charset(children[0])
         return [
             _session("character_set_client", value),
@@ -67,7 +67,7 @@ class SetBuilder(Transformer[Token, Any]):
     def set_transaction(self, children: list[Any]) -> SetVariables:
         scope, *characteristics = children
         if len({token.type for token in characteristics}) < len(characteristics):
-            raise SqlSyntaxError(characteristics[-1])  # one of each kind
+            raise SqlSyntaxError(characteristics[-1])  # only one of each kind is allowed
         assignments = []
         for words in (token.upper().split() for token in characteristics):
             if words[-1] in ("ONLY", "WRITE"):
@@ -88,7 +88,7 @@ class SetBuilder(Transformer[Token, Any]):
     def set_statement(self, children: list[Any]) -> SetStatement:
         *assignments, statement = children
         inner: Statement = statement
-        if isinstance(inner, SetVariables):  # of what it sets, nothing would be left
+        if isinstance(inner, SetVariables):  # its settings would be undone at once
             raise SqlSyntaxError("SET")
         return SetStatement(tuple(assignments), inner)
 
@@ -102,7 +102,7 @@ def _session(name: str, value: Expression) -> Assignment:
 
 
 def _check_collation(charset: str, collation: str) -> None:
-    """Raises `CollationMismatch` (1253). Names that are unknown are told as such later."""
+    """Raises `CollationMismatch` (1253). An unknown name is not its job: the assignment finds it."""
     number = collation_numbered(collation)
     known = charset_named(charset)
     if number is not None and known is not None and charset_of(number) != known:

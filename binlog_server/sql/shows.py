@@ -43,7 +43,7 @@ _BYTES: Final = FLAG_NOT_NULL | FLAG_BINARY
 VARIABLE_COLUMNS = ("variable_name", "value")
 
 
-_INFO_CHARS: Final = 100  # of a statement, without FULL
+_INFO_CHARS: Final = 100  # characters of a statement in SHOW PROCESSLIST without FULL
 
 
 def show(
@@ -54,8 +54,12 @@ def show(
     coordinates: Coordinates = AS_STORED,
     texts: StateTexts | None = None,
 ) -> Result:
-    """One of the statements without arguments. `user`: whose connections to show; None is everybody's. `texts`: of the
-    state that is shown; None is the present one."""
+    """Answer a SHOW statement without arguments.
+
+    Args:
+        user: the user whose connections SHOW PROCESSLIST gives; None gives all.
+        texts: the binlog state to show; None is the present one.
+    """
     if what is Show.MASTER_STATUS:
         return _master_status(view, coordinates, texts or view.state_texts())
     if what in _OF_PLACES:
@@ -66,7 +70,7 @@ def show(
 
 
 def databases(statement: ShowDatabases) -> ResultSet:
-    """There is none but that which every server has."""
+    """SHOW DATABASES: information_schema, the only one here."""
     name = "Database" if statement.pattern is None else f"Database ({statement.pattern})"
     label = name.encode("utf-8", "replace").decode()
     rows = filtered([("information_schema",)], ("database",), statement.filter)
@@ -74,7 +78,7 @@ def databases(statement: ShowDatabases) -> ResultSet:
 
 
 def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> ResultSet:
-    """SHOW WARNINGS, SHOW ERRORS, and how many there are."""
+    """SHOW WARNINGS, SHOW ERRORS, and SHOW COUNT(*) of each."""
     wanted = [d for d in told if not statement.errors_only or d.level == Level.ERROR]
     if statement.count:
         name = "error_count" if statement.errors_only else "warning_count"
@@ -87,7 +91,7 @@ def diagnostics(statement: ShowDiagnostics, told: Sequence[Diagnostic]) -> Resul
 
 
 def variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
-    """SHOW VARIABLES and SHOW STATUS. Of what may not be among the rows the value is not made."""
+    """SHOW VARIABLES and SHOW STATUS. A value that is costly to make is made only if its row may be in the result."""
     names = (name for name in sorted(shown) if may_hold(test, VARIABLE_COLUMNS, (name,)))
     rows = filtered([(name, text_of(shown[name])) for name in names], VARIABLE_COLUMNS, test)
     columns = [Column.text("Variable_name", 64), Column.text("Value", 4096)]
@@ -95,7 +99,10 @@ def variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
 
 
 def prepared(view: ServerView, statement: XaRecover) -> ResultSet:
-    """XA RECOVER: what waits in the binlog for XA COMMIT or XA ROLLBACK. Raises `UnknownXaFormat` (1791)."""
+    """XA RECOVER: the prepared transactions that wait in the binlog for XA COMMIT or XA ROLLBACK.
+
+    Raises `UnknownXaFormat` (1791).
+    """
     style = statement.format.upper()
     if style not in ("RAW", "SQL"):
         raise UnknownXaFormat(statement.format)
@@ -232,7 +239,7 @@ def _binlog_leases(view: ServerView, coordinates: Coordinates) -> ResultSet:
 
 
 def utc(seconds: float) -> str:
-    """A time as MariaDB prints it."""
+    """Seconds since 1970 as MariaDB prints a DATETIME, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 

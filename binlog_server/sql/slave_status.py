@@ -21,7 +21,8 @@ from binlog_server.sql.view import ResultSet, ServerView
 
 SlaveRows = Mapping[str, Mapping[str, Value]]  # by connection, then by column
 
-# As 11.8 sends them: text of so many characters, or another type (below 0); NULL where `_NULLABLE` says so.
+# Columns as MariaDB 11.8 declares them: a text's length in characters, or another type (below 0). `_NULLABLE` names
+# those that may be NULL.
 _PORT, _ERRNO, _INT, _BIGINT, _FLOAT, _DATETIME = -1, -2, -3, -4, -5, -6
 _LONG_TEXT = 21844
 
@@ -129,7 +130,7 @@ _NULLABLE = frozenset(
 
 
 def slave_rows(view: ServerView, texts: StateTexts) -> SlaveRows:
-    """Of the upstreams that are known: what both statements tell."""
+    """The values that both statements show, for all configured upstreams. Changes nothing; on the loop."""
     timeout = view.config.slave_net_timeout
     return {
         c.name: slave_row(c, texts.position, timeout) for c in view.relay.connections if c.info.host
@@ -137,7 +138,7 @@ def slave_rows(view: ServerView, texts: StateTexts) -> SlaveRows:
 
 
 def one(connection: str, rows: SlaveRows) -> ResultSet:
-    """SHOW SLAVE STATUS, of a connection with a name or, with "", without one. Raises `NoMasterConnection` (1617)."""
+    """SHOW SLAVE STATUS of one connection; "" is the one without a name. Raises `NoMasterConnection` (1617)."""
     found = next((row for name, row in rows.items() if name.lower() == connection.lower()), None)
     if found is None and connection:
         raise NoMasterConnection(connection)
@@ -145,7 +146,7 @@ def one(connection: str, rows: SlaveRows) -> ResultSet:
 
 
 def every(rows: SlaveRows) -> ResultSet:
-    """SHOW ALL SLAVES STATUS."""
+    """SHOW ALL SLAVES STATUS: one row a connection."""
     return _result(_EVERY, rows.values())
 
 

@@ -1,7 +1,7 @@
-"""The SQL side of one connection: what it has set and may do, and what its last statement has told.
+"""The SQL side of one connection: its variables, privileges, and the diagnostics of its last statement.
 
-A statement in, a result out; no I/O of its own. What waits for a disk is given back as `Work`, `RowStream` or `Wait`,
-for whoever owns the loop to run. Which statement does what is said in `sql.answers`.
+A statement in, a result out, without I/O. A statement that waits for a disk gives `Work`, `RowStream` or `Wait` back,
+for the loop to run (`sql.runner`). `sql.answers` maps statements to the functions that answer them.
 """
 
 from __future__ import annotations
@@ -59,55 +59,53 @@ from binlog_server.sql.view import (
     text_of,
 )
 
-DIAGNOSTICS_MAX = 64  # as max_error_count
+DIAGNOSTICS_MAX = 64  # rows of SHOW WARNINGS; the default of MariaDB's max_error_count
 DECODED_BYTES_MAX = 64 * 1024
-"""Of the texts in other character sets than the client's that one statement reads: it is done on the loop."""
+"""Bytes of user variables that one statement may convert to the client's character set: this is done on the loop."""
 
 
 @dataclass(slots=True)
 class SqlSession:
-    """The SQL side of one connection: its variables, and what its statements give.
+    """The SQL side of one connection: its variables, and the results of its statements.
 
-    `login` are the variables that the login has set, `in_transaction` and `database` for whoever commits to keep.
-    `diagnostics` are those of the last statement that was not about them; `coordinates` how the session speaks of files
-    and positions.
+    `login` are the variables that the login has set. `in_transaction` and `database` are kept up to date by the commit
+    side of the session. `diagnostics` are those of the last statement that was not about diagnostics. `coordinates` is
+    the form in which the session shows files and positions.
     """
 
     server: ServerView
     connection_id: int
     account: str
-    current_user: str = ""  # name and host of the account that this is by login; empty: `account`
+    current_user: str = ""  # name@host of the account that the login matched; empty: `account`
     user_variables: dict[str, HeldValue] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     variable_bytes: int = 0
     grants: frozenset[str] = frozenset()
     login: Mapping[str, str] = field(default_factory=dict)
-    status: Mapping[str, str] = field(default_factory=dict)  # of SHOW STATUS, of this session alone
+    status: Mapping[str, str] = field(default_factory=dict)  # the session's own rows of SHOW STATUS
     in_transaction: bool = False
-    next_read_only: bool | None = (
-        None  # SET TRANSACTION READ ONLY or READ WRITE, until one has ended
-    )
+    next_read_only: bool | None = None  # SET TRANSACTION READ ONLY or READ WRITE
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED
     _is_about_diagnostics: bool = False
-    _texts: StateTexts | None = None  # that the statement shows
-    _told: list[Diagnostic] = field(default_factory=list)  # of the statement before
-    _decoded: dict[HeldValue, Value] = field(default_factory=dict)  # what the statement has read
+    _texts: StateTexts | None = None  # the binlog state that the running statement shows
+    _told: list[Diagnostic] = field(default_factory=list)  # the previous statement's diagnostics
+    _decoded: dict[HeldValue, Value] = field(default_factory=dict)  # converted by this statement
     _decoded_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.variables.update(self.login)
 
     def forget(self) -> None:
-        """The session has ended: nothing that it was told is kept."""
+        """Forget the user variables and what is meant for later statements: the session has ended."""
         self.user_variables.clear()
         self.next_read_only = None
         self.variable_bytes = 0
         self._texts = None
 
     def reset(self) -> None:
-        """As COM_RESET_CONNECTION: all variables of the session are forgotten."""
+        """COM_RESET_CONNECTION: all variables are again as the login has set them."""
         self.user_variables.clear()
         self.next_read_only = None
         self.variables = dict(self.login)
@@ -115,36 +113,40 @@ class SqlSession:
         self.diagnostics.clear()
 
     def may(self, *privileges: str) -> bool:
-        """Whether what the account has suffices, where any of these is needed."""
+        """Whether the account may do what needs any one of these privileges."""
         return suffices(self.grants, privileges)
 
     def require(self, *privileges: str) -> None:
-        """Raises `PrivilegeRequired` (1227)."""
+        """Raises `PrivilegeRequired` (1227) unless the account has any one of these privileges."""
         if not self.may(*privileges):
             raise PrivilegeRequired(", ".join(privileges))
 
     def execute(self, text: str) -> Result:
-        """The result, or None for OK. Raises `ServerError`."""
+        """Parse and run a statement: the result, the work that is left, or None for OK. Raises `ServerError`."""
         self.begin()
         return self.run(lambda: parse(text))
 
     def begin(self) -> None:
-        """A statement, whoever runs it: diagnostics are its own from now on."""
+        """A statement begins, here or on the commit side: from now on the diagnostics are its own."""
         self._told, self.diagnostics = self.diagnostics, []
         self._is_about_diagnostics = False
         self._texts = None
 
     def failed(self, error: ServerError) -> None:
-        """The statement has ended so, whoever ran it: SHOW WARNINGS tells it."""
+        """The statement has ended with this error, here or on the commit side: SHOW WARNINGS shows it."""
         self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
         del self.diagnostics[DIAGNOSTICS_MAX:]
 
     def warn(self, code: int, text: str) -> None:
-        """SHOW WARNINGS tells it."""
+        """Add a warning to the diagnostics of the running statement."""
         self.diagnostics.append(Diagnostic(Level.WARNING, code, text))
 
     def run(self, parsed: Callable[[], Statement]) -> Result:
-        """As `execute`, of a statement that was begun, and that may have been parsed elsewhere."""
+        """Run a statement after `begin`; as `execute`, with the parsing left to the caller.
+
+        Args:
+            parsed: gives the statement, or raises the `ServerError` of parsing it.
+        """
         try:
             statement = parsed()
             self._is_about_diagnostics = _asks_for_diagnostics(statement)
@@ -163,7 +165,10 @@ class SqlSession:
         return result
 
     def long_texts(self, statement: Statement) -> StateTexts | None:
-        """What is to be made in a thread before `run` of that statement, which shows it. Raises `PrivilegeRequired`."""
+        """The texts that a thread must make before `run` of this statement, which shows them; None if there are none.
+
+        Raises `PrivilegeRequired` (1227).
+        """
         if not shows_state(statement):
             return None
         self.require_for(statement)
@@ -172,37 +177,40 @@ class SqlSession:
 
     @property
     def state_texts(self) -> StateTexts:
-        """Of the state that the statement shows."""
+        """The texts of the binlog state that the running statement shows."""
         return self._texts or self.server.state_texts()
 
     @property
     def made_texts(self) -> StateTexts | None:
-        """The same, where `long_texts` has looked for them."""
+        """The texts that `long_texts` has found for the running statement; None if it was not called."""
         return self._texts
 
     @property
     def shows_long_state(self) -> bool:
-        """Whether what the statement shows has texts that take time to look into."""
+        """Whether the running statement shows a binlog state so long that searching its text takes milliseconds."""
         return self._texts is not None and not self._texts.is_short
 
     def require_for(self, statement: Statement | Command) -> None:
-        """Raises `PrivilegeRequired` (1227). What is allowed of one's own is left to the statement."""
+        """Raises `PrivilegeRequired` (1227) if the account may not do this at all.
+
+        Statements in `OF_ONES_OWN` pass: they check by themselves whether the connection or account is one's own.
+        """
         key = subject(statement)
         if key not in OF_ONES_OWN:
             self.require(*PRIVILEGES[key])
 
     def require_no_upstream(self) -> None:
-        """What the history is cannot be changed while it comes from elsewhere: 1198."""
+        """Raises 1198 while an upstream is followed: the history cannot be SET while groups come in."""
         self.server.relay.require_stopped()
 
     @property
     def master_connection(self) -> str:
-        """The connection that statements without a name mean."""
+        """The upstream's connection that statements without a name mean: `default_master_connection`."""
         return self.variables.get("default_master_connection", "")
 
     @property
     def warning_count(self) -> int:
-        """Of the last statement, for its answer."""
+        """The number of warnings in the answer to the last statement."""
         return 0 if self._is_about_diagnostics else len(self.diagnostics)
 
     @property
@@ -211,8 +219,11 @@ class SqlSession:
         return self.account.rpartition("@")[0]
 
     def value_of(self, expression: Expression) -> Value:
-        """Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
-        `SqlSyntaxError` for a function that there is not, `PacketTooBig` (1153) beyond `DECODED_BYTES_MAX`."""
+        """The value of a constant, variable or function.
+
+        Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
+        `SqlSyntaxError` (1064) for an unknown function, `PacketTooBig` (1153) beyond `DECODED_BYTES_MAX`.
+        """
         match expression:
             case Literal(value):
                 return value
@@ -229,7 +240,7 @@ class SqlSession:
                 raise SqlSyntaxError("DEFAULT")
 
     def _user_value(self, name: str) -> Value:
-        """A string comes in the client's character set, where that is UTF-8; else in the one that it has."""
+        """The value of a user variable. A string is converted to the client's character set if that is a UTF-8."""
         held = self.user_variables.get(name, _UNSET)
         value, collation = held
         if not isinstance(value, str) or value.isascii():
@@ -237,7 +248,7 @@ class SqlSession:
         client = self.variables.get("character_set_client", "utf8mb4")
         if charset_of(collation) in (client, "binary") or not client.startswith("utf8"):
             return value
-        # One statement may name it 256 times.
+        # Kept, because one statement may name the variable 256 times.
         if held not in self._decoded:
             raw = value.encode("utf-8", "surrogateescape")
             self._decoded_bytes += len(raw)
@@ -248,11 +259,11 @@ class SqlSession:
         return self._decoded[held]
 
     def global_value(self, name: str) -> str:
-        """Of a system variable. Raises `UnknownSystemVariable` (1193)."""
+        """The global value of a system variable. Raises `UnknownSystemVariable` (1193)."""
         return self._system_value(VariableScope.GLOBAL, name)
 
     def system_variables(self, *, globally: bool) -> dict[str, Shown]:
-        """What SHOW VARIABLES shows: of the server alone, or as the session has them."""
+        """The values that SHOW GLOBAL VARIABLES (`globally`) or SHOW SESSION VARIABLES shows, by name."""
         shown: dict[str, Shown] = {}
         for name, variable in VARIABLES.items():
             if not globally or variable.reach is not Reach.SESSION_ONLY:
@@ -262,7 +273,7 @@ class SqlSession:
         return shown if globally else {**shown, **self.variables}
 
     def clock(self) -> Clock:
-        """What time it is for this session: SET timestamp and time_zone. Raises `UnknownTimeZone` (1298)."""
+        """The session's time: that of SET timestamp, or now, in its time_zone. Raises `UnknownTimeZone` (1298)."""
         timestamp = self.variables.get("timestamp", "")
         zone = self._system_value(VariableScope.SESSION, "time_zone")
         return Clock.of(timestamp, zone, time.time())
@@ -293,7 +304,8 @@ _DIAGNOSTIC_COUNTS = ("warning_count", "error_count")
 
 
 def _asks_for_diagnostics(statement: Statement) -> bool:
-    """SHOW WARNINGS, SELECT @@warning_count."""
+    """Whether a statement is about diagnostics (SHOW WARNINGS, SELECT @@warning_count) and so leaves them as they
+    are."""
     return isinstance(statement, ShowDiagnostics) or (
         isinstance(statement, Select)
         and any(

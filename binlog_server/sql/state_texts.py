@@ -1,7 +1,7 @@
 """The binlog state as statements show it: texts that grow with the number of domains and servers.
 
-Most statements show nothing of it, and it is made for those alone that do. Where it is long, a thread makes it before
-such a statement is answered, once for all who ask while nothing is committed.
+They are made only for statements that show them. A long text is made in a thread before the statement is answered, once
+for all statements until the next commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ _AT_ONCE_GTIDS: Final = 500  # half a millisecond
 
 
 class StateTexts:
-    """Of one state. `end` is where the binlog ended then, or before, and `age` its age."""
+    """The texts of one binlog state.
+
+    `end` is the binlog's end when the state was taken, or an earlier one; `age` is the binlog's age then (see
+    docs/glossary.md).
+    """
 
     def __init__(self, age: int, end: Position, state: BinlogState) -> None:
         self.age, self.end = age, end
@@ -28,11 +32,11 @@ class StateTexts:
 
     @property
     def is_made(self) -> bool:
-        """Whether the texts cost nothing any more."""
+        """Whether the texts are made, so that asking for them costs nothing."""
         return self._texts is not None
 
     def make(self) -> tuple[str, str]:
-        """Both, from any thread."""
+        """Make both texts, state and position. May be called by any thread."""
         texts = self._texts
         if texts is None:  # a second thread would make the same
             texts = self._texts = str(self._state), str(self._state.position())
@@ -40,14 +44,14 @@ class StateTexts:
 
     @property
     def state(self) -> str:
-        """gtid_binlog_state."""
+        """The value of gtid_binlog_state."""
         return self.make()[0]
 
     @property
     def position(self) -> str:
-        """gtid_binlog_pos."""
+        """The value of gtid_binlog_pos."""
         return self.make()[1]
 
     def has_others_than(self, server_id: int) -> bool:
-        """Whether another server has logged anything."""
+        """Whether the state has GTIDs of other servers than this one."""
         return self._state.has_others_than(server_id)

@@ -1,15 +1,15 @@
-"""What a statement is, by its first key words: nothing here knows SQL any further, and no table is looked at.
+"""Kinds of statements, told by their first key words. The rest of a statement is not parsed, and no table is looked at.
 
     DML       becomes a part of a transaction
     DDL       ends the open transaction, and is a group by itself
     others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and what the grammar of
               `admin` answers (OTHER)
 
-Comments are skipped, also in front; what stands inside /*! */ counts. A statement of which replicas could not do the
-same is refused.
+Comments are skipped, also in front; the text inside /*! */ counts. Statements that replicas could not repeat are
+refused.
 
-A statement may have as many bytes as a packet. What it is is told by its first `HEAD_BYTES_MAX`; all of it is looked at
-only by `scan_steps`, in steps.
+A statement may be as long as a packet. Its first `HEAD_BYTES_MAX` bytes tell its kind; only `scan_steps` reads all of
+it, in steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from binlog_protocol.sql.tokens import (
 
 
 class Kind(Enum):
-    """What to do with a statement."""
+    """Kinds of statements, by how a session that commits treats them."""
 
     DML = auto()
     DDL = auto()
@@ -64,9 +64,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`text` as MariaDB logs it: without the blanks and semicolons around it.
+    """A statement and its kind. `text` is as MariaDB logs it: without the blanks and semicolons around it.
 
-    `name`: of the savepoint or database; or what stands behind XA COMMIT, XA ROLLBACK.
+    `name` is that of the savepoint or database; for XA COMMIT and XA ROLLBACK it is the text behind these words.
     """
 
     kind: Kind
@@ -81,9 +81,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What stands outside strings and comments: names after @ as written, and where a second statement begins.
+    """Findings of `scan_steps` outside of strings and comments.
 
-    `edits`: place and byte of what is to be logged instead: a comment for everybody of what is not executed here.
+    The user variables' names as written, and the offset where a second statement begins. `edits` are bytes to change
+    before the statement is logged, by offset: MariaDB turns an executable comment that its version skips into a plain
+    one, so that no replica executes it.
     """
 
     variables: tuple[bytes, ...]
@@ -93,17 +95,18 @@ class Scan:
 
 _BLANKS: Final = b" \t\n\v\f\r"
 _CHARACTERISTICS: Final = ("READ ONLY", "READ WRITE", "WITH CONSISTENT SNAPSHOT")
-_VERSION_DIGITS: Final = 6  # behind /*!, at most
+_VERSION_DIGITS: Final = 6  # digits behind /*!, at most
 _NEAR_BYTES: Final = 80
-# Of a statement: where it says what it is, and as much at its end. Blanks and comments beyond it count as text.
+# The first bytes of a statement, which tell its kind, and as many at its end. Blanks and comments between them count as
+# text.
 HEAD_BYTES_MAX: Final = 16 * 1024
-USER_VARIABLES_MAX: Final = 256  # of a session, and so in a statement; a replica sets about ten
-_STEP_BYTES: Final = 4 * 1024  # of `scan_steps`: with a name each three of them half a millisecond
-_STRING_STEP_BYTES: Final = 64 * 1024  # within a long string
+USER_VARIABLES_MAX: Final = 256  # a session's, and so a statement's; a replica sets about ten
+_STEP_BYTES: Final = 4 * 1024  # a step of `scan_steps`: 0.5 ms if each 3 bytes are a name
+_STRING_STEP_BYTES: Final = 64 * 1024  # a step within a long string
 
 
 def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
-    """What stands between quotes, by the quote; as far as it goes."""
+    """Patterns for the inside of a quoted text, by the quote's byte; they match up to the quote or the text's end."""
     escaped = rb"\\.|" if escapes else b""
     plain = rb"[^Q\\]" if escapes else b"[^Q]"
     body = plain + b"*+(?:(?:" + escaped + b"QQ)" + plain + b"*+)*+"
@@ -115,7 +118,7 @@ def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
 
 
 def _tokens(*, escapes: bool) -> re.Pattern[bytes]:
-    """What is not ended goes on to the end of the text, so that no place is looked at twice."""
+    """The pattern of a token. A string or comment without an end takes the rest of the text: nothing is read twice."""
     quoted = rf"{STRING[escapes]}|{DOUBLE[escapes]}|{NAME}"
     unended = r"['\"`].*"
     source = (
@@ -133,14 +136,14 @@ _NOT_EXECUTED: Final = re.compile(NOT_EXECUTED.encode())
 _COMMENT_MARKS: Final = {
     True: re.compile(rb"/\*|\*/"),
     False: re.compile(rb"\*/"),
-}  # by whether another may begin
+}  # by whether a comment may begin inside the comment
 
 _DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 _DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})
 _ADMIN: Final = frozenset({"ANALYZE", "OPTIMIZE", "REPAIR"})
 _TABLE: Final = frozenset({"TABLE", "TABLES", "VIEW"})
 _STORED_PROGRAM: Final = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"})
-# First words of statements that would do something else on replicas, or nothing; and what to do instead.
+# First words of statements that replicas could not repeat, with advice for the client.
 _REFUSED: Final[Mapping[str, str]] = {
     "CALL": "CALL: this server has no procedures; send the statements of it",
     "DO": "DO: nothing of it could be seen on replicas",
@@ -151,13 +154,13 @@ _REFUSED: Final[Mapping[str, str]] = {
     "WITH": "WITH: this server holds no tables",
     "XA": "XA of one's own: use BEGIN and COMMIT",
 }
-# Transactions that a crash, or another server, has left prepared in the binlog: all that there is of XA.
+# Statements about transactions that a crash or another server has left prepared in the binlog. All other XA is refused.
 _XA: Final = {"RECOVER": Kind.OTHER, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
 _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
 
 
 def classify(text: bytes) -> Statement:
-    """What `text` is. Raises `NotSupportedYet` (1235) for what is refused, `SqlSyntaxError` (1064)."""
+    """The statement with its kind. Raises `NotSupportedYet` (1235) if it is refused, `SqlSyntaxError` (1064)."""
     text = _trimmed(text)
     first, second, *others = (*first_words(_head(text)), "", "")
     others = [second, *others]
@@ -183,7 +186,7 @@ def classify(text: bytes) -> Statement:
 
 
 def _head(text: bytes) -> str:
-    """Its bytes as characters: what is looked for is ASCII."""
+    """The first bytes as characters of Latin-1: key words are ASCII."""
     return text[:HEAD_BYTES_MAX].decode("latin-1")
 
 
@@ -192,14 +195,18 @@ def _tokens_of(text: bytes) -> list[Token]:
 
 
 def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None, None, Scan]:
-    """Look at all of a statement, as its sql_mode reads strings; the text in an ASCII-like character set.
+    """Read a whole statement; it yields between steps of less than a millisecond.
 
-    Yields between steps of less than a millisecond. Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235).
+    Args:
+        text: the statement in a character set whose ASCII bytes are ASCII characters.
+        backslash_escapes: False under sql_mode NO_BACKSLASH_ESCAPES.
+
+    Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for more than `USER_VARIABLES_MAX` variables.
     """
     patterns, bodies = _TOKENS[backslash_escapes], _BODIES[backslash_escapes]
-    names: dict[bytes, None] = {}  # in their order
+    names: dict[bytes, None] = {}  # in the order of the statement
     edits: dict[int, int] = {}
-    is_within = False  # what is executed, of a comment
+    is_within = False  # inside of an executed comment
     at, size = 0, len(text)
     while at < size:
         begin, end = at, min(at + _STEP_BYTES, size)
@@ -207,7 +214,7 @@ def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None
             kind = match.lastgroup
             at = match.start()
             behind = match.end() + (_VERSION_DIGITS if kind == "begin" else 0)
-            if behind >= end < size and (at > begin or kind != "begin"):  # it may go on
+            if behind >= end < size and (at > begin or kind != "begin"):  # it may be cut here
                 if at == begin:
                     at = yield from _long_token(text, at, bodies, edits)
                 break
@@ -221,7 +228,7 @@ def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None
                     pass
             elif kind == "begin":
                 is_within = True
-                if match.end() + _VERSION_DIGITS >= end:  # where its number may have been cut off
+                if match.end() + _VERSION_DIGITS >= end:  # the step may cut the version number
                     at = _BEGIN.match(text, match.start()).end()  # type: ignore[union-attr]
                     break
             elif kind == "unended" or (kind == "close" and not is_within):
@@ -243,7 +250,7 @@ def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None
 def _long_token(
     text: bytes, start: int, bodies: Mapping[int, re.Pattern[bytes]], edits: dict[int, int]
 ) -> Generator[None, None, int]:
-    """Where a string or comment ends that is longer than a step. Raises `SqlSyntaxError` for a name."""
+    """The end of a string or comment that is longer than a step. Raises `SqlSyntaxError` for a name of that length."""
     first, size = text[start], len(text)
     if first in b"/":
         return (yield from _long_comment(text, start, edits))
@@ -261,7 +268,7 @@ def _long_token(
         match = bodies[first].match(text, at, end)
         assert match is not None
         at = match.end()
-        if at < end:  # at a quote, or at the first half of an escape that goes on in the next step
+        if at < end:  # at a quote, or at the backslash of an escape that the step cuts
             if text[at] == first and text[at + 1 : at + 2] != text[at : at + 1]:
                 return at + 1
             at += 2
@@ -270,7 +277,10 @@ def _long_token(
 
 
 def _long_comment(text: bytes, start: int, edits: dict[int, int]) -> Generator[None, None, int]:
-    """Where it ends; in one that is skipped for its version another may stand. Raises `SqlSyntaxError` if nowhere."""
+    """The end of a comment; one that is skipped for its version may contain another.
+
+    Raises `SqlSyntaxError` if it has no end.
+    """
     may_nest = _NOT_EXECUTED.match(text, start) is not None
     if may_nest:
         edits[text.index(b"!", start)] = ord(" ")
@@ -289,32 +299,32 @@ def _long_comment(text: bytes, start: int, edits: dict[int, int]) -> Generator[N
 
 
 def _is_end(text: bytes, at: int) -> bool:
-    """Nothing but blanks and comments comes, and few of them."""
+    """Whether only blanks, semicolons and comments come, `HEAD_BYTES_MAX` bytes of them at most."""
     if len(text) - at > HEAD_BYTES_MAX:
         return False
     return all(token.text == ";" for token in tokens(_head(text[at:]), is_logged=False))
 
 
 def _trimmed(text: bytes) -> bytes:
-    """Without the blanks and semicolons around it, as far as these are not very long."""
+    """The statement without the blanks and semicolons around it, of which it drops `HEAD_BYTES_MAX` at each end."""
     if len(text) <= HEAD_BYTES_MAX:
         return text.lstrip(_BLANKS).rstrip(b";" + _BLANKS)
     begin = HEAD_BYTES_MAX - len(text[:HEAD_BYTES_MAX].lstrip(_BLANKS))
     tail = text[-HEAD_BYTES_MAX:].rstrip(b";" + _BLANKS)
     end = len(text) - HEAD_BYTES_MAX + len(tail)
-    if isinstance(text, bytearray):  # ours, and large: nothing is copied
+    if isinstance(text, bytearray):  # owned by us, and large: it is cut in place, not copied
         del text[end:], text[:begin]
         return text
     return text[begin:end] if end - begin < len(text) else text
 
 
 def is_stored_program(words: list[str]) -> bool:
-    """Whether DDL that begins so has a body, in which semicolons belong to it."""
+    """Whether DDL with these first words has a body, so that semicolons are part of the statement."""
     return any(word in _STORED_PROGRAM for word in words)
 
 
 def unquoted_name(name: bytes) -> bytes:
-    """A user variable's name as the server knows it."""
+    """A user variable's name without its quotes."""
     if name[:1] in (b"`", b"'", b'"'):
         return name[1:-1].replace(name[:1] * 2, name[:1])
     return name
@@ -338,7 +348,7 @@ def _xa(text: bytes, word: str) -> Statement:
 
 
 def _ended(statement: Statement, reader: TokenReader) -> Statement:
-    """Raises `SqlSyntaxError` if anything follows."""
+    """The statement. Raises `SqlSyntaxError` if another word follows."""
     while reader.sign(";"):
         pass
     if not reader.is_at_end():
@@ -391,7 +401,7 @@ def _rollback(text: bytes, reader: TokenReader) -> Statement:
 
 
 def _ending(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
-    """[AND [NO] CHAIN] [[NO] RELEASE], but not to go on and to leave."""
+    """[AND [NO] CHAIN] [[NO] RELEASE], but not CHAIN and RELEASE together."""
     chain = reader.accept("AND", "CHAIN")
     if not chain:
         reader.accept("AND", "NO", "CHAIN")
@@ -406,13 +416,13 @@ def _named(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
         name = reader.identifier()
     except NotUnderstood:
         raise _syntax(text) from None
-    if is_bare and name.isdigit():  # no name without quotes
+    if is_bare and name.isdigit():  # only a quoted name may be all digits
         raise _syntax(text)
     return _ended(Statement(kind, text, name.encode("latin-1")), reader)
 
 
 def _with_name(kind: Kind, *words: str) -> Callable[[bytes, TokenReader], Statement]:
-    """With a name behind these words."""
+    """A reader of statements of this kind: these words, then a name."""
 
     def read(text: bytes, reader: TokenReader) -> Statement:
         reader.accept(*words)
@@ -425,7 +435,7 @@ def _syntax(text: bytes) -> ServerError:
     return SqlSyntaxError(text[:_NEAR_BYTES].decode("utf-8", "replace"))
 
 
-# First and second word, or the first alone.
+# Keys: the first word and the second; "" where the first alone decides.
 _CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Statement]]] = {
     ("BEGIN", ""): _begin,
     ("START", "TRANSACTION"): _start,

@@ -1,4 +1,4 @@
-"""What a statement says, as values; `grammar.lark` says how it is written."""
+"""Statements as values. `grammar.lark` has their syntax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from binlog_server.sql.row_filter import EVERYTHING, Test
 
 
 class Scope(Enum):
-    """Of a system variable; DEFAULT where the statement names none; NEXT is the next transaction."""
+    """The scope of a system variable: DEFAULT if the statement names none, NEXT for the next transaction only."""
 
     DEFAULT = auto()
     GLOBAL = auto()
@@ -24,7 +24,7 @@ Value = str | int | Decimal | None
 
 
 class HeldValue(NamedTuple):
-    """Of a user variable: what a string's bytes mean is settled when it is SET, whatever the session says later."""
+    """The value of a user variable. A string keeps the collation of its SET, whatever the session SETs later."""
 
     value: Value
     collation: int = 0
@@ -34,7 +34,7 @@ class HeldValue(NamedTuple):
 class Literal:
     """A constant; `None` is NULL. A bare word, as in `SET x = ON`, is a string.
 
-    An integer has 64 bits at most; a DECIMAL is a number with more, or with a point.
+    An `int` has 64 bits at most; a longer number, or one with a point, is a `Decimal`.
     """
 
     value: Value
@@ -219,7 +219,7 @@ class ShowDiagnostics:
 
 @dataclass(frozen=True, slots=True)
 class ShowBinlogEvents:
-    """`file` None is the oldest; `start` is a byte offset in it."""
+    """SHOW BINLOG EVENTS; `file` None is the oldest, `start` a position in the file, in the session's coordinates."""
 
     file: str | None = None
     start: int = 0
@@ -228,10 +228,10 @@ class ShowBinlogEvents:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time: `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now.
+    """A time: `base`, shifted by months and then by seconds.
 
-    `today`: the midnight before. `for_all`: now is so for all sessions, whatever their `timestamp` says. Months come
-    before seconds.
+    `base` is a text or a number as in MariaDB, seconds since 1970 when `unix`, None for now. `today` is the midnight
+    before now. `for_all`: now is the machine's time, whatever the session's `timestamp` is.
     """
 
     base: str | int | None = None
@@ -252,28 +252,28 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class ExplainPurge:
-    """What PURGE would do; without `purge` what the limits of age and size would."""
+    """EXPLAIN PURGE; without `purge` it is about the purge by age and size limits."""
 
     purge: Purge | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainGtid:
-    """What became of one GTID."""
+    """EXPLAIN GTID: what became of the group with one GTID."""
 
     gtid: str
 
 
 @dataclass(frozen=True, slots=True)
 class FlushLogs:
-    """FLUSH BINARY LOGS. `delete_domains` as written."""
+    """FLUSH BINARY LOGS. `delete_domains` are the numbers of DELETE_DOMAIN_ID as written."""
 
     delete_domains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FlushNothing:
-    """FLUSH of what a binlog server does not have: done at once."""
+    """FLUSH of a cache or log that this server does not have: answered with OK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ class ResetMaster:
 
 @dataclass(frozen=True, slots=True)
 class CreateLease:
-    """CREATE BINLOG LEASE. `gtid` None holds from the oldest file on; no limit means until it is dropped."""
+    """CREATE BINLOG LEASE. Without `gtid` it holds all files; without limits it holds until it is dropped."""
 
     name: str
     replace: bool = False
@@ -303,7 +303,7 @@ class CreateLease:
 
 @dataclass(frozen=True, slots=True)
 class AlterLease:
-    """ALTER BINLOG LEASE; None changes nothing."""
+    """ALTER BINLOG LEASE; a field that is None changes nothing."""
 
     name: str
     gtid: str | None = None

@@ -1,4 +1,4 @@
-"""Status variables: what SHOW STATUS tells of the whole server, by MariaDB's names where it has them."""
+"""Status variables of the server for SHOW STATUS, under MariaDB's names where it has them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 from binlog_server.sql.view import ServerView
 
-_IDLE: Final = ("Sleep", "Connect")  # commands of who does nothing here
+_IDLE: Final = ("Sleep", "Connect")  # values of Command for connections without a running statement
 
 
 def status_variables(view: ServerView) -> Mapping[str, str]:
-    """By name as SHOW STATUS prints it."""
+    """The values of the server's status variables, by name as SHOW STATUS prints it."""
     connections, upstreams = view.connections, view.relay.statuses
     traffic = connections.traffic()
     counters = {

@@ -1,8 +1,8 @@
-"""Time zones by name, and the time as a session has it (`Clock`).
+"""Time zones by name, and a session's time (`Clock`).
 
-The names are those of the zone files that this system has, which a MariaDB of it would load into its tables.
-They are read once, when the server starts (`time_zones`): the case does not matter in SQL, so that one look for a
-file would not do, and a statement may name many. Zones that come later are known after a restart.
+The names are those of the system's zone files, which a MariaDB on the same machine would load into its tables. They are
+read once, when the server starts (`time_zones`): SQL ignores the case of a name, so that no single file could be looked
+up, and a statement may name many zones. Zones that are installed later are known after a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from binlog_protocol.errors.sql_errors import UnknownTimeZone
 
-# No name of a zone has a point; files beside them have.
+# Zone names have no point; the other files in the same folders have one.
 _PART: Final = re.compile(r"[a-z][a-z0-9_+-]*", re.IGNORECASE | re.ASCII)
 _PARTS_MAX: Final = 4
 _MAGIC: Final = b"TZif"
@@ -32,33 +32,36 @@ def is_time_zone(name: str) -> bool:
 
 @cache
 def time_zones() -> Mapping[str, str]:
-    """All names, by their lower case. Reads some hundred files, once."""
+    """All zone names, by the name in lower case. The first call reads some hundred files."""
     return {name.lower(): name for top in _tops() for name in _names(top, _PARTS_MAX)}
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What time it is for a session: `now` in seconds since 1970, `zone` None for that of the machine."""
+    """A session's time: `now` in seconds since 1970; `zone`, None for the machine's."""
 
     now: float
     zone: tzinfo | None
 
     @staticmethod
     def of(timestamp: str, time_zone: str, now: float) -> Clock:
-        """By the variables as SHOW VARIABLES prints them; no `timestamp`, and 0, is `now`.
+        """The clock of a session by its variables, as SHOW VARIABLES prints them. A `timestamp` of "" or 0 is `now`.
 
-        Raises `UnknownTimeZone` (1298) for one that was known when it was SET, and is gone.
+        Raises `UnknownTimeZone` (1298) for a zone that was known when it was SET, and is gone.
         """
         return Clock(float(timestamp or 0) or now, _zone(time_zone))
 
     def local(self, seconds: float) -> datetime:
-        """What a clock on the wall shows then. Raises `OverflowError`, `ValueError` where no year has four digits."""
+        """Local date and time, from seconds since 1970.
+
+        Raises `OverflowError` or `ValueError` outside of the years 1 to 9999.
+        """
         return datetime.fromtimestamp(seconds, self.zone).replace(tzinfo=None)
 
     def seconds(self, local: datetime) -> float:
-        """Since 1970, of what `local` gives. Raises as it does.
+        """Seconds since 1970, from local date and time. Raises as `local` does.
 
-        Where clocks are changed there may be two answers; it is the earlier, so that PURGE deletes less.
+        A local time that comes twice, when clocks are put back, is the earlier one, so that PURGE deletes less.
         """
         return min(local.replace(tzinfo=self.zone, fold=fold).timestamp() for fold in (0, 1))
 
@@ -83,14 +86,14 @@ def _zone(name: str) -> tzinfo | None:
 
 def _tops() -> Iterator[Path]:
     yield from map(Path, zoneinfo.TZPATH)
-    # From a package where the system has none, as `zoneinfo` itself does.
+    # If the system has no zone files, those of the package `tzdata` are used, as `zoneinfo` itself does.
     spec = importlib.util.find_spec("tzdata")
     for folder in (spec and spec.submodule_search_locations) or ():
         yield Path(folder, "zoneinfo")
 
 
 def _names(folder: Path, parts: int) -> Iterator[str]:
-    """Of the zones in a folder, and in those in it. A link may lead back to it: names have few parts."""
+    """Names of the zones in a folder and its subfolders, to a small depth: a link may lead back to the folder."""
     try:
         paths = [path for path in folder.iterdir() if _PART.fullmatch(path.name)]
     except OSError:

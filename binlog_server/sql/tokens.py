@@ -15,17 +15,17 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 from lark.lexer import PatternRE, PatternStr, TerminalDef
 
-NEAR_CHARS: Final = 80  # as much as MariaDB quotes of the place of a syntax error
+NEAR_CHARS: Final = 80  # characters that MariaDB quotes from the place of a syntax error
 U64_DIGITS: Final = 20
 _KEY_WORD = 1
-# Of a statement that is parsed. Nothing a binlog server understands is longer.
+# Characters of a statement that is parsed. No statement that this server understands is longer.
 STATEMENT_CHARS_MAX: Final = 64 * 1024
-# Without what its strings hold: parsing takes 10 to 20 us for each of these.
+# Characters without those inside of strings: parsing takes 10 to 20 us for each.
 CODE_CHARS_MAX: Final = 4 * 1024
-# What is longer is parsed in a thread, so that nobody else waits for it: this takes 3 ms at worst.
+# A longer statement is parsed in a thread, so that the loop does not wait; this much takes 3 ms at worst.
 LOOP_CHARS_MAX: Final = 128
 
-# A string, or the rest of the text if it is not ended: so that no place is looked at twice.
+# A string, or the rest of the text if the string has no end: so that no character is read twice.
 _STRING: Final = re.compile(rf"{STRING[True]}|{DOUBLE[True]}|['\"].*", re.DOTALL)
 _ESCAPES: Final = {
     "0": "\0",
@@ -35,14 +35,14 @@ _ESCAPES: Final = {
     "t": "\t",
     "Z": "\x1a",
     "%": r"\%",
-    "_": r"\_",  # they are for LIKE, and stay
+    "_": r"\_",  # the backslash stays: LIKE reads it
 }
 _DECIMAL_DIGITS_MAX: Final = 65
 _DECIMAL_SCALE_MAX: Final = 38
 
 
 def is_too_long(text: str) -> bool:
-    """Whether a statement is none for the grammars."""
+    """Whether a statement is too long for the grammars, and so a syntax error."""
     return len(text) > CODE_CHARS_MAX and (
         len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
     )
@@ -55,9 +55,14 @@ def read(
     *,
     quotes_strings: bool = False,
 ) -> Any:
-    """What a grammar and its builder make of a statement; the builder is made with the text that the grammar reads.
+    """Parse a statement: the value that the builder makes of the grammar's tree.
 
-    Raises `SqlSyntaxError` (1064), which quotes no string of it unless `quotes_strings`: one may be a password.
+    Args:
+        grammar: gives the grammar.
+        builder: makes a builder from the text that the grammar reads (the statement, prepared for it).
+        quotes_strings: whether a syntax error may quote strings of the statement; not if one may be a password.
+
+    Raises `SqlSyntaxError` (1064), and the `ServerError` that a method of the builder raises.
     """
     if is_too_long(text):
         raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "")
@@ -68,14 +73,14 @@ def read(
         at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
             at = len(text)
-        # From the beginning, so that no half of a string is taken for text.
+        # Searched from the beginning, so that the end of a string is not taken for text.
         shown = text if quotes_strings else _STRING.sub(lambda found: "?" * len(found[0]), text)
         raise SqlSyntaxError(shown[at : at + NEAR_CHARS], text.count("\n", 0, at) + 1) from None
     try:
         return builder(text).transform(tree)
     except VisitError as error:  # lark wraps what a method of the builder raises
         raise error.orig_exc from None
-    except RecursionError:  # conditions within conditions
+    except RecursionError:  # conditions nested too deep
         raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "") from None
 
 
@@ -89,8 +94,8 @@ def unquote(token: str) -> str:
 
 
 def exact_number(token: str) -> Decimal:
-    """Digits, with or without a point. Raises `NotSupportedYet` (1235) for more than a DECIMAL has."""
-    # By its digits, so that no context rounds it.
+    """A number from digits, with or without a point. Raises `NotSupportedYet` (1235) beyond the digits of a DECIMAL."""
+    # Made from its digits, because a decimal context would round it.
     whole, _, part = token.lstrip("+-").partition(".")
     whole = whole.lstrip("0")
     if len(whole) + len(part) > _DECIMAL_DIGITS_MAX or len(part) > _DECIMAL_SCALE_MAX:
@@ -102,25 +107,25 @@ def exact_number(token: str) -> Decimal:
 
 
 def integer(token: str) -> int:
-    """A number that takes no long time to convert. Raises `SqlSyntaxError`."""
+    """An integer. Raises `SqlSyntaxError` (1064) if it has so many digits that converting them would take long."""
     if len(token) > U64_DIGITS:
         raise SqlSyntaxError(token[:NEAR_CHARS])
     return int(token)
 
 
 def as_written(token: Token) -> str:
-    """A name, quoted or not, in the case that it has."""
+    """A name without its quotes, in the case in which it is written."""
     return str(token) if token.type == "NAME" else unquote(token)
 
 
 def name_of(token: Token) -> str:
-    """A name of which the case does not matter: in lower case."""
+    """A name whose case does not matter, without its quotes and in lower case."""
     return as_written(token).lower()
 
 
 def whole_words(terminal: TerminalDef) -> None:
-    """For `Lark(edit_terminals=)`: a key word ends where the word ends; REPLICA is no beginning of REPLICAS."""
+    """For `Lark(edit_terminals=)`: a key word matches whole words only, so that REPLICA does not match in REPLICAS."""
     pattern = terminal.pattern
     if isinstance(pattern, PatternStr) and re.fullmatch(r"\w+", pattern.value):
         terminal.pattern = PatternRE(rf"{pattern.value}(?![a-zA-Z0-9_$])", pattern.flags)
-        terminal.priority = _KEY_WORD  # before names
+        terminal.priority = _KEY_WORD  # above that of names

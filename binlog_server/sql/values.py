@@ -25,7 +25,8 @@ _SWITCH = re.compile(r"\w+=(?:on|off|default) *", re.ASCII | re.IGNORECASE)
 
 
 def client_charset(value: str | int) -> str:
-    """The name of a character set that statements may come in. Raises 1115, 1231."""
+    """The name of a character set that clients may use. Raises `UnknownCharacterSet` (1115), 1231 for one they may
+    not."""
     found = charset(value)
     if not is_client_charset(found):
         raise WrongVariableValue("character_set_client", str(value))
@@ -56,7 +57,8 @@ def sql_mode(value: str | int) -> str:
 
 
 def optimizer_switch(value: str | int) -> str:
-    """Kept without effect. Which switches there are depends on the version: only what no version takes is refused."""
+    """The value as it is, kept without effect. The set of switches depends on MariaDB's version, so only a text that is
+    wrong in every version is refused (1231)."""
     for part in str(value).split(",") if isinstance(value, str) else ():
         if not _SWITCH.fullmatch(part) and part.lower() not in ("", "default"):
             raise WrongVariableValue("optimizer_switch", part[:80])
@@ -64,7 +66,8 @@ def optimizer_switch(value: str | int) -> str:
 
 
 def time_zone(value: str | int) -> str:
-    """Replicas stop at one that they do not know: names are those that a MariaDB here would load."""
+    """A time zone: SYSTEM, an offset or a name. Only names of the system's zone files are taken, because replicas stop
+    at a name that they do not know. Raises `UnknownTimeZone` (1298)."""
     value = str(value)
     if len(value.encode("utf-8", "surrogateescape")) > TIME_ZONE_BYTES_MAX:
         raise UnknownTimeZone(value[:TIME_ZONE_BYTES_MAX])
@@ -84,7 +87,7 @@ def time_zone(value: str | int) -> str:
 
 
 def gtid_list(value: str | int) -> str:
-    """The text as it is; what it says is for the statement. Raises `BadGtidList` (1941) for one that is too long."""
+    """The text as it is: the statement parses it later. Raises `BadGtidList` (1941) if it is too long."""
     text = str(value)
     if len(text) > GTID_LIST_BYTES_MAX:
         raise BadGtidList.too_long(len(text), GTID_LIST_BYTES_MAX)

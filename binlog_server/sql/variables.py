@@ -1,12 +1,12 @@
-"""Every system variable, in one table: name, kind, default, reach, who may SET it, how it is read and applied.
+"""All system variables in one table: name, kind, default, reach, privileges for SET, how each is read and applied.
 
-Of an option kind and default are said by `config.Config`, beside its type, and its row has no more than the rest.
-SELECT @@x, SHOW VARIABLES, SET and SET STATEMENT read the table; docs/sql.md, docs/rights.md and the table of options
-are held equal to it by tests, and a real MariaDB is asked whether kinds, limits, defaults and reaches are its own.
+The kind and default of an option stand in `config.Config`, beside its type; its row here has only the rest. SELECT @@x,
+SHOW VARIABLES, SET and SET STATEMENT read the table. Tests hold docs/sql.md, docs/rights.md and the table of options
+equal to it, and compare kinds, limits, defaults and reaches with a real MariaDB.
 
-A variable that nothing here depends on is one line of four values: it is kept and shown, because clients SET it, and
-read it again. What a session has SET is in `SqlSession.variables`; what SET GLOBAL changed is in the configuration, or,
-of what is no option, in `kept_variables` of the server. Nothing of it is kept over a restart: the file is.
+A variable without effect here is one line of four values: it is kept and shown, because clients SET it and read it
+again. The values that a session has SET are in `SqlSession.variables`. Those of SET GLOBAL are in the configuration, or
+in `kept_variables` of the server if they are no options; a restart reads the configuration file again.
 """
 
 from __future__ import annotations
@@ -62,24 +62,26 @@ class Reach(Enum):
     """Where a variable has a value; named as in information_schema.SYSTEM_VARIABLES."""
 
     GLOBAL = "GLOBAL"
-    SESSION = "SESSION"  # one for each session, beside the global one
+    SESSION = "SESSION"  # one value for each session, beside the global one
     SESSION_ONLY = "SESSION ONLY"
 
 
 class Variable:
-    """One row.
+    """One system variable: a row of the table.
 
     Args:
-        kind: what its values may be, and how they look; None: it is an option, and the configuration says it.
-        default: as SHOW VARIABLES prints it; None: that of the option.
-        set_global: any of these privileges will do for SET GLOBAL; None: the running server cannot change it.
-        set_session: the same for SET SESSION, where a session has a value of its own.
-        read: the global value, where it is neither the option's nor what was kept; None: there is no such variable.
-        check: says whether a value may be SET now, once it is known to be one. Raises `ServerError`.
-        then: is told of a value that was SET GLOBAL, as it stands in the configuration.
-        apply: is all of SET GLOBAL instead, and returns the rest of the work, if there is some. Raises `ServerError`.
-        kind_now: the kind that SET GLOBAL goes by, where it depends on the running server.
-        default_now: what SET GLOBAL x = DEFAULT means, where that depends on it.
+        kind: the values it may have, and their form; None for an option: the configuration has its kind.
+        default: as SHOW VARIABLES prints it; None for an option: the configuration has its default.
+        set_global: the privileges for SET GLOBAL, any one will do; None if the running server cannot change it.
+        set_session: the same for SET SESSION, if sessions have values of their own.
+        read: gives the global value, if it is neither an option nor a kept value; it gives None if the session has no
+            such variable.
+        check: called with a valid value, before it is SET. Raises `ServerError` if it may not be SET now.
+        then: called with the value that was SET GLOBAL, as it stands in the configuration.
+        apply: does SET GLOBAL instead of storing the value; returns the work that is left, or None. Raises
+            `ServerError`.
+        kind_now: gives the kind for SET GLOBAL, if it depends on the running server.
+        default_now: gives the value of SET GLOBAL x = DEFAULT, if it depends on the running server.
         in_statement: whether SET STATEMENT takes it.
         in_transaction: whether it may be SET between BEGIN and COMMIT.
         twin: another name of the same variable.
@@ -119,11 +121,11 @@ class Variable:
         self._kind_now, self._default_now = kind_now, default_now
 
     def is_set_globally(self, scope: Scope) -> bool:
-        """Whether SET with that scope means the running server: also without one where there is no other."""
+        """Whether SET with this scope sets the global value: GLOBAL, or no scope if there are no session values."""
         return self.set_global is not None and (scope is Scope.GLOBAL or self.set_session is None)
 
     def read(self, session: SqlSession) -> Shown | None:
-        """The global value; None if this session has no such variable."""
+        """The global value, or a function that makes it; None if this session has no such variable."""
         if self._read is not None:
             return self._read(session)
         if self._is_option:
@@ -131,15 +133,18 @@ class Variable:
         return session.server.kept_variables.get(self.name, self.default)
 
     def global_kind(self, session: SqlSession) -> Kind:
-        """What SET GLOBAL goes by."""
+        """The kind of values that SET GLOBAL takes now."""
         return self.kind if self._kind_now is None else self._kind_now(session)
 
     def global_default(self, session: SqlSession) -> str:
-        """What SET GLOBAL x = DEFAULT means."""
+        """The value that SET GLOBAL x = DEFAULT gives now."""
         return self.default if self._default_now is None else self._default_now(session)
 
     def apply(self, session: SqlSession, value: str) -> Result:
-        """SET GLOBAL, of a value as SHOW VARIABLES prints it. Returns the rest of the work. Raises `ServerError`."""
+        """SET GLOBAL with a value as SHOW VARIABLES prints it. Returns the work that is left, or None for OK.
+
+        Raises `ServerError`.
+        """
         if self._apply is not None:
             return self._apply(session, value)
         if self._is_option:
@@ -154,9 +159,9 @@ class Variable:
 def _set_options(
     session: SqlSession, changes: Mapping[str, Any], then: Callable[[SqlSession, Any], object]
 ) -> None:
-    """SET GLOBAL replaces the configuration as a whole: who needs an option looks there when it needs it.
+    """Replace the configuration by one with these options; code that needs an option reads it there each time.
 
-    All or nothing; `then` is called with the first of the values.
+    All are changed or none. `then` is called with the first value. Raises `WrongVariableValue` (1231).
     """
     server = session.server
     before = server.config
@@ -173,7 +178,7 @@ def _set_options(
 def _of_the_state(
     name: str, make: Callable[[SqlSession, StateTexts], str], **more: Any
 ) -> Variable:
-    """What grows with the number of domains: it is made where it is shown, perhaps in a thread."""
+    """A variable whose text grows with the number of domains: made when it is shown, perhaps in a thread."""
 
     def read(session: SqlSession) -> Shown:
         texts, server = session.made_texts, session.server
@@ -186,19 +191,19 @@ def _of_the_state(
     return Variable(name, kind, "", read=read, default_now=default_now, **more)
 
 
-# --- how some are read ---
+# --- functions for `read` ---
 
 
 def _slave_position(session: SqlSession, texts: StateTexts) -> str:
-    """That of the binlog, where it comes from others, or was set and nothing came since; empty where all of it was
-    made here."""
+    """gtid_slave_pos: the binlog's position, if groups came from other servers, or if the position was SET and nothing
+    was logged since; empty if all groups were committed here."""
     found = _comes_from_others(session, texts) or texts.position == session.server.gtid_begin
     return texts.position if found else ""
 
 
 def _binlog_format(session: SqlSession) -> Shown:
-    """What is committed here are statements. Of others' groups it is not known: programs that ask need rows, and
-    are told of rows where there is nothing else."""
+    """binlog_format: STATEMENT for a binlog of this server's own commits, ROW for a relay that takes no commits, MIXED
+    for both. The format of groups from upstreams is not known; programs that ask want to be sure of rows."""
     texts, server = session.made_texts, session.server
     if server.publisher.read_only:
         return "ROW"
@@ -213,15 +218,16 @@ def _comes_from_others(session: SqlSession, texts: StateTexts) -> bool:
 
 
 def _checksum(session: SqlSession) -> str:
-    """Engine binlogs have none, and replicas are told so; in the classic style positions depend on it."""
+    """binlog_checksum: NONE in the engine style, whose events have no checksums; else the configured one, on which
+    positions depend."""
     return session.server.config.binlog_checksum if session.coordinates.classic else "NONE"
 
 
-# --- what is asked before SET ---
+# --- functions for `check` ---
 
 
 def _no_upstream(session: SqlSession, value: str) -> None:
-    """It says what the history is, or which groups belong to it: not while groups come in."""
+    """Raises 1198 while an upstream is followed: the variable decides on the history that groups are added to."""
     session.require_no_upstream()
 
 
@@ -232,7 +238,7 @@ def _state_may_be_set(session: SqlSession, value: str) -> None:
 
 
 def _checksum_stays(session: SqlSession, value: str) -> None:
-    """As by MariaDB with an engine binlog: scripts may say it, and are warned."""
+    """Warn that the value stays: scripts may SET it, as with MariaDB's engine binlog."""
     now = _checksum(session)
     if value != now:
         why = (
@@ -244,13 +250,13 @@ def _checksum_stays(session: SqlSession, value: str) -> None:
 
 
 def _only_after_commit(session: SqlSession, value: str) -> None:
-    """As by MariaDB with an engine binlog: what is in the binlog is committed."""
+    """Refuse AFTER_SYNC, as MariaDB does with an engine binlog: a group in the binlog is committed already."""
     if value == AFTER_SYNC:
         raise EngineBinlogUnavailable(f"{SEMI_SYNC_WAIT_POINT}={value}")
 
 
 def _in_order(session: SqlSession, value: str) -> None:
-    """Raises `GtidOutOfOrder` (1950)."""
+    """Raises `GtidOutOfOrder` (1950) for a gtid_seq_no that is not above the domain's last, in strict mode."""
     server, variables = session.server, session.variables
     domain = int(variables.get("gtid_domain_id", server.config.gtid_domain_id))
     origin = int(variables.get("server_id", server.config.server_id))
@@ -261,7 +267,7 @@ def _skippable(session: SqlSession, value: str) -> None:
     session.server.relay.require_skippable(session.master_connection, int(value))
 
 
-# --- what SET GLOBAL does ---
+# --- functions for `then` and `apply` ---
 
 
 def _set_binlog_state(session: SqlSession, value: str) -> Result:
@@ -287,7 +293,7 @@ def _skip(session: SqlSession, value: str) -> None:
 
 
 def _expire(session: SqlSession, seconds: int) -> None:
-    """In either unit: the other one is no longer said."""
+    """Set the age limit, in either unit: the option in the other unit is reset."""
     name = "binlog_expire_logs_seconds"
     _set_options(session, {name: seconds, "expire_logs_days": 0.0}, _tell_store(name))
     log.info("%(variable)s is now %(value)s", {"variable": name, "value": seconds})
@@ -306,7 +312,7 @@ def _set_ignore_duplicates(session: SqlSession, value: bool) -> None:
 
 
 def _read_only(session: SqlSession) -> str:
-    """Programs ask it to find out where they can commit."""
+    """read_only: programs read it to find a server that takes commits, so it is ON also while these must wait."""
     publisher = session.server.publisher
     return _on(publisher.read_only or publisher.missing is not None)
 
@@ -332,7 +338,7 @@ def _warn_of_sync_binlog(session: SqlSession, value: str) -> None:
 
 
 def _stays(session: SqlSession, value: str) -> None:
-    """There is no other value, or none that has an effect: `check` has said so."""
+    """Change nothing: there is one value only, or none has an effect. `check` has told the client."""
 
 
 def _on(value: object) -> str:
@@ -346,7 +352,7 @@ _BINLOG = ("SUPER", "BINLOG ADMIN")
 _CONNECTIONS = ("SUPER", "CONNECTION ADMIN")
 _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
-_COMMIT = (BINLOG_REPLAY,)  # they decide what a group is called
+_COMMIT = (BINLOG_REPLAY,)  # for variables that decide a group's GTID and origin
 
 _U64 = Number(0, U64_MAX)
 _SECONDS = Number(1, _YEAR_S)
@@ -394,7 +400,7 @@ _COMMITS: Final = (
     ),
     Variable("innodb_flush_log_at_trx_commit", set_global=_BINLOG, then=_set_flush_log),
     Variable("innodb_flush_log_at_timeout"),
-    # Without effect with an engine binlog; MariaDB takes it, so scripts may say it.
+    # Without effect with an engine binlog; MariaDB takes it, so scripts may SET it.
     Variable("sync_binlog", Number(0, U32_MAX), "0", set_global=_BINLOG, then=_warn_of_sync_binlog),
 )
 
@@ -542,7 +548,7 @@ _CLIENTS: Final = (
     Variable("wait_timeout", reach=_BOTH, set_global=_SUPER, in_statement=False),
 )
 
-# Those that a group carries to replicas: see `sql.session_settings`.
+# Variables that groups carry to replicas: see `sql.session_settings`.
 _STATEMENTS: Final = (
     Variable("auto_increment_increment", _INCREMENT, "1", _BOTH),
     Variable("auto_increment_offset", _INCREMENT, "1", _BOTH),
@@ -584,7 +590,7 @@ _STATEMENTS: Final = (
     Variable("sql_auto_is_null", _SWITCH, "OFF", _BOTH),
     Variable("sql_mode", Text(parse=values.sql_mode, numbered=True), "", _BOTH),
     Variable("time_zone", Text(parse=values.time_zone), "SYSTEM", _BOTH),
-    # A time is never later than was said; other numbers are the nearest.
+    # Microseconds are cut off, so that a time is never later than the one given; other numbers are rounded.
     Variable(
         "timestamp",
         Decimals(0, U32_MAX, ROUND_DOWN),
@@ -599,7 +605,7 @@ _STATEMENTS: Final = (
     Variable("unique_checks", _SWITCH, "ON", _BOTH),
 )
 
-# Connectors read them before they start; the values are those of a MariaDB server that is read-only and logs.
+# Variables that connectors read first; the values are those of a MariaDB server that is read-only and has a binlog.
 _ASKED_FOR: Final = (
     Variable("character_set_database", _TEXT, "utf8mb4", _BOTH, set_session=None),
     Variable("character_set_filesystem", _TEXT, "binary", _BOTH, set_session=None),
@@ -618,7 +624,7 @@ _ASKED_FOR: Final = (
     Variable("license", _TEXT, "Apache-2.0"),
     Variable("lower_case_table_names", Number(0, 2), "0"),
     Variable("max_statement_time", Decimals(0, _YEAR_S), "0.000000", _BOTH),
-    # Dump programs set it.
+    # Dump programs SET it.
     Variable("optimizer_switch", Text(parse=values.optimizer_switch, numbered=True), "", _BOTH),
     Variable("performance_schema", _SWITCH, "OFF"),
     Variable("query_cache_size", _U64, "0"),

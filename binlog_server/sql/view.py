@@ -1,4 +1,4 @@
-"""What statements see of the server, and what they give."""
+"""The types between statements and the server: results of statements, and the server as statements see it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from binlog_server.settings.config import Config
 
 Row = Sequence[Value]
-Shown = str | Callable[[], str]  # a value, or what makes one that is not always needed
+Shown = str | Callable[[], str]  # a value, or a function that makes it when it is needed
 T = TypeVar("T")
 
 
 def text_of(shown: Shown) -> str:
-    """The value."""
+    """The value, made now if it is a function."""
     return shown if isinstance(shown, str) else shown()
 
 
 class Level:
-    """Of a diagnostic, as SHOW WARNINGS tells it."""
+    """The level of a diagnostic, as SHOW WARNINGS prints it."""
 
     NOTE = "Note"
     WARNING = "Warning"
@@ -60,9 +60,9 @@ class ResultSet:
 
 @dataclass(slots=True)
 class RowStream:
-    """A result set too large for memory: each step of `batches` reads a disk, so it is done in a thread.
+    """A result set too large for memory. Each step of `batches` reads a disk: it is called in a thread.
 
-    An empty batch says that a step took long enough, and that there is more.
+    An empty batch is a pause after a long step; more batches follow.
     """
 
     columns: list[Column]
@@ -75,11 +75,12 @@ class Work:
 
     `done` is called on the loop afterwards, whether it succeeded or not. `run` raises `ServerError`.
 
-    Work with a `line` may wait for room on the disk without end: one of a line is run at a time, and others than those
-    in the line do not wait for it. `give_up` is called when the client has gone, or KILL was said: `run` ends soon.
+    Work with a `line` may wait for room on the disk without end. Of each line one work is run at a time, in a thread of
+    its own, so that only the same line waits. `give_up` is called when the client has gone or was killed: `run` then
+    ends soon.
 
-    With `in_turn_of`, an account, it is one of those that change what the others of them read: they run one after the
-    other, and the accounts take turns.
+    Work with `in_turn_of`, the name of an account, runs alone among such work, because it changes data that the others
+    read; accounts take turns.
     """
 
     run: Callable[[], ResultSet | None]
@@ -95,7 +96,7 @@ class Work:
         run: Callable[[Callable[[], bool]], None],
         done: Callable[[], None] = lambda: None,
     ) -> Work:
-        """Work with a line. `run` gets what says whether the wait was given up."""
+        """Work with a line. `run` gets a function that tells whether the wait was given up."""
         given_up = threading.Event()
         return cls(lambda: run(given_up.is_set), done, line, given_up.set)
 
@@ -104,7 +105,7 @@ class Work:
 class Wait:
     """A result that waits for the binlog to reach `position`, for `timeout_s` seconds at most (None is for ever).
 
-    `result` gets whether it did.
+    `result` makes the result set from whether the position was reached.
     """
 
     position: Sequence[Gtid]
@@ -114,9 +115,9 @@ class Wait:
 
 @dataclass(slots=True)
 class Deed:
-    """A statement that does something on the loop: `run` is awaited there to its end, also when the client has gone.
+    """A statement whose work is a coroutine: `run` is awaited to its end on the loop, also if the client has gone.
 
-    It raises `ServerError`.
+    `run` raises `ServerError`.
     """
 
     run: Callable[[], Awaitable[None]]
@@ -127,10 +128,10 @@ Result = ResultSet | Later | None
 
 
 class Client(Protocol):
-    """Who gets an answer that takes longer."""
+    """The connection of a client, for an answer that takes longer."""
 
     def hold(self, *, held: bool) -> None:
-        """Read nothing more, or go on."""
+        """Stop reading from the client's socket, or go on (`held` False)."""
 
     def refused(self, error: ServerError) -> None:
         """Answer with an error."""
@@ -143,9 +144,9 @@ class Client(Protocol):
 
 
 class ServerView(Protocol):
-    """What statements may see and do of the server. On the loop, but for `engine` and `leases`.
+    """The server as statements see it. Used on the loop only, except `engine` and `leases`, which any thread may use.
 
-    `kept_variables` are those that SET GLOBAL has changed and nothing depends on.
+    `kept_variables` are values of SET GLOBAL for variables that are no options and have no effect.
     """
 
     config: Config
@@ -163,11 +164,11 @@ class ServerView(Protocol):
 
     @property
     def server_uuid(self) -> str:
-        """Of the store, from when it was made."""
+        """The UUID of the store, made with it."""
 
     @property
     def gtid_begin(self) -> str:
-        """The position in front of the oldest file."""
+        """The GTID position in front of the oldest file."""
 
     @property
     def engine(self) -> BinlogEngine:
@@ -175,20 +176,20 @@ class ServerView(Protocol):
 
     @property
     def leases(self) -> Leases:
-        """Who holds files back."""
+        """The leases, which hold files from being purged."""
 
     def refresh_holds(self) -> None:
-        """Who needs files no longer lets them go. To be called before each purge, in a thread."""
+        """Release the holds on files that nobody needs any longer. To be called before each purge, in a thread."""
 
     @property
     def relay(self) -> Relay:
         """The upstreams."""
 
     def state_texts(self) -> StateTexts:
-        """Of the present state."""
+        """The texts of the present binlog state."""
 
     def look_at_begin(self) -> None:
-        """Where the binlog begins may have moved. Reads the store: to be called in a thread."""
+        """The binlog's beginning may have moved: read it again. Reads the store: to be called in a thread."""
 
     def history_changed(self) -> None:
-        """The store was reset: what was remembered of it is wrong. On the loop, behind `look_at_begin`."""
+        """The store was reset: forget all that was remembered of it. On the loop, after `look_at_begin`."""
