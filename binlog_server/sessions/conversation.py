@@ -1,4 +1,4 @@
-"""What a client says once it has logged in, and the answers."""
+"""The commands of a client after its login, and the answers to them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,15 @@ T = TypeVar("T")
 
 _WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
 _WAITS_FOR_GTIDS: Final = "Waiting in MASTER_GTID_WAIT() (primary waiter)"
-_SAID_END: Final = 5 + SHOWN_CHARS + 1  # of a packet: behind its head and the command
+_SAID_END: Final = 5 + SHOWN_CHARS + 1  # in a packet: the head and the command are 5 bytes
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 
 
 class Conversation:
-    """Of one session, from its login on. The `Client` of its committer and of statements that take longer."""
+    """The conversation of one session, from its login on.
+
+    It is the `CommitClient` of its committer, and the `Client` of statements that take longer. On the loop only.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class Conversation:
         request: LoginRequest,
         address: str,
     ) -> None:
-        """Raises `ServerError` for a database that cannot be. `address`: the client's, without the port."""
+        """Begin after a login. `address` is the client's, without the port.
+
+        Raises `ServerError` (1102) if the login's database has no valid name.
+        """
         self._server = server
         self._channel = channel
         self._machine = channel.machine
@@ -104,18 +110,18 @@ class Conversation:
         if request.database:
             self.committer.use(_encoded(request.database))
         self._dump: DumpSession | None = None
-        self._work: asyncio.Future[Any] | None = None  # a statement that takes longer
-        self._computed: asyncio.Future[Any] | None = None  # what a statement begins with
-        self._ends_early = False  # it only reads, or may wait for long
+        self._work: asyncio.Future[Any] | None = None  # the running statement, if it takes longer
+        self._computed: asyncio.Future[Any] | None = None  # its first part, computed in a thread
+        self._ends_early = False  # KILL QUERY may cancel it: it only reads, or may wait for long
         self._said = b""  # the beginning of the last statement
-        self._heard = True  # something came since the idle timer has looked
+        self._heard = True  # bytes came since the idle timer's last look
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
         self._idle.start()
 
     # --- from the session ---
 
     def quick(self, data: bytes) -> bool:
-        """Take what came, if it is one simple statement; False: then nothing has happened."""
+        """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""
         self._heard = True
         try:
             if data[5:12] not in QUICK_WORDS or not self.committer.quick(data):
@@ -128,37 +134,39 @@ class Conversation:
             return True
 
     def received(self) -> None:
-        """More has come. What comes while a statement runs has to wait for its turn. Raises `ProtocolError`."""
+        """More bytes have come. While a statement runs, no more are read. Raises `ProtocolError`."""
         self.take_acks()
         if self._work is not None and not self._work.done():
             self.hold(held=True)
 
     def take_acks(self) -> None:
-        """Of a dump, as many as a turn allows. Raises `ProtocolError`."""
+        """Take a replica's semi-sync acknowledgements, as many as a turn allows. Raises `ProtocolError`."""
         if self._dump is not None and self._dump.received():
             self._channel.rest()
 
     def taken_in(self) -> None:
-        """What has come was answered. Who has begun a packet must go on with it within net_read_timeout."""
+        """All whole packets are answered. A client that has begun another must go on with it within
+        net_read_timeout."""
         if self._is_within_a_packet:
             self._idle.start()
 
     def answer(self, command: Command) -> None:
-        """Answer it, or begin to."""
+        """Answer a command, at once or later. Its errors become the answer."""
         try:
             self._answer(command)
         except Exception as error:  # noqa: BLE001 - logged there
             if not isinstance(command, Query):
-                self.sql.begin()  # only their errors are told
+                self.sql.begin()  # other commands leave diagnostics only by their errors
             if isinstance(error, ServerError):
                 self._send_error(error)
             elif not self._channel.mute:
                 self._send_error(internal_error(error, self._channel.peer))
 
     def lost(self, reason: Exception | None) -> None:
-        """The connection has ended. A reason that is no `ConnectionError`: the peer has vanished.
+        """The connection has ended.
 
-        One that closes its socket is told as None, as a reset or as a broken pipe: by what was on its way just then.
+        A reason that is no `ConnectionError` means that the peer has vanished. A peer that closes its socket gives
+        None, a reset or a broken pipe, depending on the bytes under way.
         """
         said = "the replica has gone"
         if reason is not None and not isinstance(reason, ConnectionError):
@@ -169,7 +177,7 @@ class Conversation:
         self.cancel(said)
 
     def cancel(self, reason: str) -> None:
-        """What runs is to end. `reason`: for the log."""
+        """Stop the dump or statement that runs, and roll back. `reason` is for the log."""
         if self._dump is not None:
             self._dump.cancel(reason)
         if self._work is not None:
@@ -182,15 +190,15 @@ class Conversation:
             self._dump.end(error)
         elif self._machine.state is ServerState.ANSWERING:
             if self._work is not None:
-                self._work.cancel()  # its answer would come behind the last one
+                self._work.cancel()  # or its answer would follow the error, which is the last packet
             self.write(self._machine.send_error(ConnectionKilled()))
         self._channel.close()
 
     def interrupt(self) -> None:
-        """KILL QUERY: a dump ends, and so does what only waits or reads, with 1317. A deed is done to its end; one that
-        waits for room on the disk waits no longer, and says so (1021).
+        """KILL QUERY.
 
-        A commit that is done waits for no replicas any more.
+        A dump ends. A statement that only waits or reads ends with 1317; one that waits for room on the disk gives up
+        with 1021; one that changes something runs to its end. A commit that waits for semi-sync alone is answered OK.
         """
         if self._dump is not None:
             self._dump.shut_down("KILL QUERY")
@@ -248,18 +256,19 @@ class Conversation:
         self._channel.hold(held=held)
 
     def write(self, data: bytes | bytearray) -> None:
-        """Give bytes to the client; never waits."""
+        """Give bytes to the client's socket or its buffer; never waits."""
         self._channel.write(data)
 
     async def drain(self) -> None:
-        """Wait until the client takes more; raises `ConnectionError` when it does not for net_write_timeout.
+        """Wait until the client takes more.
 
-        And when the connection ends: `lost` or whoever closes it says why.
+        Raises `ConnectionError` if it takes nothing for net_write_timeout, and when the connection ends; the log has
+        the reason then.
         """
         if self._channel.is_closing:
             raise ConnectionResetError
         if not self._channel.is_full:
-            await asyncio.sleep(0)  # others get their turn although this socket takes everything
+            await asyncio.sleep(0)  # serves others, although this socket takes everything
             return
         self._connection.state = "Writing to net"
         await self._channel.drain(self._net_write_timeout)
@@ -276,7 +285,7 @@ class Conversation:
                 write(machine.send_ok())
             case Ping():
                 write(machine.send_ok())
-            case Refresh():  # there is nothing to do, as for FLUSH of most things
+            case Refresh():  # nothing to do, as for FLUSH of caches that this server does not have
                 self.sql.require_for(command)
                 write(machine.send_ok())
             case ResetConnection():
@@ -310,7 +319,7 @@ class Conversation:
 
     def _execute(self, query: Query) -> None:
         self.sql.begin()
-        # A statement may be as long as a packet: nothing here looks at more than its head.
+        # A statement may be as long as a packet: only its head is read here.
         text = query.text
         self._said = text[: SHOWN_CHARS + 1]
         self._connection.since = monotonic()
@@ -340,14 +349,22 @@ class Conversation:
     def _parse(
         self, sql: str, parse: Callable[[], T], answer: Callable[[Callable[[], T]], None]
     ) -> None:
-        """Answer what was parsed: at once, or when a thread has done it. `answer` gets what gives it or raises."""
+        """Parse a statement, at once or in a thread, and answer it.
+
+        Args:
+            answer: gets a function that gives the parsed statement, or raises the error of parsing.
+        """
         if len(sql) <= LOOP_CHARS_MAX:
             answer(parse)
         else:
             self._in_thread(parse, answer)
 
     def _in_thread(self, call: Callable[[], T], go_on: Callable[[Callable[[], T]], None]) -> None:
-        """What only computes, and the rest of the statement. `go_on` gets what gives the result or raises."""
+        """Compute the first part of a statement in a thread, then go on with the rest.
+
+        Args:
+            go_on: called on the loop with a function that gives the result of `call`, or raises its error.
+        """
         self.hold(held=True)
         self._ends_early = False
         self._work = self._computed = called = self._server.runner.in_thread(
@@ -355,7 +372,7 @@ class Conversation:
         )
 
         def done(_: asyncio.Future[T]) -> None:
-            # An exception that nobody asks for is a traceback in the log.
+            # asyncio logs a traceback for each exception that is never read: read it first.
             if called.cancelled() or (called.exception(), self._channel.mute)[1]:
                 return
             try:
@@ -366,7 +383,7 @@ class Conversation:
                 self.refused(internal_error(error, self._channel.peer))
             finally:
                 self._rest_afterwards()
-                if self._computed is called:  # and nothing else is
+                if self._computed is called:  # no later part is being computed
                     self.hold(held=False)
 
         called.add_done_callback(done)
@@ -403,9 +420,9 @@ class Conversation:
 
     def _answer_statement(self, statement: Statement) -> None:
         result = self.sql.run(lambda: statement)
-        if self._channel.mute:  # it was KILL of this connection
+        if self._channel.mute:  # the statement was KILL of this connection
             return
-        self._idle.start()  # it may have set wait_timeout
+        self._idle.start()  # the statement may have SET wait_timeout
         if result is not None:
             self._give(result)
         elif not self.committer.settle():
@@ -434,7 +451,7 @@ class Conversation:
         return f"Uptime: {server.uptime_s}  Threads: {len(server.connections)}"
 
     def _running(self) -> tuple[str, str] | None:
-        """State and text of a statement that is committed here, while it runs."""
+        """State and text of the running statement, for SHOW PROCESSLIST; None if none runs."""
         if self._machine.state is not ServerState.ANSWERING:
             return None
         waits = self.committer.waits_for_replicas
@@ -453,7 +470,7 @@ class Conversation:
     @property
     def _is_within_a_packet(self) -> bool:
         machine = self._machine
-        # Behind an answer that the client does not take, whole commands may wait.
+        # While the client does not take an answer, the buffered bytes may be whole commands.
         return (
             machine.state is ServerState.READY
             and machine.buffered > 0
@@ -461,7 +478,7 @@ class Conversation:
         )
 
     def _silence_allowed(self) -> float:
-        """Seconds that the client may say nothing."""
+        """Seconds that the client may be silent now: net_read_timeout within a packet, else wait_timeout."""
         variables = self.sql.variables
         if self._is_within_a_packet:
             value = variables.get("net_read_timeout")

@@ -1,1 +1,1 @@
-"""SQL text that becomes groups: `statement_kind` says what it is, `settings` what it means, `committer` commits it."""
+"""Statements that are committed as groups: `sql.statement_kind` tells their kind, `committer` commits them."""

@@ -1,4 +1,4 @@
-"""Who gets the answers to statements that are committed."""
+"""The client's side of a commit: the answers to statements that are committed, and their errors."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from binlog_storage.errors import (
 
 
 class CommitClient(Protocol):
-    """Who gets the answers. One answer to each statement."""
+    """The connection that gets the answers: one answer to each statement."""
 
     def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
-        """OK. `leaves`: the connection ends after it."""
+        """Answer OK. `leaves`: close the connection afterwards (COMMIT RELEASE)."""
 
     def committed_quickly(self) -> None:
-        """OK to a statement of `Committer.quick`."""
+        """Answer OK to a statement of `Committer.quick`: one row, no warnings."""
 
     def refused(self, error: ServerError) -> None:
-        """Not OK."""
+        """Answer with an error."""
 
     def hold(self, *, held: bool) -> None:
-        """Read nothing more, or go on."""
+        """Stop reading from the client's socket, or go on (`held` False)."""
 
 
 def not_written(error: StorageError) -> ServerError:
-    """What a client hears when the store refuses its statement, or fails under it."""
+    """The client's error when the store refuses its statement, or fails while it is written."""
     match error:
         case DiskFull():
             return NoRoomOnDisk(f"{error}. It can be tried again when there is room")
-        case WaitGivenUp() | TooManyOpenFiles():  # these pass by themselves, too
+        case WaitGivenUp() | TooManyOpenFiles():  # temporary, too: the client may try again
             return ErrorOnWrite(f"{error}. It can be tried again")
         case StoreFailed() | DiskError():
             return ErrorOnWrite(

@@ -1,16 +1,16 @@
-"""Commits what one client sends: statements become a transaction, a transaction becomes a group in the store.
+"""Commits the statements of one client: statements become a transaction, a transaction becomes a group in the store.
 
     no transaction open    a DML statement is a transaction by itself
     BEGIN, autocommit=0    statements are collected up to COMMIT; ROLLBACK forgets them
-    DDL                    commits what is open, then itself
+    DDL                    commits the open transaction, then itself
 
 The client gets its OK when the group is committed as `innodb_flush_log_at_trx_commit` says, never before.
 
-A statement runs as far as it can at once. Where the store has no room, or a statement is so large that others should
-have their turn, the rest runs in a task, and nothing more is read from the client meanwhile.
+A statement runs at once as far as it can. If the store has no room, or after each piece of a large statement, the rest
+runs in a task, and nothing more is read from the client meanwhile (back-pressure).
 
-`session_state` has what is open, `statement_runner` runs a statement, `transaction_end` commits; here is the way past
-them that most statements take.
+`session_state` has the open transaction, `statement_runner` runs a statement, `transaction_end` commits. This module
+has the short way past them, which most statements take.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from binlog_server.sql_commit.transaction_end import TransactionEnd
 
 __all__ = ["QUICK_WORDS", "Committer"]
 
-# Beginnings of COM_QUERY packets whose statement is surely DML; what is none of them goes the long way.
+# Beginnings of statements that are surely DML; any other statement goes the long way.
 QUICK_WORDS: Final = frozenset(
     {b"INSERT ", b"UPDATE ", b"DELETE ", b"insert ", b"update ", b"delete "}
 )
 
 
 class Committer:
-    """For one session. `close` when the client has gone."""
+    """Commits for one session. Call `close` when the client has gone."""
 
     def __init__(
         self,
@@ -69,13 +69,16 @@ class Committer:
 
     @property
     def _waiting(self) -> tuple[Committed, Committed]:
-        """Who is called back when a commit is done."""
+        """The two functions that are called when a commit is done."""
         return self._quickly_done, self._end.done
 
     def quick(self, data: bytes) -> bool:
-        """Commit `data`, if it is one whole packet with one DML statement that is a transaction by itself.
+        """Commit a DML statement that is a transaction by itself, without the long way.
 
-        False if that is not sure: then nothing has happened. `data` begins with one of `QUICK_WORDS` behind its head.
+        False if it is not sure that `data` is one whole packet with such a statement: then nothing has happened.
+
+        Args:
+            data: bytes from the client; behind the packet's head (5 bytes) they begin with one of `QUICK_WORDS`.
         """
         prepared = self._state.prepared
         if (
@@ -85,7 +88,7 @@ class Committer:
             or data[-1] <= 32
             or data.find(b";", 5) >= 0
             or data.find(b"@", 5) >= 0
-            or data.find(b"*", 5) >= 0  # of a comment, maybe
+            or data.find(b"*", 5) >= 0  # perhaps a comment
             or prepared.domain.foreign
         ):
             return False
@@ -114,7 +117,7 @@ class Committer:
             self._client.refused(not_written(error))
 
     def execute(self, text: bytes) -> bool:
-        """Run a statement that was begun; the client gets the answer now or later. False if it is not one for here.
+        """Run a statement; the client gets its answer now or later. False if the statement commits nothing (OTHER).
 
         Raises `ServerError`: 1064, 1227, 1235, 1290, 1305, 1792, ...
         """
@@ -125,7 +128,7 @@ class Committer:
         return True
 
     def for_grammars(self, text: str) -> str:
-        """A statement of the session, which its sql_mode may read otherwise than the grammars do."""
+        """A statement's text as the grammars must read it, where the session's sql_mode reads strings otherwise."""
         settings = self._state.settings
         return plain(
             text,
@@ -134,7 +137,10 @@ class Committer:
         )
 
     def settle(self) -> bool:
-        """After SET: with autocommit on again what is open is committed. True if the client's answer waits for that."""
+        """To be called after SET: if it has set autocommit to ON, the open transaction is committed.
+
+        True if the client gets its answer from that commit.
+        """
         state = self._state
         state.refresh()
         if state.autocommit and not state.begun and state.open is not None:
@@ -143,7 +149,7 @@ class Committer:
         return False
 
     def use(self, name: bytes) -> None:
-        """The default database; `name` in the client's character set. Raises `WrongDatabaseName` (1102)."""
+        """Set the default database; `name` is in the client's character set. Raises `WrongDatabaseName` (1102)."""
         self._runner.use(name)
 
     @property
@@ -157,13 +163,13 @@ class Committer:
             self._commits.give_up(committed)
 
     def close(self) -> None:
-        """The client has gone: what is open is rolled back."""
+        """The client has gone: roll back the open transaction, and stop the running statement."""
         for committed in self._waiting:
             self._commits.give_up(committed, has_gone=True)
         self._runner.cancel()
         self._state.rollback()
 
     def reset(self) -> None:
-        """COM_RESET_CONNECTION."""
+        """COM_RESET_CONNECTION: roll back the open transaction, and take the session's variables as they are now."""
         self._state.rollback()
         self._state.refresh()

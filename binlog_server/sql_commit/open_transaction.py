@@ -1,4 +1,4 @@
-"""A client's transaction while it is open: how many statements it has, and its savepoints by name."""
+"""A client's open transaction: its events, the number of its statements, and its savepoints by name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from binlog_protocol.errors.limit_errors import TooLongIdentifier
 from binlog_protocol.errors.sql_errors import NoSuchSavepoint, NotSupportedYet
 from binlog_storage.binlog.transaction import Savepoint, Transaction
 
-NAME_BYTES_MAX: Final = 256  # of a savepoint: 64 characters
-SAVEPOINTS_MAX: Final = 10_000  # of one transaction, released ones included: each takes memory
+NAME_BYTES_MAX: Final = 256  # a savepoint's name: 64 characters of up to 4 bytes
+SAVEPOINTS_MAX: Final = 10_000  # in one transaction, with the released ones: each takes memory
 
 
 class OpenTransaction:
-    """`events` is what will be committed; `changes` the statements in it: without any there is nothing to commit."""
+    """An open transaction. `events` will be committed; `changes` is the number of statements: with 0 nothing is."""
 
     def __init__(self, events: Transaction) -> None:
         self.events = events
@@ -22,8 +22,10 @@ class OpenTransaction:
         self._set = 0
 
     def savepoint(self, name: bytes) -> None:
-        """SAVEPOINT; an older one of the same name is gone. Raises `TooLongIdentifier` (1059),
-        `NotSupportedYet` (1235) when there are too many."""
+        """SAVEPOINT; it replaces an older one of the same name.
+
+        Raises `TooLongIdentifier` (1059), and `NotSupportedYet` (1235) beyond `SAVEPOINTS_MAX`.
+        """
         if len(name) > NAME_BYTES_MAX:
             raise TooLongIdentifier(name.decode("utf-8", "replace"))
         if self._set >= SAVEPOINTS_MAX:
@@ -42,7 +44,7 @@ class OpenTransaction:
         del self._savepoints[self._last(name)]
 
     def _last(self, name: bytes) -> bytes:
-        """Its key, once those that were set later are gone."""
+        """The key of a savepoint, made the last one: those that were set later are dropped."""
         key = name.lower()
         if key not in self._savepoints:
             raise no_such_savepoint(name)
@@ -53,5 +55,5 @@ class OpenTransaction:
 
 
 def no_such_savepoint(name: bytes) -> NoSuchSavepoint:
-    """1305."""
+    """The error for an unknown savepoint: 1305."""
     return NoSuchSavepoint(name.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What is known of a session that commits: its open transaction, and the settings that its next statement takes."""
+"""The state of a session that commits: its open transaction, and the settings for its next statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from binlog_server.sql_commit.open_transaction import OpenTransaction, no_such_s
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All that `Committer.quick` needs, found once for many statements."""
+    """The values that `Committer.quick` needs, computed once for many statements."""
 
     domain: Domain
     group: QuickGroup
@@ -32,10 +32,10 @@ class Prepared:
 
 
 class SessionState:
-    """One session's. `refresh` after its variables or its database have changed.
+    """The state of one session. Call `refresh` after its variables or its database have changed.
 
-    `begun`: by BEGIN; `read_only`: what was begun so. `prepared` is None unless the next statement may go
-    the quick way.
+    `begun` is True after BEGIN, up to the transaction's end; `read_only` tells whether it was begun READ ONLY.
+    `prepared` is None unless the next statement may go the quick way.
     """
 
     def __init__(
@@ -66,29 +66,29 @@ class SessionState:
 
     @property
     def reads_only(self) -> bool:
-        """Whether the transaction that is open, or else the next statement, may change nothing."""
+        """Whether the open transaction, or without one the next statement, is read-only."""
         if self.begun:
             return self.read_only
         return self.open is None and self.next_reads_only
 
     @property
     def next_reads_only(self) -> bool:
-        """Whether a transaction that is begun without saying so may change nothing."""
+        """Whether a transaction is read-only that is begun without READ ONLY or READ WRITE."""
         said = self.sql.next_read_only
         return self.session_reads_only if said is None else said
 
     @property
     def session_reads_only(self) -> bool:
-        """By SET SESSION TRANSACTION READ ONLY."""
+        """Whether SET SESSION TRANSACTION READ ONLY holds."""
         return self.sql.variables.get("tx_read_only") == "ON"
 
     @property
     def is_large(self) -> bool:
-        """Whether the open transaction is one that lets those of others pass."""
+        """Whether the open transaction is large: it then waits for room to spill, and others pass it."""
         return self.open is not None and self.open.events.is_large
 
     def refresh(self) -> None:
-        """Variables, database or transaction have changed."""
+        """Compute the settings anew: the session's variables or its database have changed."""
         sql = self.sql
         self.settings = settings_of(
             sql.variables,
@@ -100,7 +100,7 @@ class SessionState:
         self.tell()
 
     def tell(self) -> None:
-        """Bring what depends on the state of the transaction up to date."""
+        """Update the status flags of the client's OK packets and the SQL session: the transaction's state changed."""
         in_transaction = self.begun or self.open is not None
         self.sql.in_transaction = in_transaction
         status = STATUS_IN_TRANS if in_transaction else 0
@@ -118,7 +118,7 @@ class SessionState:
         return self.open
 
     def rollback(self, *, begin: bool = False) -> None:
-        """Forget what is open. `begin`: and begin anew, as ROLLBACK AND CHAIN."""
+        """Forget the open transaction. `begin`: begin another with the same access mode (ROLLBACK AND CHAIN)."""
         self.read_only = begin and self.reads_only
         if self.open is not None:
             self.open.events.rollback()
@@ -130,7 +130,7 @@ class SessionState:
     def savepoint(self, kind: Kind, name: bytes) -> None:
         """SAVEPOINT, ROLLBACK TO, RELEASE. Raises `NoSuchSavepoint` (1305), `NotSupportedYet` (1235)."""
         if kind is Kind.SAVEPOINT:
-            if self.begun or not self.autocommit:  # elsewhere there is nothing to go back to
+            if self.begun or not self.autocommit:  # without a transaction it has no effect
                 self.opened().savepoint(name)
                 self.tell()
         elif self.open is None:
@@ -141,11 +141,12 @@ class SessionState:
             self.open.release(name)
 
     def prepare(self) -> None:
-        """Make ready for `Committer.quick`, if the state allows it; after a transaction that went the long way."""
+        """Fill `prepared` if the state allows the quick way. To be called at the end of a transaction that could not
+        take it."""
         settings = self.settings
         if (
             self.prepared is None
-            and self._machine.status == STATUS_AUTOCOMMIT  # what the quick answer says
+            and self._machine.status == STATUS_AUTOCOMMIT  # the flags in the quick answer
             and self.sql.may(*PRIVILEGES[Kind.DML])
             and not self.reads_only
             and not settings.seq_no

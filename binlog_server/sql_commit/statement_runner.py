@@ -1,4 +1,4 @@
-"""Runs one statement of a session: as far as it can at once; the rest, where it has to wait, in a task."""
+"""Runs one statement of a session: at once as far as it can; the rest, if it has to wait, in a task."""
 
 from __future__ import annotations
 
@@ -42,23 +42,26 @@ from binlog_server.sql_commit.session_state import SessionState
 from binlog_server.sql_commit.transaction_end import TransactionEnd
 from binlog_server.sql_commit.xid import xid_of
 
-PIECE_BYTES: Final = 256 * 1024  # of a large statement, between two turns of others
-_DECODED_BYTES: Final = 16 * 1024  # at once: half a millisecond
+PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the loop serves others
+_DECODED_BYTES: Final = 16 * 1024  # in one step: half a millisecond
 _DATABASE_CHARS_MAX: Final = 64
-# As MariaDB says it where no engine has snapshots; here there are no tables to read.
+# MariaDB's warning if no engine has snapshots; here there are no tables to read.
 _NO_SNAPSHOT: Final = Diagnostic(
     Level.WARNING,
     UnknownServerError.errno,
     "This MariaDB server does not support any consistent-read capable storage engine",
 )
-# In these a byte of ASCII may be the second half of a character: they are looked at as UTF-8.
+# Character sets in which an ASCII byte may be the second byte of a character: such texts are scanned as UTF-8.
 _AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
 
 T = TypeVar("T")
 
 
 class StatementRunner:
-    """For one session. What is an iterator yields where it should wait for room, or for a turn of others."""
+    """Runs the statements of one session.
+
+    Methods that are generators yield where the store has no room, or where the loop should serve others first.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class StatementRunner:
         self._turn = Turn()
 
     def run(self, steps: Iterator[None]) -> None:
-        """All of them, now or later. Raises `ServerError` as long as it is now."""
+        """Run all steps of a statement: now, and from the first wait on in a task.
+
+        Raises `ServerError` for an error before the first wait; the client gets a later one as its answer.
+        """
         self._turn = Turn()
         try:
             for _ in steps:
@@ -90,12 +96,12 @@ class StatementRunner:
             raise not_written(error) from error
         except ServerError:
             raise
-        except Exception:  # it is half done
+        except Exception:  # a defect: the statement may be half written
             self._state.rollback()
             raise
 
     def cancel(self) -> None:
-        """The client has gone."""
+        """Stop the task of the running statement, if there is one: the client has gone."""
         if self._task is not None:
             self._task.cancel()
 
@@ -117,13 +123,13 @@ class StatementRunner:
             session = f"connection {self._state.sql.connection_id}"
             self._client.refused(internal_error(error, session))
         finally:
-            # The answer may have let the next statement begin, which may wait in its turn.
+            # The answer may have let the next statement begin, with a task of its own.
             if self._task is asyncio.current_task():
                 self._task = None
                 self._client.hold(held=False)
 
     def steps(self, statement: Statement) -> Iterator[None]:
-        """What a statement does, to the client's answer."""
+        """The steps of a statement, the client's answer included. Raises `ServerError`, `StorageError`."""
         state, end, kind = self._state, self._end, statement.kind
         if kind is Kind.DML:
             yield from self._change(statement)
@@ -154,7 +160,7 @@ class StatementRunner:
             self._client.committed(0)
 
     def use(self, name: bytes) -> None:
-        """The default database; `name` in the client's character set. Raises `WrongDatabaseName` (1102)."""
+        """Set the default database; `name` is in the client's character set. Raises `WrongDatabaseName` (1102)."""
         text = decode_text(name, default_collation(self._state.settings.charset))
         if not isinstance(text, str):
             text = name.decode("utf-8", "replace")
@@ -180,11 +186,11 @@ class StatementRunner:
 
     def _define(self, statement: Statement) -> Iterator[None]:
         settings = self._check(statement.kind)
-        if self._state.session_reads_only:  # that of the open transaction ends with it
+        if self._state.session_reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction
         text = statement.text
         logged: bytes | bytearray = text
-        # Only in CREATE TABLE ... SELECT a variable is asked for its value; elsewhere @ stands before a host.
+        # Of DDL only CREATE TABLE ... SELECT reads user variables; elsewhere @ stands in front of a host.
         words = first_words(text[:HEAD_BYTES_MAX].decode("latin-1"))
         variables: list[UserVarEvent] = []
         if not is_stored_program(words):
@@ -199,7 +205,7 @@ class StatementRunner:
         self._end.answer_when_committed(0)
 
     def _complete(self, statement: Statement) -> Iterator[None]:
-        """An XA transaction that is prepared in the binlog."""
+        """XA COMMIT, XA ROLLBACK of a transaction that is prepared in the binlog."""
         state, kind = self._state, statement.kind
         state.sql.require(*PRIVILEGES[kind])
         xid, one_phase = xid_of(statement.name)
@@ -225,11 +231,12 @@ class StatementRunner:
     def _look_at(
         self, text: bytes, settings: Settings, *, variables: bool = True
     ) -> Generator[None, None, tuple[bytes | bytearray, list[UserVarEvent]]]:
-        """A statement as it is logged, and its user variables. Raises `SqlSyntaxError` (1064) for two in one text.
+        """The statement as it is logged, and its user variables.
 
-        What was not executed of it for its version is a comment in the log: a newer replica would execute it.
+        An executable comment that was skipped for its version is logged as a plain comment: a newer replica would
+        execute it. Raises `SqlSyntaxError` (1064) for two statements in one text.
         """
-        # One byte is looked for at memory's speed; two of them ("/*") in 16 MB hold the loop for 10 ms.
+        # A search for one byte runs at memory's speed; for two ("/*") it holds the loop for 10 ms in 16 MB.
         if b";" not in text and b"@" not in text and b"*" not in text:
             return text, []
         codec = _AMBIGUOUS.get(settings.charset)
@@ -248,7 +255,7 @@ class StatementRunner:
         return logged, [self._user_variable(name) for name in sorted(names)]
 
     def _in_turns(self, steps: Generator[None, None, T]) -> Generator[None, None, T]:
-        """Of steps that need nothing but time: as many at once as a turn allows."""
+        """Run steps that only take time: it yields whenever the turn is over. Returns their result."""
         while True:
             try:
                 next(steps)
@@ -275,7 +282,7 @@ class StatementRunner:
         for name in ONCE_PER_STATEMENT:
             if state.sql.variables.pop(name, None) is not None:
                 state.refresh()
-        # No more at once than there is room for where `has_room` says so: a full cache is written out.
+        # A piece is no larger than the room that `has_room` promises: a full cache is spilled.
         piece = min(PIECE_BYTES, self._engine.cache_bytes // 2)
         for data in (context + settings.origin.statement_head(len(text), now), text):
             view = memoryview(data)

@@ -1,4 +1,4 @@
-"""The end of a transaction: what is open becomes a group in the store, and the client hears of it when it may."""
+"""The end of a transaction: it becomes a group in the store, and the client gets its OK when the group is committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from binlog_server.sql_commit.session_state import SessionState
 
 
 class TransactionEnd:
-    """For one session. What is an iterator yields where it should wait for room."""
+    """Ends the transactions of one session. Methods that are generators yield while the store has no room."""
 
     def __init__(
         self,
@@ -45,7 +45,15 @@ class TransactionEnd:
         read_only: bool = False,
         leaves: bool = False,
     ) -> Iterator[None]:
-        """Commit what is open. `begin`, `chain`: and begin the next one; `leaves`: the connection ends."""
+        """Commit the open transaction, and answer.
+
+        Args:
+            affected_rows: for the OK packet.
+            begin: begin the next transaction, with `read_only`.
+            chain: begin the next transaction with the same access mode.
+            read_only: the access mode for `begin`.
+            leaves: close the connection after the answer.
+        """
         state = self._state
         committed = state.open is not None and state.open.changes > 0
         read_only = read_only or (chain and state.reads_only)
@@ -61,7 +69,7 @@ class TransactionEnd:
             self._client.committed(affected_rows, leaves=leaves)
 
     def append_open(self) -> Iterator[None]:
-        """What is open goes to the store; without changes it is forgotten."""
+        """Append the open transaction to the store; one without changes is forgotten."""
         transaction = self._state.open
         if transaction is not None and transaction.changes:
             while not self._engine.has_room:
@@ -72,7 +80,10 @@ class TransactionEnd:
         self._state.begun = False
 
     def append(self, transaction: Transaction, *, standalone: bool = False) -> None:
-        """One group. `standalone`: DDL. Raises `ServerError` when it may not be committed; then it is rolled back."""
+        """Append a transaction as one group. `standalone`: it is DDL, without BEGIN and COMMIT.
+
+        Raises `ServerError` if it may not be committed; it is rolled back then.
+        """
         state = self._state
         settings = state.settings
         try:
@@ -94,7 +105,7 @@ class TransactionEnd:
         self._group_appended()
 
     def complete(self, xid: Xid, *, rolled_back: bool) -> None:
-        """The end of an XA transaction that is prepared in the binlog. Raises `ServerError`, `StorageError`."""
+        """End a prepared XA transaction: append its group, or roll it back. Raises `ServerError`, `StorageError`."""
         settings = self._state.settings
         try:
             if rolled_back:
@@ -108,7 +119,7 @@ class TransactionEnd:
                 seq_no=settings.seq_no,
                 timestamp=settings.timestamp,
             )
-        except XaStateError as error:  # another session was quicker
+        except XaStateError as error:  # another session has ended it meanwhile
             raise UnknownXid from error
         except GtidOutOfOrder:
             self._forget_number()
@@ -120,19 +131,19 @@ class TransactionEnd:
         self._forget_number()
 
     def _forget_number(self) -> None:
-        """It was for that one group, also if that could not have it: the next one is not to fail, too."""
+        """Forget gtid_seq_no: it was for one group only, also if that failed, so that the next does not fail, too."""
         for name in ONCE_PER_GROUP:
             self._state.sql.variables.pop(name, None)
         self._state.refresh()
 
     def answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:
-        """OK once all that was appended is as safe as `innodb_flush_log_at_trx_commit` says."""
+        """Answer OK once all appended groups are as durable as `innodb_flush_log_at_trx_commit` demands."""
         self._affected = affected_rows
         self._leaves = leaves
         self._commits.on_commit(self.done)
 
     def done(self, error: StorageError | None) -> None:
-        """All that was appended is committed, or it cannot be."""
+        """The commit is done, or has failed with `error`: answer the client. Called on the loop."""
         if error is None:
             self._client.committed(self._affected, leaves=self._leaves)
         else:

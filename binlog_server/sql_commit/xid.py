@@ -24,7 +24,7 @@ _FORMAT_MAX: Final = 2**31 - 1
 
 
 def xid_of(text: bytes) -> tuple[Xid, bool]:
-    """What stands behind XA COMMIT or XA ROLLBACK: the name, and whether ONE PHASE follows.
+    """Parse the text behind XA COMMIT or XA ROLLBACK: the transaction's name, and whether ONE PHASE follows.
 
     Raises `SqlSyntaxError` (1064), `InvalidXaArguments` (1398) for an empty gtrid.
     """
