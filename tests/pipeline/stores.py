@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb.page import PAGE_SIZE
 
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.mariadb import MariaDB
+from tests.pipeline import logs
+from tests.storage.groups import Group, append_all, group, gtid_event, simple
 
 SMALL_FILES = StoreOptions(max_binlog_size=16 << 20)  # two are made for any store, in full
 
@@ -53,3 +58,49 @@ def store_of_upstream(
     """What a running server has logged behind a GTID position as a store."""
     found = ((group.payload, group.gtid) for group in groups_after(upstream, position))
     return make_store(directory, found, options)
+
+
+def leave_half(
+    directory: Path, *, before_commit: bool, look: Callable[[str], None] = lambda _: None
+) -> list[Group]:
+    """A store of which a purge has left the commit of group 1-1-1 and not its first pieces; all others, of domain 0.
+
+    Args:
+        before_commit: the file that ends with the commit holds groups in front of it, which cannot be had any more.
+        look: is called when 20 groups are there and the large one is `open`, then when it is `committed`, then when
+            its beginning is `purged`.
+    """
+    made = simple(40)
+    gtid = Gtid(1, 1, 1)
+    pieces = memoryview(group(gtid, 60 * PAGE_SIZE).payload)[len(gtid_event(gtid)) :]
+    options = replace(logs.SMALL_FILES, slave_connections_needed_for_purge=0)
+    with closing(IbbEngine(OsDisk(directory), options)) as engine:
+
+        def settle() -> None:
+            engine.sync()
+            while engine.step():
+                pass
+
+        append_all(engine, made[:10])
+        writer = engine.begin()
+        writer.spill(pieces[: 20 * PAGE_SIZE])
+        engine.flush()
+        append_all(engine, made[10:20])
+        settle()
+        look("open")
+        first = len(engine.files())
+        if before_commit:
+            engine.flush()
+        writer.spill(pieces[20 * PAGE_SIZE :])
+        writer.commit(gtid_event(gtid), gtid)
+        settle()
+        look("committed")
+        append_all(engine, made[20:30])
+        engine.flush()
+        append_all(engine, made[30:])
+        engine.flush()
+        engine.purge_to(engine.files()[first - (not before_commit)].name)
+        settle()
+        assert engine.first_start().state == BinlogState([Gtid(0, 1, 20), gtid])  # so does a dump
+    look("purged")
+    return made

@@ -2,11 +2,11 @@
 
 A directory is gone on with at the very place where the archive ended, if the group that ends there is the archive's
 last one, byte by byte. Else, and at other sources, the position tells where; then that group is looked for by its GTID.
+What purge has left of groups that began in files that have gone is passed over: the archive has those, or nobody has.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +17,20 @@ from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import plan
 from binlog_storage.log.publication import Published
 from binlog_storage.log.ranges import GtidRange
+from binlog_storage.log.stored_groups import digest
 
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.jobs.archive_part import ArchiveItem
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
+from binlog_pipeline.sources.directory_reading import BEYOND, whole_from
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.wanted import Wanted
 
@@ -79,20 +82,22 @@ def _plan_directory(
         if published is not None and not tail and published.end.file_no in there:
             end = base_state_from_outside(pages, published.end.file_no)
             files = [number for number in there if number < published.end.file_no]
-        start = _place(source.path, pages, there, manifest)
+        oldest, whole = _whole_from(source.path, pages, there)
+        start = _place(source.path, pages, there, manifest, oldest, whole)
         wanted = Wanted()
         if start is None:
             _require_last(source, manifest)
             wanted = Wanted(GtidRange(_position(manifest)))
+            _require_not_purged(source, wanted.gtids, oldest)
         elif not files or start.file_no > files[-1]:
             return ArchivePlan([])
         files = [number for number in files if start is None or number >= start.file_no]
         parts = plan(pages, files, partition_bytes=partition_bytes, gtids=wanted.gtids)
-    begin = start or Position(0, 0)
+    begin = whole if start is None else start
     items = [
         ArchiveItem(
-            DirectorySlice(source.path, part, _end(published), wanted, published),
-            begin if part.begin < begin else None,
+            DirectorySlice(source.path, part, _end(published), wanted, published, begin=whole),
+            begin if start is not None and part.begin < begin else None,
             _known_markers(manifest) if not number and start is not None else 0,
         )
         for number, part in enumerate(part for part in parts if part.end > begin)
@@ -105,33 +110,64 @@ def _end(published: Published | None) -> Position | None:
     return None if published is None else published.end
 
 
+def _whole_from(path: str, pages: LogPages, files: list[int]) -> tuple[BinlogState, Position]:
+    """The state, and the place, from which on all groups of a directory are whole."""
+    if not files:
+        return BinlogState(), BEGINNING
+    return whole_from(path, pages, files, pages.end or BEYOND)
+
+
+def _require_not_purged(source: DirectorySource, wanted: GtidRange, oldest: BinlogState) -> None:
+    """Raises `DataLost` if something of the range is in front of what is whole."""
+    missed = wanted.misses(oldest)
+    if missed is not None:
+        raise DataLost(
+            f"{source.name}: {missed} is not archived, but the store begins behind it; restore the "
+            "files, or begin another archive"
+        )
+
+
 def _place(
-    path: str, pages: LogPages, files: list[int], manifest: ArchiveManifest
+    path: str,
+    pages: LogPages,
+    files: list[int],
+    manifest: ArchiveManifest,
+    oldest: BinlogState,
+    whole: Position,
 ) -> Position | None:
-    """Where to go on; None if that is not known by place."""
+    """Where to go on; None if that is not known by place.
+
+    Args:
+        oldest, whole: as of `_whole_from`.
+    """
     last = _last(manifest)
     if not files:
         return None
     if last is not None:
         file_no, offset = last.last_place
         place = Position(file_no - last.file_base, offset)
-        if place.file_no >= files[0]:
-            return place if _ends_there(path, pages, files, place, last) else None
-    if base_state_from_outside(pages, files[0]) == manifest.state:
-        return Position(files[0], 0)  # nothing was archived, or just that was purged
-    return None
+        if place > whole:
+            return place if _ends_there(path, pages, files, place, last, whole) else None
+    return (
+        whole if oldest == manifest.state else None
+    )  # nothing was archived, or just that was purged
 
 
 def _ends_there(
-    path: str, pages: LogPages, files: list[int], place: Position, last: ArchivePart
+    path: str,
+    pages: LogPages,
+    files: list[int],
+    place: Position,
+    last: ArchivePart,
+    whole: Position,
 ) -> bool:
-    """Whether the last group of the archive ends at that place."""
+    """Whether the last group of the archive ends at that place; what is in front of `whole` is not read."""
     if place.file_no not in files:
         return False
     parts = plan(pages, [place.file_no], partition_bytes=_LOOK_BYTES)
     # Its record begins in the range that the place is in, or in one before.
     for part in reversed([part for part in parts if part.begin < place]):
-        for groups in DirectorySlice(path, part, pages.end, Wanted()).read():
+        for groups in DirectorySlice(path, part, pages.end, Wanted(), begin=whole).read():
             at = (groups.file == place.file_no) & (groups.offset == place.offset)
             if at.any():
                 return _is_last(groups.some(at), last)
@@ -139,10 +175,7 @@ def _ends_there(
 
 
 def _is_last(found: Groups, last: ArchivePart) -> bool:
-    digest = hashlib.sha256()
-    for piece in found.pieces(0):
-        digest.update(piece)
-    return found.gtid(0) == last.last_gtid and digest.hexdigest() == last.last_sha256
+    return found.gtid(0) == last.last_gtid and digest(found.pieces(0)).hex() == last.last_sha256
 
 
 def _require_last(source: LogSource, manifest: ArchiveManifest) -> None:

@@ -19,6 +19,7 @@ from binlog_storage.errors import NotAStore
 from binlog_storage.intake.errors import DoesNotContinue
 
 from tests.pipeline.archives import grow, log_of, payloads, replayed, rows, run, stored
+from tests.pipeline.stores import leave_half
 from tests.storage.groups import Group, group, history, marker, simple, state_after
 
 
@@ -151,6 +152,52 @@ def test_a_gap_is_an_error(store: Path, out: Path) -> None:
     with pytest.raises(DataLost, match=r"the archive ends with 0-1-10, at '0-1-10'"):
         run(DirectorySource(str(store)), out)
     assert log_of(ArchiveSource(str(out))) == payloads(made)
+
+
+@pytest.mark.parametrize("before_commit", [True, False])
+@pytest.mark.parametrize("archived_at", ["", "open", "committed"])
+def test_a_group_of_which_purge_has_left_a_half(
+    store: Path, out: Path, before_commit: bool, archived_at: str
+) -> None:
+    """It is passed over only if the archive begins behind it, or has it."""
+    source = DirectorySource(str(store))
+
+    def look(stage: str) -> None:
+        if stage == archived_at:
+            run(source, out)
+
+    made = leave_half(store, before_commit=before_commit, look=look)
+    if archived_at == "open":
+        with pytest.raises(DataLost, match="the archive ends with 0-1-20"):
+            run(source, out)
+        assert log_of(ArchiveSource(str(out))) == payloads(made[:20])
+        return
+    assert run(source, out, partition_bytes=1).groups == 20
+    archived = log_of(ArchiveSource(str(out)))
+    assert archived[-20:] == payloads(made[20:])
+    assert len(archived) == (41 if archived_at else 20)
+    check(out)
+    more = later(made, 3)
+    grow(store, more)
+    assert run(source, out).groups == 3
+    assert run(source, out, tail=False).parts == 0
+
+
+@pytest.mark.parametrize("before_commit", [True, False])
+def test_an_archive_that_was_only_begun_before_a_half_was_left(
+    store: Path, out: Path, before_commit: bool
+) -> None:
+    """It has no group yet to look for, and what it begins with tells what is missing."""
+
+    def look(stage: str) -> None:
+        if stage == "open":
+            grow(out.parent / "empty", [])
+            run(DirectorySource(str(out.parent / "empty")), out)
+
+    leave_half(store, before_commit=before_commit, look=look)
+    with pytest.raises(DataLost, match="is not archived, but the store begins behind it"):
+        run(DirectorySource(str(store)), out)
+    assert log_of(ArchiveSource(str(out))) == []
 
 
 def test_another_history_is_an_error(store: Path, out: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.logs import SMALL_FILES
-from tests.pipeline.stores import make_store
+from tests.pipeline.stores import leave_half, make_store
 from tests.storage.groups import (
     Group,
     append_all,
@@ -424,31 +423,7 @@ def test_a_store_that_begins_anew(store: Path) -> None:
 @pytest.mark.parametrize("before_commit", [True, False])
 def test_a_group_of_which_purge_has_left_a_half(tmp_path: Path, before_commit: bool) -> None:
     """Its commit is there, and its first pieces are not: what can be had begins behind it, as for a replica."""
-    made = simple(40)
-    large = group(Gtid(1, 1, 1), 60 * PAGE_SIZE)
-    pieces = memoryview(large.payload)[len(gtid_event(Gtid(1, 1, 1))) :]
-    options = replace(SMALL_FILES, slave_connections_needed_for_purge=0)
-    with closing(IbbEngine(OsDisk(tmp_path), options)) as engine:
-        append_all(engine, made[:10])
-        writer = engine.begin()
-        writer.spill(pieces[: 20 * PAGE_SIZE])
-        engine.flush()
-        append_all(engine, made[10:20])
-        first = len(engine.files())
-        if before_commit:
-            engine.flush()
-        writer.spill(pieces[20 * PAGE_SIZE :])
-        writer.commit(gtid_event(Gtid(1, 1, 1)), Gtid(1, 1, 1))
-        append_all(engine, made[20:30])
-        engine.flush()
-        append_all(engine, made[30:])
-        engine.flush()
-        engine.purge_to(engine.files()[first - (not before_commit)].name)
-        while engine.step():
-            pass
-        assert engine.first_start().state == BinlogState(
-            [Gtid(0, 1, 20), Gtid(1, 1, 1)]
-        )  # so does a dump
+    made = leave_half(tmp_path, before_commit=before_commit)
     whole_ones = payloads(made[20:])
     for mode in (True, False):
         source = DirectorySource(str(tmp_path), mode)
