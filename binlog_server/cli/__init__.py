@@ -17,7 +17,7 @@ EXIT_FAILED = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. 0 done, 1 failed, 2 wrong usage."""
+    """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
     parser = argparse.ArgumentParser(
         prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
     )
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told(error: OSError) -> str:
-    """What a person is told: the file first, and no numbers."""
+    """An error of the operating system as text for a person: the file first, without the error number."""
     if error.filename is None or error.strerror is None:
         return str(error)
     if isinstance(error, FileNotFoundError):

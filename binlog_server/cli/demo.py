@@ -1,7 +1,7 @@
-"""`binlog-server demo`: see it work, in about 20 seconds.
+"""`binlog-server demo`: a demonstration of about 20 seconds.
 
-A server on a temporary directory, a publisher that commits small transactions into its store, a protocol client that
-follows it, and, where one is installed, a real mariadbd as a replica.
+It runs a server on a temporary directory, a publisher that commits small transactions into its store, a protocol client
+that follows it, and, if one is installed, a real mariadbd as a replica.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CATCH_UP_S = 10.0
 _PERIOD_S = 0.05
 _REPORT_S = 1.0
 _CLIENT_SERVER_ID = 4243
-_FILE_BYTES = 16 << 20  # a temporary directory may be in memory
+_FILE_BYTES = 16 << 20  # small, because a temporary directory may be in memory
 _USER = "demo"
 _TABLE = "demo.orders"
 
@@ -47,7 +47,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: 0 if every group arrived everywhere."""
+    """Run the command. Returns the exit code: 0 if every group arrived everywhere."""
     set_up_logging("WARNING")
     with tempfile.TemporaryDirectory(prefix="binlog-server-demo-") as directory:
         (Path(directory) / "replica").mkdir()
@@ -98,7 +98,10 @@ async def _show(server: Server, password: str, replica: DemoReplica | None, seco
 async def _publish(
     server: Server, follower: _Client, replica: DemoReplica | None, seconds: float
 ) -> int:
-    """Commit small transactions for a while, and tell once a second who has what. Returns the number of groups."""
+    """Commit small transactions for a while, and print once a second how far each follower is.
+
+    Returns the number of groups.
+    """
     publisher = server.publisher
     publisher.ddl("CREATE DATABASE IF NOT EXISTS demo")
     publisher.ddl(
@@ -127,7 +130,7 @@ async def _publish(
 
 
 async def _catch_up(last: Gtid, follower: _Client, replica: DemoReplica | None) -> int:
-    """Wait until everyone has the last group, within reason. Returns the groups that the replica has applied."""
+    """Wait until both followers have the last group, or time is up. Returns the groups that the replica applied."""
     deadline = time.monotonic() + CATCH_UP_S
     applied = 0
     while time.monotonic() < deadline:
@@ -141,7 +144,7 @@ async def _catch_up(last: Gtid, follower: _Client, replica: DemoReplica | None) 
 
 
 class _Client:
-    """Follows the server as a replica does, and counts."""
+    """A client that follows the server as a replica does, and counts its groups."""
 
     def __init__(self, port: int, password: str) -> None:
         self._port = port
@@ -150,7 +153,7 @@ class _Client:
         self.last: Gtid | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the server until cancelled."""
         link = await ClientLink.connect("127.0.0.1", self._port, _USER, self._password, 60)
         try:
             await link.log_in()

@@ -35,13 +35,13 @@ _SMALL = (
 
 
 def find(program: str) -> str | None:
-    """The path of a program, also where administrators' programs lie."""
+    """The path of a program on the PATH or in the folders of administrators' programs; None if it is not there."""
     path = os.environ.get("PATH", os.defpath)
     return shutil.which(program, path=f"{path}:{_ADMIN_PLACES}")
 
 
 class DemoReplica:
-    """A replica that runs; made by `running_replica`."""
+    """A running replica, made by `running_replica`."""
 
     def __init__(self, link: ClientLink, version: str) -> None:
         self._link = link
@@ -57,7 +57,7 @@ class DemoReplica:
         await self._link.query("START SLAVE")
 
     async def position(self) -> str:
-        """Up to where it has applied."""
+        """The GTID position that it has applied."""
         return (await self._link.query("SELECT @@gtid_slave_pos"))[0][0] or ""
 
     async def count(self, table: str) -> int:
@@ -70,7 +70,7 @@ class DemoReplica:
 
 @contextlib.asynccontextmanager
 async def running_replica(directory: Path) -> AsyncIterator[DemoReplica | None]:
-    """Start one in `directory`, which is empty; None if no mariadbd is installed.
+    """Start a replica in an empty directory, and end it on leaving; None if no mariadbd is installed.
 
     Raises `RuntimeError` if it does not come up.
     """
@@ -102,14 +102,14 @@ async def running_replica(directory: Path) -> AsyncIterator[DemoReplica | None]:
             link.close()
     finally:
         if process.returncode is None:
-            process.kill()  # its data are thrown away: no need for an orderly end
+            process.kill()  # its data are thrown away, so it needs no orderly end
         await process.wait()
 
 
 async def _log_in(
     port: int, process: asyncio.subprocess.Process, log: Path
 ) -> tuple[ClientLink, str]:
-    """Once it is up: root without a password, by TCP."""
+    """Log in by TCP as root without a password, once the server is up. Returns the link and the server's version."""
     deadline = asyncio.get_running_loop().time() + _START_S
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         try:

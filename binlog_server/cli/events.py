@@ -1,4 +1,4 @@
-"""`binlog-server events`: what is in binlog files, as SQL that `mariadb` applies, or as JSON."""
+"""`binlog-server events`: prints the groups of binlog files as SQL that `mariadb` applies, or as JSON."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     try:
         selection = GroupSelection(arguments)
     except (ValueError, ServerError) as error:
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
             _write(arguments, selection, source)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader has seen enough. Nothing more may be written, not even by the interpreter's own flush.
+            # The reader of a pipe has left. Nothing more may be written, not even by the interpreter's flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except ProtocolError as error:
@@ -186,7 +186,7 @@ class _LoadFiles:
         self._count = 0
 
     def __call__(self, file_id: int, data: bytes, first: bool) -> bytes:
-        """One piece; returns the path."""
+        """Append a piece to a file, or begin the file with it (`first`). Returns its absolute path in bytes."""
         if first:
             self._count += 1
         path = self._directory / f"load-{os.getpid()}-{self._count}-{file_id}"
@@ -196,7 +196,7 @@ class _LoadFiles:
 
 
 class _Source:
-    """The groups of the paths, from the file on in which the position lies."""
+    """The groups of binlog files, from the file on in which the start position lies."""
 
     def __init__(self, paths: list[Path], position: SlavePosition | None) -> None:
         self._binlog: OfflineBinlog | None = None
@@ -230,7 +230,7 @@ class _Source:
         self.groups = binlog.groups(first)
 
     def notes(self) -> Iterator[str]:
-        """What else is to be said at the end."""
+        """Remarks for the end of the output: torn tails, and halves of groups that were left out."""
         yield from self._notes
         if self._binlog is not None and self._binlog.torn_tail is not None:
             yield f"the last record is not whole and was left out: {self._binlog.torn_tail}"
@@ -260,10 +260,10 @@ def _check_ibb(path: Path) -> None:
 
 
 class GroupSelection:
-    """Which groups are wanted, by their GTID and time."""
+    """The groups that the options choose, by GTID and time."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        """Raises `ValueError` or `ServerError` for a value that cannot be read."""
+        """Read the options. Raises `ValueError` or `ServerError` for a bad value."""
         self.position = _position(arguments.start_position)
         self._until = _position(arguments.stop_position)
         self._start_time = _timestamp(arguments.start_datetime)
@@ -273,7 +273,7 @@ class GroupSelection:
         self._reached: BinlogState | None = None
 
     def of(self, source: _Source) -> Iterator[OfflineGroup]:
-        """The wanted groups of a source in their order."""
+        """The chosen groups of a source, in their order. Raises `StorageError`, `ProtocolError`."""
         state = self._reached = source.state.copy()
         dump = DumpFilter(self.position or SlavePosition(), state_at_start=state, until=self._until)
         for group in source.groups:
@@ -297,7 +297,7 @@ class GroupSelection:
                 yield group
 
     def notes(self) -> Iterator[str]:
-        """Positions that were not met."""
+        """Remarks for the end of the output: GTIDs of start and stop positions that were not in the files."""
         state = self._reached or BinlogState()
         for name, wanted in (("--start-position", self.position), ("--stop-position", self._until)):
             for gtid in wanted or ():
@@ -316,7 +316,7 @@ def _position(text: str | None) -> SlavePosition | None:
 
 
 def _timestamp(text: str | None) -> float | None:
-    """Seconds since 1970 of a time in UTC, unless it says its zone."""
+    """A time as seconds since 1970; it is in UTC unless it has a zone. Raises `ValueError`."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`binlog-server import`: the groups of binlog files that there are already, into a store."""
+"""`binlog-server import`: copies the groups of existing binlog files into a store."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     source = _source(arguments.index, arguments.paths)
     try:
         directory = open_store(arguments)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _source(index: Path | None, paths: list[Path]) -> IntakeSource:
-    """Raises `ConfigError`, `StorageError`, `OSError`."""
+    """The source of groups that the arguments name. Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
         raise ConfigError("give either binlog files, or a directory of .ibb files, or --index")
     if index is not None:

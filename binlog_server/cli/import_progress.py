@@ -1,4 +1,4 @@
-"""How far `binlog-server import` is."""
+"""The progress of `binlog-server import`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from binlog_server.cli.progress_line import ProgressLine
 
 
 class ImportProgress:
-    """Shows the progress of one import."""
+    """Shows the progress of one import on standard error."""
 
     def __init__(self, source: IntakeSource) -> None:
         self._source = source
         self._line = ProgressLine()
         self.seconds = 0.0
-        """Since the beginning, until `end`."""
+        """Seconds from the beginning to `end`; 0 before."""
 
     def show(self, taken: Taken) -> None:
-        """Called for each step of the work."""
+        """Show how much is taken; to be called at each step of the work."""
         self._line.show(lambda: self._text(taken))
 
     def end(self) -> None:
-        """It is done, or has failed."""
+        """Remove the progress line: the import is done, or has failed."""
         self.seconds = self._line.seconds
         self._line.end()
 

@@ -1,4 +1,4 @@
-"""`binlog-server ls`: the files of a binlog directory and what they span."""
+"""`binlog-server ls`: lists the files of a binlog directory, with their GTIDs and times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: 1 if a file is damaged."""
+    """Run the command. Returns the exit code: 1 if a file is damaged. Raises `StorageError`."""
     binlog = OfflineBinlog.of_directory(arguments.directory)
     try:
         files = [summarize(binlog, number) for number in binlog.pages.numbers]

@@ -1,4 +1,4 @@
-"""How far a long command is: one line of a terminal, written over and over."""
+"""The progress of a long command: one line on a terminal, overwritten again and again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY_S: Final = 0.5
 
 
 class ProgressLine:
-    """On standard error, if that is a terminal; else it only takes the time."""
+    """A progress line on standard error, if that is a terminal; without one it only measures the time."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -21,17 +21,17 @@ class ProgressLine:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the line was made."""
         return time.monotonic() - self._began
 
     def show(self, line: Callable[[], str]) -> None:
-        """Called for each step of the work; writes now and then."""
+        """To be called at each step of the work; it writes the line a few times a second at most."""
         if self._is_shown and time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY_S
             self._write(line())
 
     def end(self) -> None:
-        """The line goes away."""
+        """Remove the line from the terminal."""
         if self._width:
             self._write("")
             print("\r", end="", file=sys.stderr, flush=True)

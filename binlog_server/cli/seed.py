@@ -1,4 +1,4 @@
-"""`binlog-server seed`: an empty store begins where a dump or a backup was made."""
+"""`binlog-server seed`: lets an empty store begin at the GTID position of a dump or a backup."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """Those that say which store, and how to open it."""
+    """Add the options that name a store and say how to open it."""
     parser.add_argument(
         "--directory", dest="binlog_directory", metavar="DIR", help="the store; made if missing"
     )
@@ -65,14 +65,14 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
 
 
 def open_store(arguments: argparse.Namespace) -> StoreDirectory:
-    """Raises `ConfigError`, `StorageError`; `StoreInUse` while a server runs."""
+    """Open the store of these options. Raises `ConfigError`, `StorageError`; `StoreInUse` while a server runs."""
     overrides = {"binlog_directory": arguments.binlog_directory}
     config = configuration.load(arguments.config, overrides)
     return StoreDirectory(config.binlog_directory, config.store_options())
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     state, found = _wanted(arguments)
     for line in found:
         print(line)
@@ -89,7 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _begin_at(engine: BinlogEngine, state: BinlogState) -> bool:
-    """Whether anything was to be done. Raises `NotAStore` for a store that is elsewhere."""
+    """Set the state of an empty store. False if the store has that state already.
+
+    Raises `NotAStore` if the store is not empty.
+    """
     there = engine.binlog_state()
     if there == state or there.position() == state.position():
         return False
@@ -103,7 +106,7 @@ def _begin_at(engine: BinlogEngine, state: BinlogState) -> bool:
 
 
 def _wanted(arguments: argparse.Namespace) -> tuple[BinlogState, list[str]]:
-    """The state, and where it was found. Raises `ConfigError`, `NotAStore`."""
+    """The binlog state to begin with, and lines that tell its source. Raises `ConfigError`, `NotAStore`."""
     try:
         if arguments.gtid_slave_pos is not None:
             return BinlogState(SlavePosition.parse(arguments.gtid_slave_pos)), []

@@ -2,7 +2,7 @@
 
     mariadb_backup_binlog_info    as of 11.8: file, offset and GTIDs of the server's own binlog, with tabs between
     xtrabackup_binlog_info        the same, as of 10.11
-    mariadb_backup_slave_info     with --slave-info, of a replica: what to say to go on behind its master
+    mariadb_backup_slave_info     with --slave-info, on a replica: the statements that follow its master
     xtrabackup_slave_info
 
     SET GLOBAL gtid_slave_pos = '0-1-4711,3-2-15';
@@ -23,13 +23,13 @@ from binlog_storage.disk.given_files import read_given
 from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
 
 _PREFIXES: Final = ("mariadb_backup", "xtrabackup")
-# With the end of the line: without it the last number may be cut.
+# With the end of the line: in a cut file the last number may be cut, too.
 _BINLOG_INFO: Final = re.compile(rf"([^\t\n]+)\t([0-9]+)(?:\t({GTIDS})?)?\n")
 _INFO_BYTES_MAX: Final = 1 << 20
 
 
 def backup_position(directory: Path) -> tuple[SlavePosition, str]:
-    """The position, and where it was found. Raises `NoPosition`, `ServerError`, `OSError`."""
+    """The GTID position of a backup, and the file that has it. Raises `NoPosition`, `ServerError`, `OSError`."""
     found = Found()
     names = []
     for what, take in (("slave_info", _take_slave_info), ("binlog_info", _take_binlog_info)):

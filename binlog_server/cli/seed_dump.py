@@ -14,9 +14,9 @@ Newer versions (as 10.11.19 and 11.8.6) put it behind the tables, and say so at 
     ...
     -- Dump completed on 2026-11-21  9:08:56
 
-What is in tables and routines is not taken for it: only lines of the head, in front of the first table or database, and
-those behind the line about the deferred setting, behind which there is no other SQL. The file is read once, 1 MiB in
-memory; of one that is not compressed only its beginning and its end.
+Text in tables and routines is not taken for a position: only lines of the head count, in front of the first table or
+database, and lines behind the one about the deferred setting, which no other SQL follows. A compressed file is read
+once, with 1 MiB in memory; of a plain one only the beginning and the end are read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _DEFERRED_ANNOUNCED: Final = "printed later in the file"
 _DEFERRED_TOO: Final = "printed as comments later in the file"
 _DEFERRED: Final = "-- The deferred gtid setting for slave corresponding to the "
 _COMPLETED: Final = "-- Dump completed"
-# What there is behind the deferred setting, besides comments.
+# The lines that may follow the deferred setting, besides comments.
 _END_STATEMENTS: Final = ("--", "/*", "SET GLOBAL gtid_slave_pos", "CHANGE MASTER", "START ")
 
 
@@ -65,7 +65,7 @@ class _Seekable(_Readable, Protocol):
 
 
 def dump_position(path: Path) -> tuple[SlavePosition, str]:
-    """The position, and where it was found. Raises `NoPosition`, `ServerError`, `OSError`."""
+    """The GTID position of a dump, and a text about its place. Raises `NoPosition`, `ServerError`, `OSError`."""
     try:
         with open_given(path) as raw:
             compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _take_head(data: bytes, found: Found) -> bool:
-    """Whether the GTIDs come at the end."""
+    """Take the positions in the head of a dump. True if the head says that they come at the end."""
     deferred = False
     for line in _lines(data):
         if line.startswith(_HEAD_ENDS):
@@ -109,7 +109,7 @@ def _take_head(data: bytes, found: Found) -> bool:
 
 
 def _end(file: _Readable, begin: bytes, packed: BinaryIO) -> bytes:
-    """The last bytes of a file that can only be read on."""
+    """The last bytes of a compressed file, which can only be read forward."""
     size = os.fstat(packed.fileno()).st_size
     progress = ProgressLine()
     end = begin
@@ -127,7 +127,7 @@ def _end_of_plain(file: _Seekable) -> bytes:
 
 
 def _take_end(data: bytes, found: Found) -> bool:
-    """Whether the dump is whole. The lines are those behind the last table."""
+    """Take the positions in the lines behind the last table. False if the dump has no last line: it is cut."""
     lines = _lines(data)
     while lines and not lines[-1].strip():
         lines.pop()

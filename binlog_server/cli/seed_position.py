@@ -1,4 +1,4 @@
-"""Positions in what MariaDB's backup programs write."""
+"""GTID positions in the files that MariaDB's backup programs write."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ FILE_POSITION: Final = re.compile(
 
 
 class NoPosition(StorageError):
-    """What was given does not say where it was made."""
+    """A dump or backup has no GTID position, or more than one."""
 
 
 class Found:
-    """What lines tell: the GTID positions, and a file and position."""
+    """The findings in the lines of a dump or backup: GTID positions, and a file and position."""
 
     def __init__(self) -> None:
         self.positions: list[SlavePosition] = []
-        """Those that are different, in the order in which they were found."""
+        """The different positions, in the order of the lines."""
         self.file_position: tuple[str, str] | None = None
 
     def take(self, line: str) -> None:
-        """One line. Raises `ServerError` for GTIDs that are none."""
+        """Take the position of a line, if it has one. Raises `ServerError` for a bad GTID list."""
         if match := SET_POSITION.fullmatch(line):
             self.add(match[1] or "")
         elif match := FILE_POSITION.fullmatch(line):
             self.file_position = (match[1], match[2])
 
     def add(self, gtids: str) -> None:
-        """A GTID list. Raises `ServerError`."""
+        """Add the position of a GTID list. Raises `ServerError` for a bad one."""
         position = SlavePosition.parse(gtids)
         if len(position) and position not in self.positions:
             self.positions.append(position)
 
     def the_one(self, name: str) -> SlavePosition:
-        """Raises `NoPosition` if there is none, or more than one."""
+        """The position, if exactly one was found. Raises `NoPosition`, with advice, in all other cases.
+
+        Args:
+            name: the dump or backup, for the error.
+        """
         if len(self.positions) > 1:
             told = " and ".join(f"'{position}'" for position in self.positions)
             raise NoPosition(

@@ -71,13 +71,13 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
 
 
 def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:
-    """Those that were given."""
+    """The replica options that the command line has, by name."""
     given = {name: getattr(arguments, name) for name in ("stream_style", *LIMITS)}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     if arguments.action != "add" and not arguments.directory.is_dir():
         raise ConfigError(f"there is no directory {arguments.directory}")
     state, disk = open_state(arguments.directory)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise ConfigError("nothing to set: give at least one option")
             users.set_replica(name, host, options)
         else:
-            privileges(arguments.grant)  # before the password is asked for
+            privileges(arguments.grant)  # checks them before it asks for a password
             policy = ReplicaPolicy().changed(_replica_options(arguments))
             users.add(
                 name,
@@ -121,7 +121,7 @@ def _line(account: UserAccount) -> str:
 
 
 def _password() -> str:
-    """Never from the command line, where every user of the machine could read it."""
+    """A password from the terminal or standard input; a command line could be read by every user of the machine."""
     if sys.stdin.isatty():
         return getpass.getpass("password: ")
     return sys.stdin.readline(_LINE_CHARS_MAX).rstrip("\n")

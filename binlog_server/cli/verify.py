@@ -1,4 +1,4 @@
-"""`binlog-server verify`: is everything in a binlog directory sound, and if not, what and where."""
+"""`binlog-server verify`: checks all files of a binlog directory, and prints each damage with its place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command. Returns the exit code: 1 if anything is damaged. Raises `StorageError`."""
     disk = ReadOnlyDisk(arguments.directory)
     if not file_numbers(disk.names()):
         raise NotAStore(f"{arguments.directory} holds no binlog-NNNNNN.ibb")
@@ -61,7 +61,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class _Bar:
-    """A progress bar on standard error, which a person may be looking at."""
+    """A progress bar on standard error."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
@@ -69,7 +69,7 @@ class _Bar:
         self._next = 0.0
 
     def show(self, done: int, total: int) -> None:
-        """Bytes checked so far, and in all."""
+        """Draw the bar: `done` of `total` bytes are checked."""
         now = time.monotonic()
         if not self._enabled or now < self._next:
             return
@@ -80,7 +80,7 @@ class _Bar:
         print(f"\r[{cells:<{_BAR_CELLS}}] {part:4.0%} ", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Before a line is printed."""
+        """Remove the bar, so that a line can be printed."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._shown = False

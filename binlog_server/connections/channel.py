@@ -1,4 +1,4 @@
-"""The way to one client: what is written to it, whether it takes it, and the end."""
+"""The channel to one client: writing with back-pressure, reading in turns, and the end of the connection."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from binlog_server.process.logs import Peer
 log = logging.getLogger(__name__)
 
 ANSWER_BUFFER_BYTES = 64 * 1024  # per client; beyond it commands wait
-WRITE_BUFFER_BYTES = 512 * 1024  # per replica; what lies behind it waits in the store
+WRITE_BUFFER_BYTES = 512 * 1024  # per replica; later groups wait in the store
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of one connection, inside TLS."""
+    """Bytes of one connection, counted inside of TLS."""
 
     received: int = 0
     sent: int = 0
 
 
 class Channel:
-    """Of one connection. What is written after the end is dropped by the transport.
+    """The channel of one connection, on the loop. The transport drops bytes that are written after the end.
 
     Args:
         transport: the socket's; may be replaced by a layer on it.
-        describe: whom log lines are about.
-        go_on: commands that came meanwhile may be answered.
+        describe: gives the peer for log lines.
+        go_on: called when the buffered commands may be answered.
     """
 
     def __init__(
@@ -57,48 +57,48 @@ class Channel:
         self._linger: asyncio.TimerHandle | None = None  # from `close` on
         self.traffic = Traffic()
         self.timed_out = False
-        """It took nothing for net_write_timeout."""
+        """Whether the peer took nothing for net_write_timeout."""
         self.mute = False
-        """No answer can be given any more."""
+        """Whether no more answers are given: the connection has ended, or is being closed."""
         transport.set_write_buffer_limits(high=ANSWER_BUFFER_BYTES)
 
     @property
     def is_closing(self) -> bool:
-        """Nothing that comes now is answered."""
+        """Whether the connection has ended or is being closed: no command is answered any more."""
         return self._lost or self.transport.is_closing()
 
     @property
     def is_full(self) -> bool:
-        """The socket takes nothing for now."""
+        """Whether the socket takes nothing now, and the write buffer is full."""
         return self._writable is not None
 
     @property
     def peer(self) -> Peer:
-        """Whom log lines are about."""
+        """The peer, for log lines."""
         return self._describe()
 
     @property
     def untaken(self) -> int:
-        """Bytes that were written and that the socket has not taken."""
+        """Bytes in the write buffer, which the socket has not taken yet."""
         return self.transport.get_write_buffer_size()
 
     def stream(self) -> None:
-        """A dump follows: more may wait."""
+        """A dump follows: enlarge the write buffer to `WRITE_BUFFER_BYTES`."""
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
 
     def give_up_after(self, seconds: float) -> None:
-        """Break the connection when the peer's machine acknowledges nothing for that long."""
+        """Break the connection when the peer's machine acknowledges no bytes for this many seconds."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
             give_up_after(sock, seconds)
 
     def write(self, data: bytes | bytearray) -> None:
-        """Give bytes to the socket; never waits."""
+        """Give bytes to the socket or its buffer; never waits."""
         self.traffic.sent += len(data)
         self.transport.write(data)
 
     def send_error(self, error: ServerError) -> None:
-        """The answer is an error; some of them end the connection. So does one that nobody waits for any more."""
+        """Answer with an error. Some errors end the connection, and so does any error outside of an answer."""
         facts = {"peer": self.peer, "errno": error.errno, "error": error}
         log.info("%(peer)s: %(error)s", facts)
         match self.machine.state:
@@ -113,7 +113,13 @@ class Channel:
                 self.close()
 
     async def drain(self, timeout_s: Callable[[], float]) -> None:
-        """Wait until the socket takes more. Raises `ConnectionAbortedError`, with the reason, if it takes nothing."""
+        """Wait until the write buffer has room.
+
+        Args:
+            timeout_s: gives net_write_timeout in seconds.
+
+        Raises `ConnectionAbortedError` with the reason if the socket takes no byte for that long.
+        """
         writable = self._writable
         left = self.transport.get_write_buffer_size()
         while writable is not None:
@@ -124,7 +130,7 @@ class Channel:
             except TimeoutError:
                 before, left = left, self.transport.get_write_buffer_size()
                 if left < before:
-                    continue  # slowly, but it takes: one event may have a gigabyte
+                    continue  # a slow peer still takes bytes: one event may have a gigabyte
             reason = "it took nothing for net_write_timeout"
             log.warning("aborted %(peer)s: %(reason)s", {"peer": self.peer, "reason": reason})
             self.timed_out = True
@@ -136,7 +142,7 @@ class Channel:
         if self._writable is None:
             self._writable = self._loop.create_future()
         if self.machine.state is not ServerState.DUMPING:
-            self.transport.pause_reading()  # who does not read answers gets to ask no more
+            self.transport.pause_reading()  # a client that reads no answers may send no more
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
@@ -147,7 +153,7 @@ class Channel:
             self._read_on()
 
     def hold(self, *, held: bool) -> None:
-        """Read nothing more, or go on."""
+        """Stop reading from the socket, or go on (`held` False)."""
         self._held = held
         if self.is_closing:
             return
@@ -158,11 +164,11 @@ class Channel:
 
     @property
     def is_resting(self) -> bool:
-        """Its turn is over: it goes on by itself with what has come."""
+        """Whether its turn is over: it goes on with the received bytes in the next round of the loop."""
         return self._resting
 
     def rest(self) -> None:
-        """The turn is over: read no more, and go on in the next round of the loop. See `binlog_server.loop.turn`."""
+        """End the turn: stop reading, and go on in the next round of the loop (see `binlog_server.loop.turn`)."""
         if not self._resting:
             self._resting = True
             self.transport.pause_reading()
@@ -174,7 +180,7 @@ class Channel:
             self._read_on()
 
     def _read_on(self) -> None:
-        """If nothing stands against it; first with what had come before reading was paused."""
+        """Go on reading, if it is not held, resting or full: first with the bytes that came before the pause."""
         if self._may_read:
             self.go_on()
         if self._may_read and not self.is_closing:
@@ -189,16 +195,16 @@ class Channel:
         """The connection has ended."""
         self._lost = self.mute = True
         if self._linger is not None:
-            self._linger.cancel()  # or a flood of connections that ended would stay in memory for that long
+            self._linger.cancel()  # the timer would keep each ended connection in memory
         self.resume_writing()
 
     def abort(self) -> None:
-        """End it without what was written."""
+        """End the connection at once; bytes in the write buffer are lost."""
         self.mute = True
         self.transport.abort()
 
     def close(self, linger_s: float = _LINGER_S) -> None:
-        """Close when what was written is sent, but wait for a peer that does not read no longer than that."""
+        """Close the connection when the write buffer is sent, after `linger_s` seconds at the latest."""
         self.mute = True
         if not self.transport.is_closing():
             self.transport.close()

@@ -2,10 +2,10 @@
 
     transport  <-->  CompressionLayer (a protocol to it)  <-->  session (which sees a transport)
 
-What is written in small pieces is compressed at once; what takes longer, in a thread, so that one client's large answer
-delays nobody. What waits for that counts as written and not taken: the session is paused as by a full socket.
+Small pieces are compressed at once, larger ones in a thread, so that one client's large answer delays nobody. Bytes
+that wait for the thread count as written and not taken: they pause the session as a full socket does.
 
-Replicas that follow the tail are given the same frames, so each of these is compressed once (`Compressor`).
+Replicas that follow the tail get the same frames, so each frame is compressed once (`Compressor`).
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from binlog_server.loop.shielded import shielded
 from binlog_server.loop.turn import Turn
 from binlog_server.process.allocation import untouched
 
-# Compressed, or the other way round, on the loop: takes a tenth of a millisecond. Larger pieces go to a thread.
+# Bytes that are compressed or uncompressed on the loop: this takes 0.1 ms. Larger pieces go to a thread.
 _AT_ONCE_BYTES = 32 * 1024
-_PIECE_BYTES = 64 * 1024  # of what was in a packet, handed over at once
-_STEP_BYTES = 1 << 20  # of one job of a thread: some milliseconds
-_SHARED_BYTES = 16 << 20  # of frames that are kept with their compressed form
+_PIECE_BYTES = 64 * 1024  # of a packet's content, handed over at once
+_STEP_BYTES = 1 << 20  # one job of a thread: some milliseconds
+_SHARED_BYTES = 16 << 20  # frames that are kept, with their compressed form
 
 _Key = tuple[int, int]
 
 
 class Compressor:
-    """Of one server, for one event loop: the threads that compress, and what they made of frames that are shared.
+    """The threads that compress, of one server and event loop, and a cache of compressed frames.
 
-    Shared is what is given as a bytearray: `EventFrames` hands the same one to every replica, and nobody changes it.
+    Frames are cached if they are a bytearray: `EventFrames` hands the same one to every replica, and nobody changes it.
     """
 
     def __init__(self, shared_bytes: int = _SHARED_BYTES) -> None:
         self._threads = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="compression")
         self._shared_bytes = shared_bytes
         self._bytes = 0
-        # With the frames themselves: as long as they are here their id is no other's.
+        # Keys are ids of frames. The frames are kept, too, so that no other object gets the same id.
         self._made: OrderedDict[_Key, tuple[bytearray, list[CompressedPacket]]] = OrderedDict()
         self._being_made: dict[_Key, asyncio.Task[list[CompressedPacket]]] = {}
         self.hits = 0
-        self.misses = 0  # compressed; the others had been, or were just being
+        self.misses = 0  # steps that were not in the cache, nor under way
 
     def at_once(self, data: bytes | bytearray) -> list[CompressedPacket]:
-        """Compressed on the loop: for what is short."""
+        """Compress short data on the loop."""
         key = (id(data), 0)
         parts = self._kept(key)
         if parts is None:
@@ -60,7 +60,7 @@ class Compressor:
         return parts
 
     async def step(self, data: bytes | bytearray, start: int) -> list[CompressedPacket]:
-        """`_STEP_BYTES` of it, or what is left, compressed in a thread."""
+        """Compress `_STEP_BYTES` of the data from `start` on, or the rest, in a thread."""
         key = (id(data), start)
         parts = self._kept(key)
         if parts is not None:
@@ -70,17 +70,17 @@ class Compressor:
             self.hits += 1
         else:
             self.misses += 1
-            # A task of its own: the replica that asked first may go away while others wait.
+            # A task of its own, because the replica that asked first may leave while others wait.
             making = asyncio.get_running_loop().create_task(self._make(key, data, start))
             self._being_made[key] = making
         return await shielded(making)
 
     async def payload(self, part: CompressedPacket) -> bytes:
-        """What was in a large packet. Raises `ProtocolError`."""
+        """Uncompress a large packet in a thread. Raises `ProtocolError`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, part.payload)
 
     def close(self) -> None:
-        """Nothing more is asked for."""
+        """End the threads; to be called when no session is left."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _make(self, key: _Key, data: bytes | bytearray, start: int) -> list[CompressedPacket]:
@@ -123,21 +123,22 @@ class CompressedSession(Protocol):
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
     def holds_more(self) -> None:
-        """The layer does."""
+        """The layer holds more or fewer bytes than before: `held` has their number."""
 
     def compression_failed(self, error: ProtocolError) -> None:
-        """The peer broke the framing: it is to be told, and the connection closed."""
+        """The peer broke the framing: answer with the error, and close the connection."""
 
 
 class CompressionLayer(asyncio.Protocol, asyncio.Transport):
     """The protocol of a transport, and the transport of a session.
 
-    Made when the login is through; `start` takes what has come behind it already.
+    Made after the login; `start` takes the bytes that have come behind it.
 
     Args:
-        begins: whether what comes now may be a request, so that the answer is numbered behind it. In a dump it is not.
-        payload_bytes_max: of one packet of the client.
-        write_buffer_bytes: what may wait to be compressed before the session is paused.
+        begins: gives whether bytes that come now may begin a request, so that the answer is numbered behind it; not in
+            a dump.
+        payload_bytes_max: the limit for one packet of the client, uncompressed.
+        write_buffer_bytes: the bytes that may wait to be compressed before the session is paused.
     """
 
     def __init__(
@@ -157,14 +158,14 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._begins = begins
         self._reader = CompressedReader(payload_bytes_max, restarts=True, allocate=untouched)
         self._seq = 0
-        self._reading = True  # the session wants to
+        self._reading = True  # the session has not paused reading
         self._feeding = False
         self._inflating: asyncio.Task[None] | None = None
         self._pieces: Iterator[bytes] = iter(())  # of the packet that is being handed over
-        self._inflated = 0  # bytes of that packet, or of the one that a thread takes apart
+        self._inflated = 0  # bytes of that packet, or of the one that a thread uncompresses
         self._resting = False  # until the next round of the loop
-        self._queue: deque[bytes | bytearray] = deque()  # what waits to be compressed, in order
-        self._queued = 0  # bytes of it
+        self._queue: deque[bytes | bytearray] = deque()  # data to compress, in order
+        self._queued = 0  # bytes in the queue
         self._write_buffer_bytes = write_buffer_bytes
         self._packing: asyncio.Task[None] | None = None
         self._below_full = False
@@ -172,7 +173,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._closing = False
 
     def start(self, received: bytes) -> None:
-        """The transport is ours from now on."""
+        """Take over the transport, with the bytes that it has received already."""
         self._transport.set_protocol(self)
         self._take(received)
         asyncio.get_running_loop().call_soon(self._feed)
@@ -186,15 +187,15 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
 
     @property
     def held(self) -> int:
-        """Bytes that came, and those of the packet that is being taken apart."""
+        """Bytes in memory: those received, and those of the packet that is being uncompressed or handed over."""
         return self._reader.buffered + self._inflated
 
     def give_up(self) -> None:
-        """Nothing is kept of what came."""
+        """Drop the bytes that were received."""
         self._reader.discard()
 
     def eof_received(self) -> None:
-        """The transport closes itself."""
+        """None: the transport then closes itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_packing()
@@ -221,7 +222,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     def _feed(self) -> None:
-        """Hand over what is here, while the session reads: for a turn."""
+        """Hand received packets to the session, for one turn, while the session reads."""
         if self._feeding or self._resting or self._inflating is not None:
             return
         self._feeding = True
@@ -239,7 +240,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
                 self._inflated = 0 if part is None else max(part.size, len(part.body))
                 if part is None:
                     return
-                # By what goes in as by what comes out: 16 MB of zlib blocks with nothing in them are nothing.
+                # The larger of both sizes counts: 16 MB of empty zlib blocks give nothing, and take time.
                 if part.size and self._inflated > _AT_ONCE_BYTES:
                     self._transport.pause_reading()
                     loop = asyncio.get_running_loop()
@@ -273,7 +274,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._feed()
 
     def _read_below(self) -> None:
-        """If nothing stands against it."""
+        """Go on reading, unless the session has paused, the layer rests, or a thread uncompresses."""
         if (
             self._reading
             and not self._resting
@@ -287,7 +288,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._session.compression_failed(error)
 
     def _begin_answer(self) -> None:
-        """What is written next may be an answer."""
+        """The next bytes written may be an answer: number them behind the request."""
         if self._begins():
             self._seq = self._reader.next_seq
 
@@ -326,7 +327,7 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._transport.write(data)
 
     def _tell(self) -> None:
-        """The session, when it is to pause or may go on."""
+        """Tell the session to pause writing, or to go on, if that has changed."""
         full = self._below_full or self._queued > self._write_buffer_bytes
         if full != self._full:
             self._full = full

@@ -1,12 +1,12 @@
 """TLS of the server: its context, and the layer between a socket's transport and a session.
 
-The layer is our own because the client may send its request and its ClientHello in one segment: `loop.start_tls` never
-sees bytes that were read before it. Here they are handed over. A connection without TLS passes through none of this.
+The layer is our own because a client may send its request and its ClientHello in one segment: `loop.start_tls` never
+sees bytes that were read before it; here they are handed over. A connection without TLS uses none of this.
 
     socket transport  <-->  TlsLayer (a protocol to it)  <-->  session (which sees a transport)
 
-Limits are those of the socket's transport: what the session writes is encrypted at once and waits there, so its
-write buffer limits and sizes hold; what comes is decrypted only as far as the session reads.
+The limits of the socket's transport hold: written bytes are encrypted at once and wait in its write buffer; received
+bytes are decrypted only as far as the session reads.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ _WRITE_BYTES = (
 
 @dataclass(frozen=True, slots=True)
 class TlsServer:
-    """What a server needs to speak TLS. `fingerprint`: SHA256 of its certificate in DER; it `expires` then, in seconds
-    since 1970."""
+    """The TLS context of a server.
+
+    `fingerprint` is the SHA-256 of the certificate in DER; `expires` is the certificate's end, in seconds since 1970.
+    """
 
     context: ssl.SSLContext
     fingerprint: bytes
@@ -53,20 +55,22 @@ class TlsServer:
     def make(
         cls, cert: str = "", key: str = "", ca: str = "", versions: Sequence[str] = ()
     ) -> TlsServer:
-        """From PEM files; without `cert` with a certificate of its own. Raises `OSError` (`ssl.SSLError` is one) or
-        ValueError for files that are missing or no good."""
+        """Make a context from PEM files; without `cert`, with a new self-signed certificate.
+
+        Raises `OSError` (`ssl.SSLError` is one) or `ValueError` for files that are missing or bad.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         allowed = [TLS_VERSIONS[name] for name in versions] or list(TLS_VERSIONS.values())
         context.minimum_version, context.maximum_version = min(allowed), max(allowed)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        context.num_tickets = 0  # no client resumes, and a replica stays for weeks
+        context.num_tickets = 0  # clients do not resume sessions: a replica stays for weeks
         if cert:
             load_chain(context, cert, key)
             pem = read_given_text(cert, PEM_BYTES_MAX)
             end = pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
             pem = pem[
                 pem.index(ssl.PEM_HEADER) : end
-            ]  # the first one: ours; others are of its issuers
+            ]  # the first certificate is the server's; the others are its issuers'
         else:
             pem = use_self_signed(context).decode("ascii")
         if ca:
@@ -77,7 +81,7 @@ class TlsServer:
 
 
 class Secured(Protocol):
-    """The session above a layer, beside being an `asyncio.Protocol`."""
+    """The session's methods that a layer calls, besides those of `asyncio.Protocol`."""
 
     def tls_started(self) -> None:
         """The handshake is done."""
@@ -87,7 +91,7 @@ class Secured(Protocol):
 
 
 class Above(Protocol):
-    """What the layer calls of `asyncio.Protocol`."""
+    """The methods of `asyncio.Protocol` that a layer calls."""
 
     def data_received(self, data: bytes) -> None: ...
     def connection_lost(self, exc: Exception | None) -> None: ...
@@ -100,7 +104,7 @@ class SecuredSession(Above, Secured, Protocol):
 
 
 def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
-    """What SHOW STATUS tells of the TLS of a session; empty texts without any."""
+    """The rows of SHOW STATUS about a session's TLS; their values are empty without TLS."""
     cipher = None if connection is None else connection.cipher()
     return {
         "Ssl_cipher": cipher[0] if cipher else "",
@@ -111,7 +115,7 @@ def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
 class TlsLayer(asyncio.Protocol, asyncio.Transport):
     """The protocol of a socket's transport, and the transport of a session.
 
-    Made when the client has asked for TLS; `start` takes what of its handshake has come already.
+    Made when the client has asked for TLS; `start` takes the bytes of its handshake that have come already.
     """
 
     def __init__(
@@ -129,13 +133,13 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._feeding = False
 
     def start(self, received: bytes) -> None:
-        """The transport is ours from now on."""
+        """Take over the transport, with the bytes that it has received already."""
         self._transport.set_protocol(self)
         self.data_received(received)
 
     @property
     def has_client_certificate(self) -> bool:
-        """Whether the client has shown one; it was verified then."""
+        """Whether the client has shown a certificate, which was verified then."""
         return self._tls.getpeercert(binary_form=True) is not None
 
     # asyncio.Protocol
@@ -145,7 +149,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._feed()
 
     def eof_received(self) -> None:
-        """The transport closes itself."""
+        """None: the transport then closes itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._above.connection_lost(exc)
@@ -157,7 +161,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._above.resume_writing()
 
     def _feed(self) -> None:
-        """Decrypt, and hand over while the session reads."""
+        """Decrypt received bytes and hand them to the session, for one turn, while the session reads."""
         if self._feeding:
             return
         self._feeding = True
@@ -169,7 +173,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
                 self._flush()
                 self._session.tls_started()
             while self._reading and not self._transport.is_closing():
-                if turn.is_over:  # a record may hold a single byte
+                if turn.is_over:  # a record may hold one byte only, so there may be many
                     self._transport.pause_reading()
                     asyncio.get_running_loop().call_soon(self._feed_on)
                     return
@@ -184,14 +188,14 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             self._transport.close()
         except ssl.SSLError as error:
             with contextlib.suppress(ssl.SSLError):
-                self._flush()  # the alert that tells the peer
+                self._flush()  # sends the alert
             self._session.tls_failed(error.reason or "TLS error")
             self._transport.close()
         finally:
             self._feeding = False
 
     def _feed_on(self) -> None:
-        """With what has come in the turn before."""
+        """Go on with the bytes that the last turn has left."""
         self._feed()
         if self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -246,7 +250,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             if self._started:
                 with contextlib.suppress(
                     ssl.SSLError
-                ):  # it wants the peer's answer, for which nobody waits
+                ):  # unwrap waits for the peer's close_notify; we do not
                     self._tls.unwrap()
                 self._flush()
             self._transport.close()
