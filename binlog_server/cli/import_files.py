@@ -23,9 +23,10 @@ from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.settings.config import ConfigError
 
 _EPILOG = """
-An empty store begins where the first file does. In a store that has groups the files must have the place where it
-ends; what comes before that is passed over. So the same command may be given again: after an interruption, or with
-later files. The server must be stopped. docs/seeding.md has all ways to begin.
+An empty store begins where the first file does, or behind the last group of which a purge has left a half. In a store
+that has groups the files must have the place where it ends; what comes before that is passed over. So the same command
+may be given again: after an interruption, or with later files. The server must be stopped. docs/seeding.md has all ways
+to begin.
 
 examples:
   binlog-server import --directory DIR /backup/mariadb-bin.0*

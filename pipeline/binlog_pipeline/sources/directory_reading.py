@@ -14,9 +14,8 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.log.halves import behind_halves, refers_back
-from binlog_storage.log.log_file import base_state_from_outside, first_record, state_at
+from binlog_storage.log import halves
+from binlog_storage.log.log_file import first_record
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import batches_from
 from binlog_storage.log.pending_redo import is_being_reset
@@ -175,13 +174,7 @@ def whole_from(
     Files are all that there are, one at least.
     """
     with explained(path):
-        first = files[0]
-        if not refers_back(pages, first, first):
-            return base_state_from_outside(pages, first), Position(first, PAGE_SIZE)
-        place = _or_tail(pages, limit, lambda: behind_halves(pages, files, limit))
-        header = pages.header(place.file_no)
-        interval = 0 if header is None else header.state_interval_pages
-        return state_at(pages, place, interval), place
+        return halves.whole_from(pages, files, limit)
 
 
 def within(wanted: Wanted) -> TimeRange | None:

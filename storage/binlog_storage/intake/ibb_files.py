@@ -1,12 +1,13 @@
 """A directory of .ibb files as a source of groups: a stopped MariaDB 12.3's, a copy of one, or another store of ours.
 
 What is only in the redo log of its owner is not seen: the files are read as they are. A record that is not whole at
-their end is left out.
+their end is left out. They begin behind the groups of which a purge has left a half, as for a replica of that store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import CorruptBinlog, NotAStore
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.source import FileStart, Item, SourceGroup
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
@@ -50,8 +52,16 @@ class IbbFiles:
         """See `Source`."""
         return self._name(0), self._name(-1)
 
+    @cached_property
+    def _oldest(self) -> tuple[BinlogState, Position]:
+        """Groups in front of it cannot be had, or are followed by a hole."""
+        return self._binlog.whole_from()
+
     def base(self, number: int) -> BinlogState:
         """See `Source`."""
+        oldest, place = self._oldest
+        if self._numbers[number] <= place.file_no:
+            return oldest
         return base_state_from_outside(self._binlog.pages, self._numbers[number])
 
     def file_before(self, position: SlavePosition) -> int | None:
@@ -62,17 +72,23 @@ class IbbFiles:
     def items(self, number: int) -> Iterator[Item]:
         """See `Source`. Only the first file has a `FileStart`: that none is missing is told by their numbers."""
         yield FileStart(self._name(number), self.base(number))
+        oldest, begin = self._oldest
         for group in self._binlog.groups(self._numbers[number]):
             self._reading = (group.place.file_no, group.place.offset)
             if group.gtid is None:
                 marker = b"".join(group.pieces())
                 self.server_version = _server_version(group, marker)
-                yield self._item(group, marker)
-            else:
+                if group.place >= begin:
+                    yield self._item(group, marker)
+            elif group.place >= begin:
                 item = self._group(group)
                 yield item
                 for _ in item.rest or ():
                     pass
+        if number == 0 and self._binlog.halves:
+            self.notes.append(
+                f"groups up to '{oldest}' cannot be had from these files: a purge has left halves of some"
+            )
         self._note_end()
 
     def _group(self, group: OfflineGroup) -> SourceGroup:

@@ -30,9 +30,10 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.group_reader import began_in, group_pieces, read_head
+from binlog_storage.log.halves import refers_back, whole_from
 from binlog_storage.log.log_file import read_state
 from binlog_storage.log.pages import OfflinePages
-from binlog_storage.log.pending_redo import published_end
+from binlog_storage.log.pending_redo import lost_end, published
 from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 from binlog_storage.log.whole_file import require_whole
 
@@ -85,7 +86,7 @@ class OfflineBinlog:
     def __init__(self, disk: ReadableDisk, numbers: Sequence[int] | None = None) -> None:
         """`numbers`: the files to read groups from; all by default."""
         self._disk = disk
-        self._published = published_end(disk)
+        self._published = published(disk)
         self.pages = OfflinePages(disk)
         self.lost_files = lost_files_of(disk, self.pages.numbers)
         """What is missing in front of the first file and was not purged, in words."""
@@ -131,8 +132,16 @@ class OfflineBinlog:
         entries = read_state(self.pages, file_no, 1)
         return None if entries is None else BinlogState(entries)
 
+    def whole_from(self) -> tuple[BinlogState, Position]:
+        """See `halves.whole_from`; of all files that have data, of which there must be some."""
+        files = [number for number in self.pages.numbers if self.pages.has_data(number)]
+        return whole_from(self.pages, files, Position(files[-1] + 1, PAGE_SIZE))
+
     def first_file(self, position: SlavePosition | None) -> int | None:
-        """The newest of the files whose beginning lies before the position, the oldest for None; None if none does."""
+        """The newest of the files whose beginning lies before the position, the oldest for None; None if none does.
+
+        None also if a half of a group lies behind the position: there would be a hole in what follows it.
+        """
         if position is None:
             return next(filter(self.pages.has_data, self._numbers), None)
         for number in reversed(self._numbers):
@@ -142,6 +151,10 @@ class OfflineBinlog:
             if state is None and number == 0:
                 state = BinlogState()
             if state is not None and state.is_before(position):
+                if refers_back(self.pages, number, self.pages.numbers[0]):
+                    whole, place = self.whole_from()
+                    if number <= place.file_no and not whole.is_before(position):
+                        return None
                 return number
         return None
 
@@ -160,15 +173,9 @@ class OfflineBinlog:
 
     def _require_end(self, end: Position) -> None:
         """Check the end of the data: no data may follow, and the published end must not lie behind it."""
-        told = self._published
-        if (
-            told is not None and end < told and told == published_end(self._disk)
-        ):  # else RESET MASTER
-            name = file_name(told.file_no)
-            raise CorruptBinlog(
-                *end,
-                f"the data end here, but up to {name}:{told.offset} they were durable",
-            )
+        lost = lost_end(self._disk, self._published, end)
+        if lost:
+            raise CorruptBinlog(*end, lost)
         for page_no in range(end.page_no + 1, end.page_no + 1 + UNSYNCED_PAGES_MAX):
             page = self.pages.raw_page(end.file_no, page_no)
             if not page:
@@ -178,11 +185,6 @@ class OfflineBinlog:
                 raise CorruptBinlog(
                     *end, f"the data end here, but page {page_no} of the file holds some"
                 )
-
-    def _has_begun_anew(self, told: Position) -> bool:
-        """Whether RESET MASTER has come since `told` was published; ends only move on else."""
-        now = published_end(self._disk)
-        return now is None or now < told
 
     def _runs(self, first_file: int | None) -> Iterator[tuple[int, int]]:
         """Files that follow one another, as (first, last)."""

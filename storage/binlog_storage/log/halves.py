@@ -10,13 +10,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from binlog_protocol.gtid import BinlogState
+
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb import commit
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import skip_plain_commits
-from binlog_storage.log.log_file import first_record, read_header
+from binlog_storage.log.log_file import (
+    base_state_from_outside,
+    first_record,
+    read_header,
+    state_at,
+)
 
 
 def refers_back(pages: PageSource, file_no: int, first: int) -> bool:
@@ -57,6 +64,21 @@ def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> P
         except CorruptBinlog:
             continue  # whoever reads there hears of it
     return place
+
+
+def whole_from(
+    pages: PageSource, files: Sequence[int], limit: Position
+) -> tuple[BinlogState, Position]:
+    """The state, and the place, from which on all groups of a directory are whole.
+
+    Arguments as for `behind_halves`. Raises `CorruptBinlog`, `PositionPurged`, `DiskError`.
+    """
+    first = files[0]
+    if not refers_back(pages, first, first):
+        return base_state_from_outside(pages, first), Position(first, PAGE_SIZE)
+    place = behind_halves(pages, files, limit)
+    header = read_header(pages, place.file_no)
+    return state_at(pages, place, 0 if header is None else header.state_interval_pages), place
 
 
 def _began_before(body: bytes, first: int) -> bool:

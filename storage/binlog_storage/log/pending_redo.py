@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import CorruptRedo, DiskError
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.log.publication import Published, read_published
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.redo.reader import RedoReader
 
 
-def published_end(disk: ReadableDisk) -> Position | None:
-    """The durable end that was published: groups up to there are in the files. None if unknown, as after a power cut.
+def published(disk: ReadableDisk) -> Published | None:
+    """What was published: groups up to its end are in the files. None if unknown, as after a power cut.
 
     A publication of an earlier start, or from before RESET MASTER, is ignored: positions may have begun anew.
     """
@@ -24,7 +25,21 @@ def published_end(disk: ReadableDisk) -> Position | None:
         redo = _redo(disk)
     except (DiskError, CorruptRedo):
         return None
-    return told.end if told.is_of(redo.uuid, redo.checkpoint.epoch) else None
+    return told if told.is_of(redo.uuid, redo.checkpoint.epoch) else None
+
+
+def lost_end(disk: ReadableDisk, told: Published | None, end: Position) -> str:
+    """What is wrong with data that end there, in words; empty if nothing is.
+
+    Args:
+        told: what `published` gave before the files were looked at.
+    """
+    if told is None or end >= told.end:
+        return ""
+    now = published(disk)
+    if now is None or now.epoch != told.epoch:
+        return ""  # RESET MASTER, or a start, came meanwhile
+    return f"the data end here, but up to {file_name(told.end.file_no)}:{told.end.offset} they were durable"
 
 
 def is_being_reset(disk: ReadableDisk, told: Published) -> bool:

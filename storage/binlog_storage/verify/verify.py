@@ -30,7 +30,7 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.pages import OfflinePages
-from binlog_storage.log.pending_redo import PendingRedo, published_end
+from binlog_storage.log.pending_redo import PendingRedo, lost_end, published
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.verify.verify_records import RecordPass
 
@@ -82,7 +82,7 @@ class Verifier:
         self._counts = dict.fromkeys(Severity, 0)
         self._disk = disk
         self._redo = PendingRedo.of(disk)
-        self._published = published_end(disk)
+        self._published = published(disk)
         self._pages = OfflinePages(disk)
         # Both passes read all bytes.
         self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
@@ -96,12 +96,9 @@ class Verifier:
             self._files()
             records = RecordPass(self._pages, self._error, self._warning, self._progress)
             end = records.run()
-            if self._published is not None and end < self._published:
-                name = file_name(self._published.file_no)
-                self._error(
-                    *end,
-                    f"the data end here, but up to {name}:{self._published.offset} they were durable",
-                )
+            lost = lost_end(self._disk, self._published, end)
+            if lost:
+                self._error(*end, lost)
             return VerifyTotals(
                 len(self._pages.numbers),
                 records.groups,

@@ -24,6 +24,7 @@ from tests.protocol.events.rows import samples
 from tests.storage import vectors
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
+from tests.storage.intake.test_intake import halved
 from tests.storage.sizes import small
 
 NOON = 1_780_000_000
@@ -93,6 +94,18 @@ def test_positions_that_are_not_there(store: Path) -> None:
     assert purged.code == 1
     assert "do not reach back to 0-1-1" in purged.err
     assert run("events", store).code == 0
+
+
+def test_a_position_in_front_of_half_a_group(tmp_path: Path) -> None:
+    """What follows it has a hole: that is no list of what comes behind the position."""
+    directory = halved(tmp_path)
+    for number in (1, 2):
+        ran = run("events", directory, "--start-position", f"0-1-{number}")
+        assert ran.code == 1
+        assert f"do not reach back to 0-1-{number}" in ran.err
+    assert numbers(directory, "--start-position", "0-1-3") == [4, 5]
+    assert numbers(directory, "--start-position", "0-1-4") == [5]
+    assert numbers(directory) == [2, 4, 5]
 
 
 def test_choices(store: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -17,6 +17,7 @@ from binlog_storage.errors import CorruptBinlog, DiskError, NotAStore
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.log.pages import OfflinePages
+from binlog_storage.log.publication import Publication, read_published
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.binlog_server.cli.command import copy_to
@@ -160,6 +161,30 @@ def test_beside_a_writer(tmp_path: Path) -> None:
         writer.join()
         engine.close()
     assert all_groups(tmp_path) == groups.payloads(history)
+
+
+def test_the_end_is_lost_while_the_server_publishes_on(tmp_path: Path) -> None:
+    """What it publishes meanwhile does not mend what was durable before. With another epoch it is another binlog."""
+    disk = OsDisk(tmp_path)
+    engine = IbbEngine(disk, SMALL)
+    groups.append_all(engine, groups.simple(40, size=1000))
+    engine.close()
+    told = read_published(disk)
+    assert told is not None
+    with (tmp_path / "binlog-000000.ibb").open("r+b") as file:
+        size = file.seek(0, 2)
+        file.truncate(2 * PAGE_SIZE)
+        file.truncate(size)
+    publication = Publication(disk, told.uuid)
+    for epoch, is_lost in ((told.epoch, True), (told.epoch + 1, False)):
+        with closing(OfflineBinlog.of_directory(tmp_path)) as binlog:
+            publication.publish(epoch, told.end._replace(offset=told.end.offset + 1), BinlogState())
+            if is_lost:
+                with pytest.raises(CorruptBinlog, match="were durable"):
+                    list(binlog.groups())
+            else:
+                assert list(binlog.groups())
+    publication.close()
 
 
 def test_memory_does_not_grow_with_a_group(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.groups import group_runs
+from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
@@ -335,6 +336,46 @@ def test_the_tail_of_another_store(engine: BinlogEngine, tmp_path: Path) -> None
         taken = Intake(engine, source).run()
     assert stored(engine) == gtids(groups[:10])
     assert any("start and stop the server that it belongs to" in note for note in taken.notes)
+
+
+def halved(directory: Path) -> Path:
+    """Groups 1 to 5, of which PURGE has deleted 1 and the first pieces of 3."""
+    disk = MemoryDisk()
+    other = IbbEngine(disk, small(8, slave_connections_needed_for_purge=0))
+    groups = binlog_files.simple(5)
+    other.append(*groups[0])
+    writer = other.begin()
+    gtid_event, *rest = split_events(groups[2].payload)
+    writer.spill(b"".join(rest))
+    other.flush()
+    other.append(*groups[1])
+    writer.commit(bytes(gtid_event), Gtid(0, 1, 3))
+    other.append(*groups[3])
+    other.flush()
+    other.append(*groups[4])
+    other.flush()
+    other.purge_to(other.files()[1].name)
+    other.close()
+    return copy_to(disk, directory)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_group_of_which_purge_has_left_a_half(
+    engine: BinlogEngine, tmp_path: Path, count: int
+) -> None:
+    """Nothing goes on in front of it: the store would have a hole there, and nobody would see it."""
+    for one in binlog_files.simple(count):
+        engine.append(*one)
+    engine.sync()
+    with contextlib.closing(IbbFiles(halved(tmp_path))) as source:
+        if count in (1, 2):
+            with pytest.raises(DoesNotContinue, match="begins at '0-1-3'"):
+                Intake(engine, source).run()
+            return
+        taken = Intake(engine, source).run()
+    assert any("up to '0-1-3' cannot be had" in note for note in taken.notes) == (count < 5)
+    assert stored(engine) == [Gtid(0, 1, number) for number in range(1 if count else 4, 6)]
+    assert engine.first_start().state == BinlogState([] if count else [Gtid(0, 1, 3)])
 
 
 def test_damaged_ibb_files(engine: BinlogEngine, tmp_path: Path) -> None:
