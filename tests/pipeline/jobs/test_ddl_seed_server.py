@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from binlog_pipeline.errors import IncompatibleSchema
 from binlog_pipeline.jobs.ddl_seed import DdlSeed, write_ddl_seed
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
@@ -140,13 +141,15 @@ def test_a_seed_says_what_the_server_says(
         asked.check(name, known[name])
     for name in names:
         database, table = name
-        rows = rows_of(store, table=f"{database}.{table}", schemaSeed=str(seed))
+        # Some have had columns of other names, behind which a typed view does not read unasked.
+        rows = rows_of(store, table=f"{database}.{table}", schemaSeed=str(seed), **READ_ON)
         assert [*rows[-1]["after"]] == [c["name"] for c in known[database, table]["columns"]]
         key = [*(rows[-1].get("_key") or ())]
         # FULL logs the first UNIQUE key of a table without a primary key in its place.
         assert key == known[database, table]["key"] or (metadata == FULL and name not in asked.keys)
 
 
+READ_ON = {"schemaEvolution": "ignore"}
 STATEMENTS = 600
 """Of which a server takes about half."""
 KNOWN = (
@@ -231,7 +234,9 @@ def test_values_of_types_that_the_log_does_not_name(
     store = store_of_upstream(tmp_path / "store", upstream)
     seed = tmp_path / "seed.json"
     assert made_of(store, seed).known[0].layouts == 2
-    first, second = rows_of(store, table="d.t", schemaSeed=str(seed))
+    with pytest.raises(IncompatibleSchema, match="what is now text may have been i then"):
+        rows_of(store, table="d.t", schemaSeed=str(seed))
+    first, second = rows_of(store, table="d.t", schemaSeed=str(seed), **READ_ON)
     for row, address, number, label in (
         (first, "10.0.0.1", 18446744073709551615, "it's"),
         (second, "10.0.0.2", 7, "ä"),
