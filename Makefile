@@ -1,6 +1,7 @@
 # make demo          see it work: about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-unit     the part of it that needs no server, in less than a minute
+# make test-others   the rest of it
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
