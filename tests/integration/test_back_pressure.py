@@ -12,6 +12,7 @@ from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
 from tests.kit.mariadb import MariaDB
+from tests.kit.server import ONE_HEAP
 
 pytestmark = pytest.mark.replica
 
@@ -67,6 +68,7 @@ def test_a_full_disk_holds_the_upstream_back(
         directory=disk.path / "data",
         faults=Faults(),
         **OPTIONS,
+        environment=ONE_HEAP,
         **SMALL_CACHES,
     )
     replica = make_replica(BIG_LOG).follow(server)
@@ -101,7 +103,7 @@ def test_a_slow_replica_holds_nobody_back(
     """What it has not taken lies in the files, and neither in memory nor at the upstream."""
     upstream = make_upstream()
     make_table(upstream)
-    server = binlog_server(upstream=upstream, users=ADMIN, **SMALL_CACHES)
+    server = binlog_server(upstream=upstream, users=ADMIN, environment=ONE_HEAP, **SMALL_CACHES)
     slow, other = (make_replica().follow(server) for _ in range(2))
     assert_equal(upstream, slow, other)
     before = rss_bytes(server)
