@@ -292,12 +292,18 @@ class Server:
         self.semi_sync.enter_age()
 
     async def _take_rest(self, archive: ArchiveIntake) -> None:
-        await apart(archive, archive.take_rest)
-        if archive.is_whole:
-            await asyncio.to_thread(self.look_at_begin)
-            self.history_changed()
-            self.publisher.missing = None
-            self.relay.start_wanted(skip=self.config.skip_slave_start)
+        try:
+            await apart(archive, archive.take_rest)
+            if archive.is_whole:
+                await asyncio.to_thread(self.look_at_begin)
+                self.history_changed()
+                # In this order: until then nobody else starts one of them.
+                await self.relay.start_late(skip=self.config.skip_slave_start)
+                self.publisher.missing = None
+        except (
+            Exception
+        ):  # it tries again by itself: this is a defect, and must not keep the end from its order
+            log.exception("the rest of the archive is not taken any more: restart the server")
 
     async def _end_leases(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""

@@ -126,14 +126,15 @@ async def _serve(
             await asyncio.to_thread(intake.take)
             server.look_at_begin()
             server.history_changed()
-        if not stop.is_set():
+        serves = not stop.is_set()
+        if serves:
             await server.start(intake)
     except BaseException:
         server.directory.close()
         raise
-    if stop.is_set():
+    if not serves:
         directory.close()
-    else:
+    else:  # also if it was told to end meanwhile: there may be clients
         ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
         await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         log.info("shutting down")

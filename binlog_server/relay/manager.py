@@ -119,6 +119,11 @@ class Relay:
             elif not connection.problem:
                 self._run(connection)
 
+    async def start_late(self, *, skip: bool) -> None:
+        """As `start_wanted`, while statements come: behind the one that is at work."""
+        async with self._lock:
+            self.start_wanted(skip=skip)
+
     async def close(self) -> None:
         """Nothing more is taken in. What ran runs again after a restart."""
         await _stop_together(self._connections.values())

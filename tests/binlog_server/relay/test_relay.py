@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -511,6 +512,36 @@ async def test_a_reset_that_is_refused_has_forgotten_nothing(place: Place) -> No
         await relay.reset("", everything=True)
     assert errno(refused) == 1290
     assert (connection.followed, connection.incidents) == ("other", incidents)
+
+
+async def test_started_late_while_it_is_being_reset(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an archive, among statements: what RESET SLAVE ALL is about to forget would be followed for ever."""
+    async with FakeUpstream([Visit(OPENING, "hold")]) as upstream:
+        relay = place.relay()
+        await place.change(relay, "b", **address(upstream))
+        await relay.start("b")
+        await relay.close()
+        relay = place.relay(skip=True)
+        connection = relay.find("b")
+        assert connection is not None
+        update, comes, goes = place.state.update, threading.Event(), threading.Event()
+
+        def slowly(changes: Mapping[str, Any]) -> None:
+            comes.set()
+            goes.wait(20)
+            update(changes)
+
+        monkeypatch.setattr(place.state, "update", slowly)
+        resetting = asyncio.create_task(relay.reset("b", everything=True))
+        await asyncio.to_thread(comes.wait, 20)
+        starting = asyncio.create_task(relay.start_late(skip=False))
+        await asyncio.sleep(0)
+        goes.set()
+        await asyncio.gather(resetting, starting)
+        assert relay.connections == []
+        assert not connection.runs
 
 
 async def test_a_change_is_kept_in_one_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
