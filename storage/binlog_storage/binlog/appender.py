@@ -1,8 +1,8 @@
-"""Everything that is written into the binlog: groups, the steps of XA transactions, new files.
+"""All writes into the binlog: groups, the steps of XA transactions, new files.
 
-Each step is one record or a few that belong together, under the append lock: first it waits for room, then the records
-go onto pages in memory, then what was written becomes one mini-transaction of the redo log. Nothing here waits for a
-sync; what a caller gets is a place, which is durable once the durable mark has reached it.
+Each step is one record, or a few that belong together, under the append lock: it waits for room, puts the records onto
+pages in memory, and makes them one mini-transaction of the redo log. Nothing here waits for a sync: the caller gets a
+position, which is durable once the durable mark has reached it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,23 @@ from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.xa import XaComplete, XaPrepare, Xid
 
-_RUN_PAGES = (
-    16  # written by one call of `append_run`: a millisecond if they are full of small groups
-)
-RECORD_OVERHEAD = 64  # what a record has besides its payload
+_RUN_PAGES = 16  # that `append_run` writes at most: a millisecond if full of small groups
+RECORD_OVERHEAD = 64  # bytes of a record besides its payload, at most
 
 
 def largest_step(piece_bytes: int) -> int:
-    """Bytes that the two lists of a group take out of band, if together they have that many, and the commit behind."""
+    """Bytes written for a group whose two lists have `piece_bytes` together: out of band, and the commit record."""
     return piece_bytes + 2 * NODE_BYTES + COMMIT_BYTES + 3 * RECORD_OVERHEAD
 
 
 class Appender:
-    """The one way into the binlog of a store; from any thread.
+    """The only writer of groups into the binlog of a store; its methods may be called from any thread.
 
     Args:
         lock: the append lock.
         piece_bytes: largest payload stored in one record.
         settle: see `GroupContext`.
-        last_marker: the start marker, if that is the last thing in the binlog.
+        last_marker: the start marker, if the binlog ends with one.
     """
 
     def __init__(
@@ -112,11 +110,11 @@ class Appender:
             group.spill(memoryview(payload)[len(gtid_event) :])
             return group.commit(gtid_event, gtid, age)
         except BaseException:
-            group.rollback()  # or it would hold its files for ever
+            group.rollback()  # without it the group would hold its files for ever
             raise
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        """See `BinlogEngine`. What fits on a page is one mini-transaction: there is no order to keep within it."""
+        """See `BinlogEngine`. The groups that fit on a page are one mini-transaction: they become durable together."""
         with self.lock:
             self._durability.require_sound()
             self._references.require_age(age)
@@ -154,7 +152,7 @@ class Appender:
         """See `BinlogEngine`."""
         with self.lock:
             prepare = self._complete(xid, gtid)
-            # One mini-transaction: both or neither.
+            # One mini-transaction: a crash leaves both records or neither.
             lists = [] if prepare.oob is None else [prepare.oob]
             self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
             self._prepared.discard(xid)
@@ -179,7 +177,7 @@ class Appender:
     def _prepare(self, prepare: XaPrepare) -> Position:
         """Write the record of a prepared transaction. Under the lock."""
         self._prepared.require_free(prepare.xid)
-        # Before the record: a state record in the middle of it already tells of this transaction.
+        # Before the record, because a state record in the middle of it must have this transaction already.
         self._prepared.add(prepare, self._writer.file_no)
         self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
         return self.ended()
@@ -187,9 +185,9 @@ class Appender:
     # --- files ---
 
     def next_file(self, delete_domains: Iterable[int]) -> bool:
-        """Under the lock: end this file, and go on in the next, without those domains in the state.
+        """End this file and go on in the next, with these domains deleted from the state. Under the lock.
 
-        False, and nothing is done, while there is no checkpoint in this file.
+        False, and nothing is done, while this file has no checkpoint.
         """
         self._durability.require_sound()
         if not self._room.admits(2 * PAGE_SIZE):
@@ -205,7 +203,7 @@ class Appender:
         return True
 
     def start_anew(self, state: BinlogState) -> None:
-        """File 0 of a new binlog, which begins with that state. All files are gone. Raises `DiskError`."""
+        """Begin file 0 of a new binlog with this state. All old files are deleted already. Raises `DiskError`."""
         with self.lock:
             self.last_marker = None
             self._breaks.restart()
@@ -219,13 +217,13 @@ class Appender:
     def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
         """Wait for room for a record of `size` bytes. Under the lock.
 
-        Raises `StoreFailed`; `WaitGivenUp`, as soon as it would have to wait and `given_up` says so.
+        Raises `StoreFailed`; `WaitGivenUp` if it has to wait and `given_up` returns True.
         """
         self._room.admit(size + RECORD_OVERHEAD, given_up)
         self._durability.require_sound()
 
     def ended(self, *, commits: int = 0) -> Position:
-        """Close the mini-transaction, which commits that many groups. Under the lock. Returns its end."""
+        """Close the mini-transaction, which commits `commits` groups. Under the lock. Returns its end."""
         writer = self._writer
         if commits:
             self.commits += commits
@@ -234,9 +232,9 @@ class Appender:
         return writer.end
 
     def note_break(self, gtid: Gtid | None, before: int = 0) -> None:
-        """Under the lock, before a group is written: note which states it makes smaller; see `LogWriter.breaks_by`.
+        """Note the state breaks that a group will make (see `LogWriter.breaks_by`). Under the lock, before the group.
 
-        Raises `NoRoom`, `DiskError`; nothing was done then, and the group can be written later.
+        Raises `NoRoom`, `DiskError`; nothing is done then, and the group can be written later.
         """
         if gtid is not None and (breaks := self._writer.breaks_by(gtid, before)):
             self._add_breaks(breaks)

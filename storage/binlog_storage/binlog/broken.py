@@ -1,4 +1,4 @@
-"""What a repair cuts off is kept beside the file, and the log tells what it was."""
+"""Repairs lose nothing: pages that are cut off are kept beside the file, and the log tells their GTIDs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GTIDS_TOLD = 20
 
 
 def keep_aside(disk: Disk, file_no: int, page_no: int, at: int, pages: bytes) -> None:
-    """Keep a copy of the pages from `page_no` on, of which everything behind offset `at` is about to go. Durable."""
+    """Keep a durable copy of the pages from `page_no` on, before a repair cuts them off behind offset `at`."""
     tail = pages.rstrip(b"\0")
     kept = _broken_name(disk, file_no)
     copy = disk.open(kept, create=True)
@@ -43,7 +43,7 @@ def keep_aside(disk: Disk, file_no: int, page_no: int, at: int, pages: bytes) ->
 
 
 def put_aside(disk: Disk, file_no: int) -> None:
-    """A whole file goes by another name. Durable at once: it would stand behind one that was cut shorter since."""
+    """Rename a whole file that a repair removes. Durable at once: it must not follow a file that is cut later."""
     kept = _broken_name(disk, file_no)
     file = disk.open(file_name(file_no))
     try:
@@ -61,9 +61,9 @@ def put_aside(disk: Disk, file_no: int) -> None:
 
 
 def gtids_in(pages: bytes, at: int) -> list[Gtid]:
-    """GTIDs of the groups that can be made out in these pages, from offset `at` on. Never raises."""
+    """The GTIDs of all groups that can be read in these pages, from offset `at` on. Never raises."""
     found: list[Gtid] = []
-    # As a file that begins one page earlier: page 0 is never read as data.
+    # Read as a file that begins one page earlier, because page 0 is never read as data.
     reader = RecordReader(_Pages(pages), Position(0, PAGE_SIZE + at), lenient=True)
     try:
         for record in reader.commits():
@@ -84,7 +84,7 @@ def _told(gtids: list[Gtid]) -> str:
 
 
 class _Pages:
-    """A `PageSource` over bytes. A page that is not sound ends it."""
+    """A `PageSource` over bytes, which ends at the first page with a wrong checksum."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""Sync, move the mark, wake: in this order, and nowhere else.
+"""Sync, move the durable mark, wake: in this order, and nowhere else.
 
 An append is a mini-transaction of the redo log, in memory. `sync_log` makes all of them durable by one write and one
-sync, then moves the mark up to which readers may read, then wakes whoever listens.
+sync, then moves the durable mark, up to which readers may read, then wakes the listeners.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Durability:
     """Syncs the redo log of one store and moves the durable mark; from any thread.
 
     Args:
-        written_end: where the binlog ends in memory; asked under the append lock, between two mini-transactions.
+        written_end: gives the binlog's end in memory; called under the append lock, between two mini-transactions.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Durability:
 
     @property
     def failed(self) -> bool:
-        """Whether the disk failed: nothing is accepted any more."""
+        """Whether a write or sync has failed: the store accepts nothing more."""
         return self._failure is not None
 
     def require_sound(self) -> None:
@@ -49,7 +49,8 @@ class Durability:
             )
 
     def fail(self, error: StorageError) -> None:
-        """End writing for good: what reached the disk is unknown, and the next sync may succeed without it."""
+        """End writing for good: it is unknown which bytes reached the disk, and the next sync may succeed without
+        them."""
         with self._failing:
             if self._failure is not None:
                 return
@@ -74,7 +75,7 @@ class Durability:
             self.wake()
 
     def restart(self, end: Position) -> None:
-        """The binlog begins anew at `end`, under the append lock; nothing waits to be synced."""
+        """RESET MASTER: the binlog begins anew at `end`. Under the append lock, with nothing left to sync."""
         self.mark.restart(self.redo.lsn, end)
 
     def write_log(self) -> None:

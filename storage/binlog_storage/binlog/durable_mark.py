@@ -1,8 +1,8 @@
-"""Up to where readers may read: the end of the last record whose redo is durable.
+"""The durable mark, up to which readers may read: the end of the last record whose redo is durable.
 
-A FIFO maps durable LSNs to places in the binlog: `note` adds where the binlog ends each time the redo log is about to
-be written, with the LSN up to which; `advance` takes off what has become durable meanwhile. The places are ends of
-records, so a reader never stops inside of one.
+A FIFO maps LSNs to positions in the binlog. `note` adds a pair before each write of the redo log: the LSN up to which
+it is written, and the end of the binlog. `advance` takes off the pairs that have become durable. The positions are ends
+of records, so a reader never stops inside a record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DurableMark:
     """The durable end of one store. `note` under the append lock; other methods from any thread.
 
     Args:
-        lsn, end: what is durable now.
+        lsn, end: the durable LSN and the durable end now.
     """
 
     def __init__(self, lsn: int, end: Position) -> None:
@@ -34,11 +34,11 @@ class DurableMark:
         if len(pending) >= PENDING_MAX:
             with self._lock:
                 if pending:  # `advance` may just have taken all of them
-                    pending.pop()  # the next one stands for it too
+                    pending.pop()  # the next pair stands for this one, too
         pending.append((lsn, end))
 
     def advance(self, durable_lsn: int) -> bool:
-        """Move the mark: the redo log is durable up to `lsn`. Returns whether the durable end moved."""
+        """Move the mark: the redo log is durable up to `durable_lsn`. Returns whether the durable end moved."""
         with self._lock:
             pending = self._pending
             end = None
@@ -50,7 +50,7 @@ class DurableMark:
             return True
 
     def restart(self, lsn: int, end: Position) -> None:
-        """The binlog begins anew. Nothing may be pending."""
+        """RESET MASTER: the binlog begins anew at `end`. Nothing may be pending."""
         with self._lock:
             self._pending.clear()
             self.lsn, self.end = lsn, end

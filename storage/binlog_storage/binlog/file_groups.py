@@ -22,7 +22,7 @@ def groups_of_file(
 ) -> Iterator[Iterator[bytes]]:
     """See `BinlogEngine.groups_of_file`. Raises `BinlogBegunAnew` if the places are not of this `age` any more."""
     limit = min(durable_end, Position(start.file_no + 1, PAGE_SIZE))
-    # No file has more: what lies farther behind its end is no place that a disk could be asked for.
+    # No file has more pages: an offset farther behind its end is no place on a disk.
     page = min(max(1, start.offset // PAGE_SIZE), FILE_BYTES_MAX // PAGE_SIZE)
     first = Position(start.file_no, page * PAGE_SIZE)
     hold = references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", start.file_no, age)

@@ -1,4 +1,4 @@
-"""The life of files around the one being written: the next is made ahead, old ones are purged."""
+"""The files before and behind the current one: the next is made ahead, old ones are purged."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ class FileKeeper:
     """Makes files of one store ahead and purges old ones; from any thread.
 
     Args:
-        written_end: the store's.
-        first_open: the first file that recovery may need: that of the last checkpoint.
-        first_file: learns where the store begins.
-        catch_up: writes what is to be there before files are made; whether they may be. Raises `DiskFull`.
-        clock: seconds since 1970.
+        written_end: gives the store's end in memory.
+        first_open: gives the first file that recovery may need: that of the last checkpoint.
+        first_file: the store's beginning, which a purge moves.
+        catch_up: writes the files that must exist before others are made; returns whether others may be made. Raises
+            `DiskFull`.
+        clock: gives seconds since 1970.
         freed: called when files were deleted.
     """
 
@@ -73,43 +74,43 @@ class FileKeeper:
         self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
         self._told: tuple[int, str] | None = None
-        self.held: PurgeHeld | None = None  # as the last round of the limits found it
+        self.held: PurgeHeld | None = None  # the last finding of the purge by limits
         self.caretaker = Worker("binlog-caretaker", self._take_care, retry_s=ROOM_RETRY_S)
 
     def purge_to(self, name: str) -> PurgePlan:
-        """PURGE BINARY LOGS TO: delete files before the named one, as far as they may go.
+        """PURGE BINARY LOGS TO: delete the files before the named one, up to the first that must stay.
 
-        Returns what was deleted, and what kept the next one. Raises `UnknownBinlog` for a name that is none, or lies
-        beyond the last file; a file that is merely gone already is fine.
+        Returns the deleted files, and the reason that kept the next one. Raises `UnknownBinlog` for a bad name, or one
+        behind the last file; a file that was purged already is fine.
         """
         return self._purge_by_hand(
             purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'"
         )
 
     def number_of(self, name: str) -> int:
-        """The number of a file that is or was. Raises `UnknownBinlog`."""
+        """The number of an existing or purged file. Raises `UnknownBinlog`."""
         number = file_number(name)
-        # The file that SHOW MASTER STATUS tells may exist in memory only.
+        # The file in SHOW MASTER STATUS may exist in memory only.
         last = max([self._written_end().file_no, *self._files.numbers()])
         if number is None or number > last:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return number
 
     def purge_before(self, seconds: float) -> PurgePlan:
-        """PURGE BINARY LOGS BEFORE: files last written before that time, in seconds since 1970."""
+        """PURGE BINARY LOGS BEFORE: delete the files last written before a time, in seconds since 1970."""
         return self._purge_by_hand(
             purge.before_time(seconds), f"PURGE BINARY LOGS BEFORE {_utc(seconds)}"
         )
 
     def _purge_by_hand(self, wanted: Wanted, who: str) -> PurgePlan:
-        """Purge for a statement. Who asks for that also accepts that earlier files are missing."""
+        """Purge for a statement, which may also be run where earlier files are missing."""
         plan = self.purge(wanted, who)
         with self.working:
             self._first_file.moves_to(self._pages.first_number())
         return plan
 
     def explain(self, wanted: Wanted) -> PurgePlan:
-        """What `purge` would do now."""
+        """The plan that `purge` would carry out now."""
         return self._ask(purge.plan, wanted)
 
     def fates(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
@@ -125,7 +126,7 @@ class FileKeeper:
     def _ask(
         self, question: Callable[..., T], wanted: Wanted, files: list[FileFacts] | None = None
     ) -> T:
-        """`files`: is filled with the facts that the answer is about."""
+        """Ask the purge rules. The facts about the files, on which the answer rests, are added to `files`."""
         first_open = self._first_open()
         files = [] if files is None else files
         files += [self._facts(n) for n in self._files.numbers() if n <= first_open]
@@ -139,13 +140,14 @@ class FileKeeper:
         )
 
     def purge(self, wanted: Wanted, asked: str) -> PurgePlan:
-        """Delete what is wanted, from the oldest file on, up to the first that must stay.
+        """Delete the wanted files, from the oldest on, up to the first that must stay.
 
-        Nothing is synced: on a full disk this is what makes room. A transaction whose completion is not durable yet
-        needs its data after a crash; but it was open or prepared when the durable file was begun, and the header of
+        The redo log is not synced, so that a purge works on a full disk. A transaction whose completion is not durable
+        yet needs its data after a crash; but it was open or prepared when the durable file was begun, and the header of
         that file says so.
 
-        asked: who wants it, for the log.
+        Args:
+            asked: the account or option that asks, for the log.
         """
         deleted: list[int] = []
         with self.working:
@@ -159,22 +161,22 @@ class FileKeeper:
                     file_no = facts.file_no
                     going = functools.partial(self._files.going, file_no)
                     if not self._references.let_go(file_no, refers_to, going):
-                        plan = self.explain(wanted)  # who came meanwhile is the reason
+                        plan = self.explain(wanted)  # a hold that came meanwhile is the reason
                         self._first_file.moves_to(file_no)
                         break
                     try:
                         self._files.remove(file_no)
-                    except BaseException:  # even if it did not come to its own
+                    except BaseException:  # also an error before `remove` has begun
                         self._files.stays(file_no)
                         raise
                     deleted.append(file_no)
                     self.bytes_purged += facts.size
                     self.files_purged += 1
                     self._pages.forget(file_no)
-            finally:  # some of them, behind an error
+            finally:  # behind an error, too: some files may be deleted
                 if deleted:
                     self._freed()
-                    self._first_file.note_again()  # now there may be room for it
+                    self._first_file.note_again()  # the disk may have room for it now
         plan = replace(plan, delete=deleted)
         if deleted:
             last = file_name(plan.delete[-1])
@@ -186,7 +188,7 @@ class FileKeeper:
         try:
             header = self._pages.header(file_no)
         except TooManyOpenFiles:
-            raise  # of the file nothing is known, and another time it will be
+            raise  # temporary: nothing is known of the file now, but later
         except (CorruptBinlog, DiskError):  # a file that cannot be read can be purged
             header, refers_to = None, 0
         if header is not None:
@@ -200,11 +202,11 @@ class FileKeeper:
     def _size_of(self, file_no: int) -> int:
         try:
             return self._files.size(file_no) or 0
-        except DiskError:  # of a link that leads nowhere there is nothing
+        except DiskError:  # a link without a target has no size
             return 0
 
     def _take_care(self) -> None:
-        """One round: the next file, then the limits of age and size; these also when the disk is full."""
+        """One round: make the next file, then purge by age and size; the purge also when the disk is full."""
         with self.working:
             self._first_file.note_again()
         try:
@@ -221,7 +223,7 @@ class FileKeeper:
             self._purge_unasked(wanted, name)
 
     def _limits(self) -> list[tuple[Wanted, str]]:
-        """Of age and of size, as far as they are set, and how they are said."""
+        """The limits of age and size that are set, each with its option for the log."""
         options = self.options
         found = []
         if age := options.binlog_expire_logs_seconds:
@@ -239,7 +241,7 @@ class FileKeeper:
             if self.held is None or size > self.held.size:
                 self.held = PurgeHeld(size, oldest, plan.why)
         if plan.kept is not None and (plan.kept, plan.why) != self._told:
-            self._told = plan.kept, plan.why  # once, not every round
+            self._told = plan.kept, plan.why  # logged once, not every round
             log.warning(
                 "InnoDB: Binlog file %s could not be purged because %s",
                 file_name(plan.kept),

@@ -1,9 +1,9 @@
 """The .ibb files of a directory: opened when needed, shared by readers and writer, made ahead, removed.
 
-However many files there are, few are open: beyond `OPEN_FILES_MAX` those are closed that nobody has used for longest.
-Whoever uses a file keeps it open, even if it is removed meanwhile: a descriptor closed too early may be another file's
-by the time it is used. A file with data that were written and not synced stays open, too: if the kernel then fails to
-write them back, the descriptor is what it tells, and a later one may not hear of it.
+However many files there are, few are open: beyond `OPEN_FILES_MAX` the least recently used are closed. A file in use
+stays open, even if it is removed meanwhile: a descriptor that is closed too early may belong to another file by the
+time it is used. A file with unsynced data stays open, too: if the kernel fails to write them back it reports that to
+this descriptor, perhaps not to one that is opened later.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ class FileTable:
     def __init__(self, disk: Disk, full: FullDisk) -> None:
         self._disk = disk
         self._lock = threading.RLock()
-        self._making = (
-            threading.Lock()
-        )  # the caretaker and the writer may come to make the same file
+        self._making = threading.Lock()  # keeper and flusher may be making the same file
         self._full = full
         self._handles: OrderedDict[int, _Handle] = OrderedDict()  # the least recently used first
         self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
@@ -66,7 +64,7 @@ class FileTable:
                 self._close_idle(OPEN_FILES_MAX)
 
     def note_unsynced(self, file_no: int, *, unsynced: bool) -> None:
-        """Within `use`: whether the file has data from now on that are not synced."""
+        """Note whether the file has data that are not synced. To be called within `use`."""
         with self._lock:
             handle = self._handles.get(file_no)
             if handle is not None:
@@ -91,7 +89,7 @@ class FileTable:
         return self._with_descriptor(lambda: self._disk.open(name))
 
     def _with_descriptor(self, what: Callable[[], T]) -> T:
-        """If others have taken all there are, those that we can do without may be enough."""
+        """Call a function that needs a descriptor. If the process has none left, close idle files and try again."""
         try:
             return what()
         except TooManyOpenFiles:
@@ -100,7 +98,7 @@ class FileTable:
             return what()
 
     def _close_idle(self, most: int) -> None:
-        """Under the lock: as far as can be, until so many are open."""
+        """Close idle files until `most` are open, or none is idle. Under the lock."""
         surplus = len(self._handles) - most
         if surplus > 0:
             idle = [number for number, handle in self._handles.items() if handle.is_idle]
@@ -138,17 +136,17 @@ class FileTable:
         return self._disk.modified(file_name(file_no))
 
     def note_purged(self) -> None:
-        """Files in front of the first one there is were purged, as far as anybody can tell."""
+        """Take all files in front of the first existing one as purged."""
         with self._lock:
             self._purged_below = next(iter(self.numbers()), 0)
 
     # --- making files ---
 
     def make_ahead(self, file_no: int, size: int) -> None:
-        """Make the file now, `size` bytes of zeros, for `make` to take. Raises `DiskError`, and leaves nothing then:
-        `NoRoom`, which is said already.
+        """Make a file of `size` zero bytes now, for `make` to take later. An existing file is left as it is: the
+        flusher may have made it first.
 
-        If it is there, it is left as it is: the writer may have come first.
+        Raises `DiskError`, or `NoRoom`, which is logged already; nothing of the file is left then.
         """
         with self._making:
             if self._size(file_no) is not None:
@@ -160,9 +158,9 @@ class FileTable:
             self._made_ahead[file_no] = size
 
     def make(self, file_no: int, size: int) -> None:
-        """The file is to be written: take the one made ahead, or make it. Durable, its name too.
+        """Take the file that was made ahead, or make it, before it is written. File and name are durable then.
 
-        Raises `NoRoom`, and then it can be tried again; `DiskError`.
+        Raises `NoRoom`, after which it can be tried again; `DiskError`.
         """
         with self._making:
             made = self._made_ahead.pop(file_no, None)
@@ -188,7 +186,7 @@ class FileTable:
             file.fdatasync()
         except DiskError as error:
             with contextlib.suppress(DiskError):
-                self._disk.unlink(name)  # half a file must not be found by the next start
+                self._disk.unlink(name)  # the next start must not find half a file
             if isinstance(error, DiskFull):
                 raise DiskFull(f'Unable to allocate file {name}: "{error}"') from error
             raise
@@ -199,14 +197,14 @@ class FileTable:
     # --- ending files ---
 
     def going(self, file_no: int) -> None:
-        """The lowest file is about to be deleted, by `remove`: for readers it has gone already."""
+        """The lowest file is about to be deleted by `remove`: readers get `PositionPurged` from now on."""
         with self._lock:
             self._purged_below = file_no + 1
 
     def remove(self, file_no: int) -> None:
-        """Delete the lowest file; readers that come to it get `PositionPurged` from now on. Durable.
+        """Delete the lowest file, durably; readers that come to it get `PositionPurged` from now on.
 
-        If it cannot be deleted it is no longer `going`, and all is as it was.
+        If it cannot be deleted, it is not `going` any more: all is as before.
         """
         self.going(file_no)
         try:
@@ -217,24 +215,24 @@ class FileTable:
         except BaseException:
             self.stays(file_no)
             raise
-        # One by one: a gap between files, left by a power cut, would be taken for damage.
+        # Synced for each file: a power cut must not leave a gap between files, which would be taken for damage.
         self._with_descriptor(self._disk.fsync_dir)
 
     def stays(self, file_no: int) -> None:
-        """What was `going` has not been deleted: readers find it, and the next to be deleted is this one again.
+        """A file that was `going` is not deleted: readers find it again, and the next purge begins with it.
 
-        If it were passed over, the later ones would be deleted and the next start would see a hole.
+        If a purge passed over it, the next start would see a hole among the files.
         """
         try:
             is_there = self._size(file_no) is not None
-        except DiskError:  # then it is not known to have gone
+        except DiskError:  # unknown: it may still be there
             is_there = True
         if is_there:
             with self._lock:
                 self._purged_below = min(self._purged_below, file_no)
 
     def forget(self, file_no: int) -> None:
-        """The file is closed, and opened anew when it is used next."""
+        """Close a file; its next use opens it anew."""
         with self._lock:
             handle = self._handles.pop(file_no, None)
             if handle is not None:
@@ -242,7 +240,7 @@ class FileTable:
                 self._close_if_done(handle)
 
     def restart(self) -> None:
-        """All files were removed, and numbers begin anew."""
+        """RESET MASTER has removed all files, and numbers begin anew: forget all that is known of files."""
         for file_no in list(self._handles):
             self.forget(file_no)
         with self._lock:

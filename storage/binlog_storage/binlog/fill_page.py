@@ -1,6 +1,6 @@
 """The hot paths of writing: plain commit records onto a page, as many as fit; a large record onto whole pages.
 
-Both exist in C, too (`_speedups.c`), and are used where that was built; tests hold them equal.
+Both have twins in C (`_speedups.c`), which are used where they are built; tests hold the twins equal.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ _HEAD: Final = CHUNK_HEADER + 1  # of a chunk, and that nothing is out of band
 def fill_page_plainly(
     page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
 ) -> tuple[int, int]:
-    """Write groups to the page from offset `at` on, beginning with number `index` of those that end at `ends`.
+    """Write as many groups as fit onto a page.
 
-    Returns the offset behind them, and the number of the first one that does not fit whole.
+    Args:
+        at: the offset in the page to begin at.
+        payloads: the groups, one behind the other.
+        ends: the end of each group in `payloads`.
+        index: the first group to write.
+
+    Returns the offset behind the groups, and the index of the first that does not fit as a whole.
     """
     begin = ends[index - 1] if index else 0
     while index < len(ends):
@@ -43,13 +49,16 @@ def fill_page_plainly(
 def fill_pages_plainly(
     data: Buffer, at: int, count: int, first: int, then: int, kind: int, page_no: int
 ) -> tuple[bytes, bytearray, bytes]:
-    """As many pages, at least one, each filled by one chunk of a record's `data`, from offset `at` of it on.
+    """Make `count` pages, at least one, each filled by one chunk of a record.
 
     Args:
+        data: the record.
+        at: the offset in `data` to begin at.
         first, then: the type bytes of the first chunk and of the others.
-        kind, page_no: of the redo records that write them, and of the first page. Kind 0: they are not logged.
+        kind: the type of the redo records that write the pages; 0: they are not logged.
+        page_no: the number of the first page.
 
-    Returns the pages but the last, one behind the other; the last; and those records. All pages are sealed.
+    Returns all pages but the last, one behind the other; the last page; and the redo records. All pages are sealed.
     """
     pages: list[bytes] = []
     redo: list[bytes] = []
