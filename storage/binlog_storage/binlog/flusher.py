@@ -1,23 +1,23 @@
-"""From memory to the .ibb files; checkpoints, which let the redo log be used again; and what other processes may read.
+"""Writes pages from memory to the .ibb files, makes checkpoints, and publishes the durable end to other processes.
 
-A full page is written once, when its redo is durable: what another process finds in a file is never taken back by a
-crash. A checkpoint does this, each step after the one before is done:
+A full page is written once, when its redo is durable: a crash never takes back a page that another process has read. A
+checkpoint lets the redo log be used again, in these steps, one after the other:
 
 1. under the append lock: note the LSN, where the writer stands, and a copy of the partial page; from here on the next
    write to that page logs the whole of it
 2. make the redo durable up to there
 3. write the full pages up to there, and the copy
 4. sync the files
-5. write the checkpoint into the redo log, and sync it; what lies before in the ring is free
+5. write the checkpoint into the redo log, and sync it; the ring in front of it is free
 
-A crash before 5 leaves the checkpoint before, and all redo since. A torn page, the partial one too, is made anew from
+A crash before 5 leaves the previous checkpoint, and all redo since. A torn page, the partial one too, is made anew from
 its redo.
 
-Publishing the durable end for other processes takes steps 1 to 3 without the sync, and without logging the partial page
-again: all of it is in the redo since the last checkpoint. If it cannot be written that is said, and tried again.
+To publish the durable end, steps 1 to 3 are done without the sync, and without logging the partial page again: all of
+it is in the redo since the last checkpoint. A failure to publish is logged, and tried again.
 
-A new file for which there is no room is waited for (`FullDisk`), and not with `working` held: whoever appends, syncs or
-reads goes on meanwhile.
+If there is no room for a new file, the flusher waits (`FullDisk`) without holding `working`: appends, syncs and reads
+go on meanwhile.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 log = logging.getLogger(__name__)
 
 _BATCH_PAGES = 64
-# Few, so that a sync of a file is short: a sync of the redo log, and with it a commit, may wait behind it in the disk.
-# While no client commits the bound is `UNSYNCED_PAGES_MAX`.
+# A small bound, so that a sync of a file is short: a sync of the redo log, and with it a commit, may wait for it in the
+# disk. While no client commits, the bound is `UNSYNCED_PAGES_MAX`.
 _UNSYNCED_PAGES = 64
 _PUBLISH_S = 0.05
 _PUBLISH_RETRY_S = 5.0
@@ -88,7 +88,7 @@ class Flusher:
         self._room = room
         self._publication = publication
         self.unpublished = ""
-        """Why the durable end could not be published, the last time; empty if it was."""
+        """The reason why the durable end could not be published the last time; empty if it was."""
         self.unpublished_since = 0.0
         self._full = full
         self._capture: _Capture | None = None
@@ -99,17 +99,17 @@ class Flusher:
         self.worker = Worker("binlog-flusher", self._round)
         self._published_at = 0.0
         self._resting = False
-        self._hindrance = ""  # no descriptor: said and tried again by the thread
+        self._hindrance = ""  # no descriptor is left: the thread logs it and tries again
         self.checkpoints = 0
 
     # --- work ---
 
     def step(self) -> bool:
-        """One unit of work. Returns whether there was any."""
+        """Do one unit of work. Returns whether there was any."""
         return self._work() or self._guarded(self.publish)
 
     def _work(self) -> bool:
-        """The oldest pages, or a checkpoint."""
+        """Write the oldest pages, or make a checkpoint. Returns whether there was anything to do."""
         return self._guarded(self._write_some) or (
             self._checkpoint_due() and self._guarded(self._checkpoint_done)
         )
@@ -128,7 +128,7 @@ class Flusher:
             try:
                 return work()
             except (StoreFailed, NoRoom):
-                return False  # NoRoom: nothing was done, the next round tries again
+                return False  # no room: nothing was done, the next round tries again
             except TooManyOpenFiles as error:
                 self._hindrance = str(error)  # nothing was done either
                 return False
@@ -139,7 +139,7 @@ class Flusher:
     def _patiently(
         self, work: Callable[[], None], given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """Run `work`, waiting for space on the disk as often as needed. Raises `NoRoom` when `given_up` says so."""
+        """Run `work`, and wait for space on the disk as often as needed. Raises `NoRoom` if `given_up` returns True."""
         while True:
             try:
                 with self.working:
@@ -149,19 +149,19 @@ class Flusher:
                 self._full.wait(given_up)
 
     def synced(self) -> None:
-        """Wake the thread: the redo log was synced. Does nothing if the thread will look soon by itself."""
+        """The redo log was synced: wake the thread, unless it runs soon by itself."""
         if self._resting or self._pages.waiting >= _BATCH_PAGES:
             self._resting = False
             self.worker.poke()
 
     def filled(self) -> None:
-        """Wake the thread for unlogged pages: no commit's sync will."""
+        """Unlogged pages were added: wake the thread, because no commit's sync will."""
         if self._resting and self._pages.waiting >= self._unlogged_pages():
             self._resting = False
             self.worker.poke()
 
     def _unlogged_pages(self) -> int:
-        """Unlogged pages that are worth a sync of the redo log, without which they may not be written."""
+        """The number of unlogged pages from which on the thread syncs the redo log, to be allowed to write them."""
         return 2 * _BATCH_PAGES * self._room.unsynced_factor
 
     def close(self) -> None:
@@ -184,9 +184,9 @@ class Flusher:
         return True
 
     def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Bring everything appended so far to the files, when there is room.
+        """Write everything appended so far to the files, waiting for room.
 
-        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
+        Raises `DiskError`, `StoreFailed`; `NoRoom` if `given_up` returns True.
         """
         self._patiently(self._checkpoint, given_up)
 
@@ -206,9 +206,9 @@ class Flusher:
         self.began(stand)
 
     def publish(self) -> bool:
-        """Tell other processes of what has become durable. Returns whether there was anything new.
+        """Publish the durable end to other processes. Returns whether it has moved.
 
-        What is appended now may become durable only later: then it is told by a later call.
+        Groups that are appended meanwhile are published by a later call.
         """
         with self.working:
             if self._capture is None and self._is_behind():
@@ -222,14 +222,14 @@ class Flusher:
             self._capture = None
             while batch := self._pages.ready(capture.lsn, _BATCH_PAGES):
                 self._write(batch)
-            # A checkpoint since then has written the page with more in it.
+            # A checkpoint has since written the page with more in it.
             written = capture.lsn <= self._redo.checkpoint_lsn
             if not written and not self._pages.is_in_file(capture.tail.key):
                 self._put([capture.tail])
             try:
                 self._publication.publish(self._redo.epoch, capture.end, capture.state)
             except DiskError as error:
-                # Nobody who commits depends on it, and nothing in the files does.
+                # No failure of the store: neither commits nor files depend on the publication.
                 if not self.unpublished:
                     self.unpublished_since = time.monotonic()
                 if self.unpublished != str(error):
@@ -249,7 +249,7 @@ class Flusher:
         return end != publication.end or self._redo.epoch != publication.epoch
 
     def began(self, end: Position) -> None:
-        """Note the checkpoint with which this run begins, at `end`."""
+        """Note a checkpoint at `end`, made now or found by recovery: wake those who wait for room, and the keeper."""
         self._room.clean_file = end.file_no
         self._room.freed()
         self._checkpointed()
@@ -257,7 +257,7 @@ class Flusher:
     def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
         """Write and sync all full pages before `end`, waiting for space on the disk.
 
-        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
+        Raises `DiskError`, `StoreFailed`; `NoRoom` if `given_up` returns True.
         """
         self._patiently(lambda: self._settle(end), given_up)
 
@@ -278,7 +278,7 @@ class Flusher:
             raise
 
     def restart(self) -> None:
-        """Forget pages and checkpoints: RESET MASTER has removed all files."""
+        """RESET MASTER has removed all files: forget pages and checkpoints."""
         self._capture = None
         self._dirty.clear()
         self._unsynced = 0
@@ -293,7 +293,7 @@ class Flusher:
     def _write_some(self) -> bool:
         factor = self._room.unsynced_factor
         if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES * factor // 2:
-            # With flush_log_at_trx_commit=0 or 2, or for a large group, no commit may be waiting and syncing it.
+            # With flush_log_at_trx_commit=0 or 2, or for a large group, there may be no commit that syncs the redo log.
             self._durability.sync_log()
             self._room.freed()
         limit = UNSYNCED_PAGES_MAX if factor > 1 else _UNSYNCED_PAGES
@@ -309,9 +309,9 @@ class Flusher:
     def _write(
         self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
     ) -> None:
-        """Write full pages. Earlier pages are synced first if more than `limit` pages would be unsynced with these.
+        """Write full pages. If more than `limit` pages were unsynced with these, earlier ones are synced first.
 
-        Syncing late is cheaper: the kernel has begun to write meanwhile.
+        A late sync is cheaper, because the kernel has begun to write meanwhile.
         """
         self._put(batch, limit, hurry=hurry)
         self._pages.written(batch)
@@ -321,8 +321,8 @@ class Flusher:
         self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False
     ) -> None:
         count = sum(pages.page_count for pages in batch)
-        # A file that FLUSH has ended is cut before the next has a header: other processes take zeros in front of a
-        # successor for damage.
+        # A file that FLUSH has ended is cut before the next file has a header: other processes take zeros at the end of
+        # a file with a successor for damage.
         if self._unsynced + count > limit or self._pages.has_cuts_before(batch[0].key[0]):
             self._sync_files()
         self._pages.write(batch, hurry=hurry)
@@ -338,9 +338,9 @@ class Flusher:
         self._pages.synced_end = end
 
     def _round(self) -> float | None:
-        """One round of the thread: what `step` does, but published no more often than is of use.
+        """One round of the thread: as `step`, but it publishes only as often as other processes look.
 
-        Raises `TooManyOpenFiles`, for the log: nothing else tells of it, as `FullDisk` does of `NoRoom`.
+        Raises `TooManyOpenFiles`, which the worker logs; `NoRoom` is logged by `FullDisk`.
         """
         self._hindrance = ""
         while self._work():

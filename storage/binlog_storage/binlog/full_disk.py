@@ -1,7 +1,7 @@
-"""The disk of the store is full: said aloud, waited for and tried again, in one place.
+"""A full disk: logged, waited for and tried again, in one place.
 
-Who needs room that there is not gets `NoRoom`, with no lock held for it, and `wait`s; meanwhile nobody else tries, so
-that a full disk is asked once every `ROOM_RETRY_S` seconds, and at once when files were purged.
+A write without room raises `NoRoom`; its caller gives its locks back and calls `wait`. Meanwhile no other write is
+tried, so that a full disk is tried once every `ROOM_RETRY_S` seconds, and at once when files were purged.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from binlog_storage.errors import DiskFull, NoRoom
 log = logging.getLogger(__name__)
 
 ROOM_RETRY_S = 60.0
-_SAID_AGAIN_S = ROOM_RETRY_S - 1  # another try may find the same
-_LOOK_AGAIN_S = 0.1  # whether who waits has given up
+_SAID_AGAIN_S = ROOM_RETRY_S - 1  # the next try may log the same again
+_LOOK_AGAIN_S = 0.1  # between two calls of `given_up`
 
 
 class FullDisk:
     """The wait of one store for space on the disk; from any thread.
 
     Args:
-        wait: waits that many seconds for room, for simulations.
+        wait: for simulations: waits for room, its argument are seconds.
     """
 
     def __init__(self, wait: Callable[[float], object] | None = None) -> None:
@@ -32,16 +32,17 @@ class FullDisk:
         self._changed = threading.Condition(threading.Lock())
         self._error: NoRoom | None = None
         self.since = 0.0
-        """When there was no room first, by the monotonic clock; of no meaning without `error`."""
+        """The time when room was missing first, by the monotonic clock; it means nothing without `error`."""
         self._retry_at = 0.0
-        self._said = ("", 0.0)  # what, and when
-        self._tries = 0  # that are worth it: each time there may be room
+        self._said = ("", 0.0)  # the last log line, and its time
+        self._tries = 0  # how often room may have come
         self.is_closing = False
 
     @property
     def error(self) -> NoRoom | None:
-        """The last write that found no space; None while there is space as far as known. For reading only: an error
-        that is raised again and again collects tracebacks.
+        """The error of the last write that found no space; None if the last one found space.
+
+        Not to be raised: an error that is raised again and again collects tracebacks.
         """
         return self._error
 
@@ -58,15 +59,15 @@ class FullDisk:
 
     @property
     def tries(self) -> int:
-        """How often there may have come room until now: to be taken before a try, for `met`."""
+        """How often room may have come so far. To be read before a try, for `met`."""
         return self._tries
 
     def met(self, error: DiskFull, tries: int) -> NoRoom:
-        """Note that there is no room, and say so. Returns the error to raise.
+        """Note and log that there is no room. Returns the error to raise.
 
         Args:
-            tries: `tries` of before the try. Room that was made during it may not have been seen by it: it is tried
-                again at once.
+            tries: `tries` as it was before the try. If room has come since, the try may have missed it: the next one
+                may be made at once.
         """
         with self._changed:
             if self._error is None:
@@ -76,7 +77,7 @@ class FullDisk:
         return self.say(error)
 
     def say(self, error: DiskFull) -> NoRoom:
-        """Say that there is no room, once for all who meet the same. Returns the error to raise."""
+        """Log that there is no room, once for all writes that find the same. Returns the error to raise."""
         text, now = str(error), time.monotonic()
         said, at = self._said
         if not self.is_closing and (text != said or now - at >= _SAID_AGAIN_S):
@@ -91,7 +92,7 @@ class FullDisk:
             log.info("InnoDB: there is room on the disk again")
 
     def freed(self) -> None:
-        """There may be room now: whoever waits tries at once."""
+        """Files were deleted: all waiters try again at once."""
         with self._changed:
             self._retry_at = 0.0
             self._tries += 1
@@ -104,8 +105,11 @@ class FullDisk:
             self._changed.notify_all()
 
     def wait(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Until it is time to try again. With no lock held. Raises `NoRoom` if there is nothing to wait for."""
-        error = self._error  # once: another thread may find room meanwhile
+        """Wait until the next try is due. To be called without any lock.
+
+        Raises `NoRoom` if `given_up` returns True, and after `close`.
+        """
+        error = self._error  # read once: another thread may find room meanwhile
         if error is not None and (self.is_closing or given_up()):
             raise NoRoom(str(error))
         if self._instead is not None:

@@ -1,8 +1,7 @@
-"""The writing end: records into chunks into pages into files, strictly append-only, in memory.
+"""The writing end: records become chunks, chunks fill pages, pages fill files; append-only and in memory.
 
-Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, from which the flusher brings
-them to the files. What is written to a page is also collected for the redo log; `end_mtr` makes a mini-transaction of
-it.
+Nothing here waits for a disk. Finished pages and the growing tail lie in the `PageStore`, from which the flusher writes
+them to the files. The writes to pages are also collected for the redo log; `end_mtr` makes them one mini-transaction.
 
 On entering a page, before the chunk that caused it:
     page 1 of a file                    the full GTID state
@@ -47,15 +46,15 @@ from binlog_storage.redo.format import (
     WRITE_HEAD,
 )
 
-_PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and that nothing is out of band
-_MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # of a record, which are worth being filled at once
+_PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and 0: nothing is out of band
+_MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # a record from this size on fills whole pages at once
 _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
 _LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
 
 
 class RedoSink(Protocol):
-    """Where the redo goes: see `binlog_storage.redo.log.RedoLog`."""
+    """The redo log as the writer sees it: see `binlog_storage.redo.log.RedoLog`."""
 
     @property
     def lsn(self) -> int: ...
@@ -77,10 +76,10 @@ class LogWriter:
         self._pages = pages
         self._redo = redo
         self._mtr: list[bytes] = []
-        self._log_whole_page = False  # since the page went to its file with less in it
-        self._state_bytes = 0  # at most, of a full state record
+        self._log_whole_page = False  # the page is in its file already, with less in it
+        self._state_bytes = 0  # upper bound of a full state record
         self._references = references or References()
-        self.options = options  # pages of files that are entered from now on
+        self.options = options  # for files that are entered from now on
         self.state = BinlogState()
         self._since_page_one = BinlogState()
         self._before_page_one = (
@@ -92,7 +91,7 @@ class LogWriter:
         self._page = bytearray(PAGE_SIZE)
         self._file_pages = 0
         self._interval = 0
-        self._sealed_bytes = 0  # of pages that were filled, or left
+        self._sealed_bytes = 0  # in pages that were filled or left
         self.unlogged_end: PageKey = (0, 0)
         """The page behind the last one that was not logged."""
 
@@ -115,7 +114,7 @@ class LogWriter:
 
     @property
     def end(self) -> Position:
-        """Where the next chunk begins, unless a state record or a new file comes first."""
+        """The place of the next chunk, unless a state record or a new file comes first."""
         if self._at > PAGE_END - CHUNK_MIN:
             return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
@@ -155,9 +154,11 @@ class LogWriter:
         return self._pages.sealed_tail()
 
     def breaks_by(self, gtid: Gtid, before: int = 0) -> set[int]:
-        """Files whose page-1 state will not be a grown one of the file before, when a record with that GTID is written.
+        """The files that become state breaks when a record with this GTID is written: files whose first state is not a
+        grown one of the file before.
 
-        before: bytes of a record that is written in front of it; perhaps one file too many is told then.
+        Args:
+            before: bytes of another record that is written in front; then the set may have one file too many.
         """
         seq_no = self.state.get(gtid.domain_id, gtid.server_id)
         if seq_no is None or seq_no < gtid.seq_no:
@@ -196,10 +197,11 @@ class LogWriter:
         head: bytes = b"",
         logged: bool = True,
     ) -> Position:
-        """Append one record; `gtid` enters the state with its first byte. Returns where the record begins.
+        """Append one record; `gtid` enters the state with its first byte. Returns the position where it begins.
 
-        head: of the record, in front of `data`.
-        logged: False: pages that it fills alone are not in the redo; see `unlogged_end`.
+        Args:
+            head: the first bytes of the record, in front of `data`.
+            logged: if False, pages that this record fills alone are not in the redo (see `unlogged_end`).
         """
         self._make_room()
         start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
@@ -213,10 +215,11 @@ class LogWriter:
         return start
 
     def write_plain(self, payload: bytes, gtid: Gtid) -> int | None:
-        """What nearly all groups are, in one go: a commit record that fits on the page, a mini-transaction of its own.
+        """Write a commit record that fits on the page, as a mini-transaction: the fast way for nearly all groups.
 
-        Returns the LSN behind it; None, and nothing is done, if it is not that simple: `write` and `end_mtr` do the
-        same then, more slowly. A test holds the two ways equal, byte by byte.
+        Returns the LSN behind it. None, and nothing is done, if the record does not fit, the page must be logged as a
+        whole, or the GTID does not follow one of its domain and server: then `write` and `end_mtr` do it, more slowly.
+        A test holds the two ways equal, byte by byte.
         """
         at = self._at
         end = at + CHUNK_HEADER + 1 + len(payload)
@@ -241,9 +244,9 @@ class LogWriter:
         return self._redo.append(body)
 
     def write_run(self, run: GroupRun, index: int) -> int:
-        """The groups of a run from that one on which fit on the page, in one go; together a mini-transaction.
+        """Write the groups of a run from `index` on that fit on the page, as one mini-transaction.
 
-        Returns the index of the first that was not written: `index` itself if it is not that simple, as `write_plain`.
+        Returns the index of the first group that was not written; it is `index` where `write_plain` gives None.
         """
         if self._log_whole_page or self._mtr:
             return index
@@ -254,7 +257,7 @@ class LogWriter:
         end, done = fill_page(self._page, at, run.payloads, run.ends, index)
         if done == index:
             return index
-        gtid = run.gtid(done - 1)  # all of one domain and server, in order: the last one tells
+        gtid = run.gtid(done - 1)  # all have one domain and server, in order: the last is the state
         self.state.update(gtid)
         self._since_page_one.update(gtid)
         self._at = end
@@ -263,9 +266,9 @@ class LogWriter:
         return done
 
     def flush(self) -> None:
-        """Go on in a new file. The current one is filled up by a DUMMY record and cut behind that page.
+        """Go on in a new file. The current page is filled by a DUMMY record, and the file is cut behind that page.
 
-        A file that has a successor must have no zeros at its end: readers would stop there for good.
+        A file with a successor must have no zeros at its end: readers would stop there for good.
         """
         file_no = self._file_no
         if 0 < PAGE_END - self._at < CHUNK_MIN:
@@ -290,7 +293,7 @@ class LogWriter:
         logged: bool = True,
     ) -> None:
         if len(head) > PAGE_END - CHUNK_HEADER - self._at:
-            head, data = b"", b"".join((head, data))  # rare; else nothing large is copied twice
+            head, data = b"", b"".join((head, data))  # rare: it copies the data
         size = len(data)
         done = 0
         flags = int(kind)
@@ -332,9 +335,10 @@ class LogWriter:
         *,
         logged: bool,
     ) -> int:
-        """Fill this page, which is empty, and those behind it, as far as nothing comes between nor the data end there.
+        """Fill the empty current page and those behind it, up to the next state record or file, or the data's end.
 
-        Returns their number, 0 for fewer than two; the last of them is the one being filled then, and full.
+        Returns the number of pages, 0 if there would be fewer than two. The last page stays the current one, and is
+        full.
         """
         page_no = self._page_no
         count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
@@ -359,7 +363,7 @@ class LogWriter:
         return count
 
     def _log(self, begin: int) -> None:
-        """The redo of what the page got from `begin` on."""
+        """Collect the redo of the bytes of the page from `begin` on."""
         if self._log_whole_page:
             self._log_whole_page = False
             begin = 0
@@ -368,8 +372,8 @@ class LogWriter:
         self._mtr.append(bytes(memoryview(self._page)[begin : self._at]))
 
     def _make_room(self, *, nested: bool = False) -> None:
-        """Stand where a chunk can begin."""
-        # More than once: the state record of the page that was entered may have filled it.
+        """Move the write position to a place where a chunk can begin."""
+        # In a loop, because the state record of a page that is entered may fill it.
         while (left := PAGE_END - self._at) < CHUNK_MIN:
             if left:
                 at = self._at
@@ -397,7 +401,7 @@ class LogWriter:
         if not nested and page_no > 1:
             self._before_page_one.clear()
         if page_no == 1:
-            # To forget many domains takes milliseconds, as to write them does: not both at once.
+            # To drop the old state of many domains takes milliseconds, as writing them does: not both in one step.
             self._before_page_one, self._since_page_one = self._since_page_one, BinlogState()
             body = self._full_state() if full_state is None else full_state
             self._chunks(RecordType.GTID_STATE, body, nested=True)
@@ -439,6 +443,6 @@ class LogWriter:
         xa_ref = self._references.lowest(Reason.PREPARED_XA)
         body = gtid_state.encode(self._since_page_one, xa_ref)
         pages_needed = self._pages_of(body)
-        # Behind it there must be room for data, and readers probe the next interval for a record of its own.
+        # There must be room for data behind the record, and readers expect another record at the next interval.
         if self._page_no + pages_needed < self._file_pages and pages_needed <= self._interval:
             self._chunks(RecordType.GTID_STATE, body, nested=True)

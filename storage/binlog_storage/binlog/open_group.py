@@ -1,4 +1,4 @@
-"""A group that is written while it is still open: its pieces go out of band as they come."""
+"""An open group: its pieces are written out of band as they come, before it is committed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.xa import XaPrepare, Xid
 
-# Besides what they hold: the references of a node, the GTID event and the lists of a commit record.
+# Bytes besides the data: the references of a node; the GTID event and the lists of a commit record.
 NODE_BYTES = 256
 COMMIT_BYTES = 4096
 
 
 class GroupContext:
-    """What open groups share with their store.
+    """The parts of a store that its open groups share.
 
     Args:
-        piece_bytes: largest piece in one record.
-        admit: called under the lock before a record of so many bytes is written; may give it up meanwhile, and raises
-            if the store accepts nothing more, or the group was given up.
-        ended: called under the lock behind each record, with the number of groups that it commits; returns its end.
-        note_break: called under the lock before a group is committed under that GTID; raises if it cannot be now.
+        piece_bytes: the largest piece in one record.
+        admit: called under the lock before a record, with its bytes; it may release the lock to wait, and raises if the
+            store accepts nothing more, or the group was given up.
+        ended: called under the lock after each record, with the number of groups that it commits; returns its end.
+        note_break: called under the lock before a group is committed, with its GTID; raises if it cannot be committed
+            now.
         filled: called without the lock when unlogged pages were added.
-        settle: waits, without the lock, until the pages before that one are durable in their files; raises if the
-            group was given up.
-        prepare: writes the record of a transaction that is prepared, under the lock; raises if its name is taken.
+        settle: waits, without the lock, until all pages in front of the given one are durable in their files; raises if
+            the group was given up.
+        prepare: writes the record of a prepared transaction, under the lock; raises if its name is taken.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class OpenGroup:
     def __init__(self, context: GroupContext, *, bulk: bool = False) -> None:
         self._context = context
         self._bulk = bulk
-        # Behind the last of its pages that the redo does not have.
+        # The page behind the last of its pages that is not in the redo.
         self._unlogged_end: PageKey | None = None
         self._transactional = oob.Forest()
         self._statement = oob.Forest()
@@ -80,7 +81,7 @@ class OpenGroup:
         return bool(self._transactional.count or self._statement.count)
 
     def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
-        """See `GroupWriter`. The lock is given up between pieces, so that small groups get in between."""
+        """See `GroupWriter`. The lock is released between pieces, so that small groups are written in between."""
         context = self._context
         view = memoryview(data)
         for at in range(0, len(view), context.piece_bytes):
@@ -89,11 +90,11 @@ class OpenGroup:
                 context.admit(len(piece) + NODE_BYTES, self._is_given_up)
                 self._require_open()
                 if self._hold is None:
-                    # Before node 0: the header of a new file may be written in the middle of it.
+                    # Before node 0, because the header of a new file may be written in the middle of it.
                     file_no = context.writer.end.file_no
                     self._hold = context.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
                 forest = self._statement if statement else self._transactional
-                links = oob.encode(forest.next_node(b""))  # the data are its end
+                links = oob.encode(forest.next_node(b""))  # the data follow as the node's end
                 before = context.writer.unlogged_end
                 forest.placed(
                     context.writer.write(
@@ -119,7 +120,7 @@ class OpenGroup:
         """See `GroupWriter`."""
         if self._unlogged_end is not None:
             self._context.settle(self._unlogged_end, lambda: self._given_up or given_up())
-            self._unlogged_end = None  # only now: who is told that it failed may try again
+            self._unlogged_end = None  # only now: after a failure it may be tried again
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """See `GroupWriter`."""

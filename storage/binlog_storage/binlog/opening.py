@@ -1,14 +1,14 @@
-"""Opening a store: the redo log and the files, brought together.
+"""Opening a store: recovery from the redo log and the files.
 
-    redo log there         it is applied, then the end is read from the files
-    none, files there      a store of MariaDB, or one made before there was a redo log: the end is what the files show
-    none, no files         a new store
-    innodb_force_recovery=6    as if there were no redo log
+    a redo log                 it is applied, then the end is read from the files
+    no log, but files          a store of MariaDB, or one from before there was a redo log: the files show the end
+    neither                    a new store
+    innodb_force_recovery=6    as without a redo log
 
-All of that is planned before anything is changed: a start that is refused leaves every byte as it found it.
+All of this is planned before anything is changed: a start that is refused leaves every byte as it found it.
 
-In the end there is a redo log with a checkpoint where the files end, in a new epoch. Its uuid is also a fact of the
-store, so that a log that is missing, or is another store's, is found out.
+Afterwards there is a redo log with a checkpoint at the end of the files, in a new epoch. Its UUID is also kept as a
+fact of the store, so that a missing log, or that of another store, is noticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STORE_KEY = "store"
 
 
 class Opened(NamedTuple):
-    """The log, ready for `append`, and where the writer goes on; None if there is no data yet."""
+    """The redo log, ready for `append`, and the writer's place in the files; None if there is no data yet."""
 
     redo: RedoLog
     found: Recovered | None
@@ -60,9 +60,9 @@ def open_log(
     lock: threading.Lock,
     new_uuid: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
 ) -> Opened:
-    """Recover what there is.
+    """Recover the store in a directory, or begin a new one.
 
-    Raises `CorruptRedo`, `CorruptBinlog`, and has changed nothing then; `DiskError`.
+    Raises `CorruptRedo`, `CorruptBinlog`, before anything is changed; `DiskError`.
     """
     ignored = options.innodb_force_recovery >= NO_LOG_REDO
     there = REDO_NAME in disk.names()
@@ -93,7 +93,7 @@ def open_log(
     stand = _made_durable(disk, found)
     made = new_uuid()
     if facts is not None:
-        facts.set(REDO_KEY, None)  # a crash from here on finds a log, or none, and both are right
+        facts.set(REDO_KEY, None)  # a crash from here on may leave a log or none: both are right
     redo_log.make(disk, uuid=made, size=options.innodb_log_file_size, epoch=0, lsn=lsn, end=stand)
     if facts is not None:
         facts.set(REDO_KEY, made.hex())
@@ -167,7 +167,7 @@ def _require_published(told: Published | None, redo: RedoLog, end: Position | No
 def _resized(
     disk: Disk, redo: RedoLog, options: StoreOptions, lock: threading.Lock, end: Position | None
 ) -> RedoLog:
-    """The same log with another size; everything in it is in the files."""
+    """Replace the log by one of another size: all of its content is in the files."""
     log.info(
         "InnoDB: Resizing redo log from %d to %d bytes; LSN=%d",
         redo.size,
@@ -180,7 +180,7 @@ def _resized(
 
 
 def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
-    """An LSN behind those in the headers of the last two files."""
+    """An LSN above those in the headers of the last two files."""
     lsn = redo_log.FIRST_LSN
     if found is None:
         return lsn
@@ -193,7 +193,7 @@ def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
 
 
 def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
-    """Where the files end: those that the redo of before was about are synced."""
+    """The end of the files, after syncing those that the old redo log was about."""
     if found is None:
         return None
     current = found.header.file_no
@@ -207,7 +207,7 @@ def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
 
 
 def _tell_lost(told: Published | None, found: Recovered | None) -> None:
-    """For innodb_force_recovery: which groups other processes were told of are in no file."""
+    """For innodb_force_recovery: log the groups that were published to other processes, and are in no file."""
     if told is None:
         return
     have = BinlogState() if found is None else found.state

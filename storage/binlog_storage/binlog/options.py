@@ -1,4 +1,4 @@
-"""What can be set of a store, by MariaDB's names."""
+"""The options of a store, by MariaDB's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Sizes in bytes.
+    """The options of a store. Sizes are bytes, times seconds.
 
     max_binlog_size: size of files made from now on, rounded down to whole pages, 64 KiB to 1 GiB.
     innodb_binlog_state_interval: distance of GTID state records; the page size times a power of two, 32 KiB or more.
@@ -28,8 +28,8 @@ class StoreOptions:
     max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
     slave_connections_needed_for_purge: replicas that must be connected for any purge.
     innodb_log_file_size: size of the redo log; also the most that recovery has to read.
-    innodb_log_buffer_size: most that is held in memory of what goes to the redo log.
-    innodb_force_recovery: 6 opens a store without its redo log; what was only there is lost.
+    innodb_log_buffer_size: the part of the redo log that is not written yet, in memory, at most.
+    innodb_force_recovery: 6 opens a store without its redo log; groups that were only there are lost.
     """
 
     max_binlog_size: int = FILE_BYTES_MAX
@@ -38,7 +38,7 @@ class StoreOptions:
     binlog_expire_logs_seconds: int = 0
     max_binlog_total_size: int = 0
     slave_connections_needed_for_purge: int = 1
-    innodb_log_file_size: int = 4 << 20  # of a store by itself; a server says how much
+    innodb_log_file_size: int = 4 << 20  # for a store without a server, which has its own default
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
 
