@@ -103,14 +103,14 @@ class ExportSlice:
                 refuse_non_row(some, self.wanted)
             statements += [
                 ExportedStatement(
-                    str(gtid),
+                    str(some.heads.gtid(placed.group - some.heads.first)),
                     _shown(name.database),
                     _shown(name.table),
                     effect.op,
                     _shown(effect.sql),
                     effect.doubt,
                 )
-                for gtid, name, effect in row_statements(some, self.wanted)
+                for placed, name, effect in row_statements(some, self.wanted)
             ]
             xa += [
                 ExportedXa(

@@ -22,10 +22,14 @@ _OF_PARTITIONS: Final = frozenset((
 class NamesAnew(NamedTuple):
     """Names of columns, in small letters, that an ALTER TABLE gives to columns that had not them.
 
+    given: without those of `unless_there`, which it gives only if no column has them (IF NOT EXISTS, IF EXISTS).
+    gone: that a column has lost, or may have.
     reused: those that another column had in front of it.
     """
 
     given: frozenset[str]
+    unless_there: frozenset[str]
+    gone: frozenset[str]
     reused: frozenset[str]
 
 
@@ -36,22 +40,23 @@ def names_anew(said: LoggedStatement) -> NamesAnew:
         if reader.accept("SET", "STATEMENT"):
             reader.skip_to("FOR")
         reader.skip_to("TABLE")
-        reader.accept("TABLE")
         reader.accept("IF", "EXISTS")
         reader.name()
         found = reader.alteration()
     except NotUnderstood:
         words = frozenset(token.text.casefold() for token in said.tokens())
         some = words if not _MAY_RENAME.isdisjoint(word.upper() for word in words) else frozenset()
-        return NamesAnew(some, some)
-    given = {change.definition.name.casefold() for change in found.changes if change.old is None}
+        return NamesAnew(some, frozenset(), some, some)
+    given: set[str] = set()
+    unless_there: set[str] = set()
     gone = {name.casefold() for name in found.dropped}
-    pairs = [(change.old, change.definition.name) for change in found.changes if change.old]
-    for old, new in [*pairs, *((old, new) for old, new, _ in found.renamed)]:
-        if old.casefold() != new.casefold():
-            given.add(new.casefold())
-            gone.add(old.casefold())
-    return NamesAnew(frozenset(given), frozenset(given & gone))
+    changed = [(one.old, one.definition.name, one.if_exists) for one in found.changes]
+    for old, new, is_checked in [*changed, *found.renamed]:
+        if old is None or old.casefold() != new.casefold():
+            (unless_there if is_checked else given).add(new.casefold())
+            gone |= set() if old is None else {old.casefold()}
+    reused = (given | unless_there) & gone
+    return NamesAnew(*map(frozenset, (given, unless_there, gone, reused)))
 
 
 class AlterReader(OptionsReader):
@@ -60,7 +65,11 @@ class AlterReader(OptionsReader):
     def alteration(self) -> Alteration:
         """All clauses up to the end of the statement. Raises `NotUnderstood`."""
         made = Alteration()
-        while True:
+        if self.accept("WAIT"):
+            self.text()
+        else:
+            self.accept("NOWAIT")
+        while not self.is_at_end():
             before = self.at
             if not self._part(made):
                 self._options(made)
@@ -68,6 +77,7 @@ class AlterReader(OptionsReader):
                 return made
             if self.at == before or not (self.sign(",") or self.word() in ("PARTITION", "REMOVE")):
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
+        return made
 
     def _options(self, made: Alteration) -> None:
         charset = made.options.charset
@@ -107,11 +117,8 @@ class AlterReader(OptionsReader):
             self.at += 1
             if not self.accept("KEYS"):
                 raise NotUnderstood(f"{word} {self.shown()}")
-        elif self.accept("WAIT"):
-            self.text()
         elif not (
             self.accept("FORCE")
-            or self.accept("NOWAIT")
             or self.accept("REMOVE", "PARTITIONING")
             or self.accept("DISCARD", "TABLESPACE")
             or self.accept("IMPORT", "TABLESPACE")

@@ -87,9 +87,10 @@ class ChangesView:
         is_told = False
         columns = {field.name.casefold() for field in self.evolution.fields}
         seen: set[str] = set()
+        gone: set[str] = set()
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
-                refuse_reused_names(some, self._name, columns, seen)
+                refuse_reused_names(some, self._name, columns, seen, gone)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from binlog_protocol.gtid import Gtid
 from binlog_protocol.row_columns import column_names
 
 from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
@@ -66,7 +65,7 @@ def tell_elsewhere(some: GatheredRows, subscription: Subscription) -> bool:
 
 
 def refuse_reused_names(
-    some: GatheredRows, name: TableName, columns: Set[str], seen: set[str]
+    some: GatheredRows, name: TableName, columns: Set[str], seen: set[str], gone: set[str]
 ) -> None:
     """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
 
@@ -75,17 +74,20 @@ def refuse_reused_names(
     Args:
         columns: those that are given, in small letters.
         seen: those of rows that were given, in small letters; kept from call to call.
+        gone: those that columns have lost since, or may have; kept from call to call.
     """
     for placed in some.statements:
         meaning = placed.statement.meaning
         if meaning.kind != "alter" or not placed.group or name not in meaning.affected:
             continue
         anew = names_anew(placed.statement)
-        wrong = columns & (anew.reused | (anew.given & (seen | _seen(some, placed.group))))
+        before = seen | _seen(some, placed.group)
+        wrong = columns & (anew.reused | before & (anew.given | anew.unless_there & gone))
+        gone |= anew.gone
         if wrong:
             raise IncompatibleSchema(
-                f"{_named(some, placed)}: column {min(wrong)} of {name.database}.{name.table} is not what had that "
-                f"name before. {PARTS}, leave the column out with the option columns, or say "
+                f"{_named(some, placed)}: column {min(wrong)} of {name.database}.{name.table} may not be what had "
+                f"that name before. {PARTS}, leave the column out with the option columns, or say "
                 "schemaEvolution=ignore to have both under the one name"
             )
     seen |= _seen(some, None)
@@ -215,9 +217,19 @@ def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
         numbered |= {name for name in meaning.affected if is_numbered(said, name, numbered)}
 
 
+def told_of_tables(
+    some: GatheredRows, subscription: Subscription, *, skips: bool
+) -> Iterator[tuple[TableName, Rows]]:
+    """A row for each of `row_statements`. `skips`: as of `told_statements`."""
+    for placed, name, effect in row_statements(some, subscription):
+        told = replace(effect, op="a") if skips and effect.op == "x" else effect
+        places = _places(some, placed)
+        yield name, Rows(told.op, places, None, None, None, None, None, effect=told)
+
+
 def row_statements(
     some: GatheredRows, subscription: Subscription
-) -> Iterator[tuple[Gtid, TableName, RowEffect]]:
+) -> Iterator[tuple[PlacedStatement, TableName, RowEffect]]:
     """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
 
     Of one of which it is not known which tables it is about `*` of the database in use. So it is of the first that
@@ -227,22 +239,20 @@ def row_statements(
     for placed in some.statements:
         said = placed.statement
         if said.meaning.writes_rows and not is_doubted:
-            gtid = some.heads.gtid(placed.group - some.heads.first)
-            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, _AS_TEXT)
+            yield placed, TableName(said.database, ALL), RowEffect("x", said.sql, _AS_TEXT)
             is_doubted = True
         if not subscription.may_concern(said.meaning):
             continue
-        gtid = some.heads.gtid(placed.group - some.heads.first)
         if not said.meaning.is_certain:
             why = "a statement that is not understood"
-            yield gtid, TableName(said.database, ALL), RowEffect("x", said.sql, why)
+            yield placed, TableName(said.database, ALL), RowEffect("x", said.sql, why)
         for name in said.meaning.affected:
             if subscription.has(*name) or (
                 name.table == ALL and subscription.has_database(name.database)
             ):
                 effect = row_effect(said, name)
                 if effect is not None and effect.op != "a":
-                    yield gtid, name, effect
+                    yield placed, name, effect
 
 
 def _places(some: GatheredRows, placed: PlacedStatement) -> Places:

@@ -95,6 +95,7 @@ ANOTHER_MEANING = [
     "CHANGE a id INT NOT NULL, CHANGE id a INT NOT NULL DEFAULT 0",
     "RENAME COLUMN a TO c, ADD a SMALLINT AFTER id",
     "DROP a; ALTER TABLE d.t ADD a SMALLINT AFTER id",
+    "DROP a; ALTER TABLE d.t ADD IF NOT EXISTS a SMALLINT AFTER id",
 ]
 
 
@@ -118,6 +119,25 @@ def test_a_name_of_another_column_is_never_filled_silently(
     assert after(store, endGtid="0-1-3") == [{"id": 1, "a": 2, "b": "x"}]
     told = rows_of(store, table="d.t", ops="c,u,d,t,x", nonRow="fail")
     assert {"x", "a"} & {row["_op"] for row in told}
+
+
+NOTHING_RENAMED = [
+    "ADD COLUMN IF NOT EXISTS a SMALLINT",  # as a migration does that is run again
+    "CHANGE COLUMN IF EXISTS old a SMALLINT",
+    "RENAME COLUMN IF EXISTS old TO a",
+    "WAIT 5 ADD INDEX i (a)",
+    "NOWAIT MODIFY a SMALLINT COMMENT 'b'",
+]
+
+
+@pytest.mark.parametrize("alter", NOTHING_RENAMED)
+def test_what_finds_its_columns_there_renames_nothing(
+    make_upstream: MakeMariaDB, tmp_path: Path, alter: str
+) -> None:
+    upstream = make_upstream(FULL)
+    upstream.script(*CREATE, FIRST, f"ALTER TABLE d.t {alter}", SECOND)
+    store = store_of_upstream(tmp_path / "store", upstream)
+    assert [row["b"] for row in after(store)] == ["x", "y"]
 
 
 def test_a_column_that_is_not_picked_does_not_matter(
