@@ -12,7 +12,6 @@ missing; --option nonRow=skip takes it so.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from binlog_storage.disk.local_path import path_argument
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `binlog-spark state`. Returns the exit code."""
     from binlog_protocol.gtid import SlavePosition
 
-    from binlog_pipeline.cli import EXIT_FAILED
+    from binlog_pipeline.cli.outcome import told
     from binlog_pipeline.jobs.state import OPS, keep_state, position_at
     from binlog_pipeline.options import moment
     from binlog_pipeline.sources.opening import open_source
@@ -81,12 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     seconds = time.monotonic() - began
     print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
-    if done.is_complete:
-        return 0
-    why = done.doubt or (
-        "the log has no CREATE TABLE of it, nor TRUNCATE, so rows from before may be missing. Begin a new target with "
-        "a copy of the table and the GTID position at which it was made (--copy, --start-gtid); or, if there are no "
-        "such rows, take it as it is with --option nonRow=skip"
+    return told(
+        arguments.target,
+        is_complete=done.is_complete,
+        doubt=done.doubt,
+        is_strict=options.non_row == "fail",
     )
-    print(f"binlog-spark: {arguments.target} may not be complete: {why}", file=sys.stderr)
-    return 0 if options.non_row == "skip" else EXIT_FAILED

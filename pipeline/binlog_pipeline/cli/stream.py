@@ -1,7 +1,8 @@
 """Keep a target up to date by Spark: what is there first, then what comes.
 
 Runs until it is stopped, or with --available-now until it has what was there. Each change counts once, however often it
-is stopped or killed.
+is stopped or killed. What is in doubt is told as soon as it is known; the exit code is 1 if the target may not be
+right at the end.
 """
 
 from __future__ import annotations
@@ -47,16 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
         "maxbytespertrigger": arguments.max_bytes_per_trigger,
         "schemaevolution": arguments.schema_evolution,
     }
-    if arguments.table is not None:
-        options["ops"] = OPS
-    source_options(arguments, **options)  # complains before Spark starts
-    return _stream(arguments, options)
+    options["ops"] = OPS
+    is_strict = (
+        source_options(arguments, **options).non_row == "fail"
+    )  # complains before Spark starts
+    return _stream(arguments, options, is_strict=is_strict)
 
 
-def _stream(arguments: argparse.Namespace, options: dict[str, str]) -> int:
+def _stream(arguments: argparse.Namespace, options: dict[str, str], *, is_strict: bool) -> int:
     from binlog_pipeline.cli.arguments import spark_options
+    from binlog_pipeline.cli.outcome import told
     from binlog_pipeline.spark.session import session
-    from binlog_pipeline.spark.streams import state
+    from binlog_pipeline.spark.streams import StreamTarget
 
     spark = session(arguments.master)
     spark.sparkContext.setLogLevel("ERROR")
@@ -64,19 +67,22 @@ def _stream(arguments: argparse.Namespace, options: dict[str, str]) -> int:
         spark.readStream.format("binlog").options(**spark_options(arguments, **options)).load()
     )
     now = {"availableNow": True} if arguments.available_now else None
-    query = state(
+    target = StreamTarget.of(
         changes,
         str(arguments.target),
-        checkpoint=str(arguments.checkpoint),
         table=arguments.table or "",
         keys=arguments.keys.split(",") if arguments.keys else (),
         sink=arguments.sink,
-        trigger=now or {"processingTime": arguments.trigger},
     )
+    trigger = now or {"processingTime": arguments.trigger}
+    query = target.start(changes, str(arguments.checkpoint), trigger)
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
     finally:
         spark.stop()
-    return 0
+    with target.opened() as kept:
+        return told(
+            arguments.target, is_complete=kept.is_complete, doubt=kept.doubt, is_strict=is_strict
+        )

@@ -229,7 +229,8 @@ class DirectorySource:
         published = read_published(disk)
         if published is None and REDO_NAME in disk.names():
             raise SourceError(
-                f"{self.path}: what is durable is not published there, as after a power cut; start the server once"
+                f"{self.path}: what is durable is not published there: a server is starting for the first time, or the "
+                "machine has crashed; wait until the server takes connections, or start it once"
             )
         return published
 

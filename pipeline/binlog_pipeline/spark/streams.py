@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import local_path
@@ -11,8 +13,10 @@ from pyspark.sql.types import StructType
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.chunks import chunks
-from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.tables.landing import LandedDoubts
+from binlog_pipeline.tables.sinks import TableSink, open_sink
 from binlog_pipeline.tables.watermark import position_behind
+from binlog_pipeline.telling import tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,34 +50,74 @@ def state(
     A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
     Raises `BadOption`.
     """
-    names = changes.schema.names
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
-        raise BadOption(
-            f"the stream has no column {', '.join(missing)}: use view changes, layout struct"
-        )
-    if sink != "changes" and "_statement" not in names:
-        raise BadOption(
-            "the stream does not tell of statements that change rows: read it with ops=c,u,d,t,x"
-        )
-    chosen = list(keys)
-    if not chosen and "_key" in names:
-        chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
-    path = local_path(target)
-    name = table or path.name
+    kept = StreamTarget.of(changes, target, table=table, keys=keys, sink=sink)
+    return kept.start(changes, checkpoint, trigger)
 
-    def keep(batch: DataFrame, _number: int) -> None:
+
+class StreamTarget:
+    """Where a stream keeps its changes. See `state`."""
+
+    def __init__(self, sink: str, path: Path, name: str, keys: Sequence[str]) -> None:
+        self._sink: Final = sink
+        self._path: Final = path
+        self._name: Final = name
+        self._keys: Final = keys
+        self._doubts: Final = LandedDoubts()
+        self._told = ""
+
+    @classmethod
+    def of(
+        cls, changes: DataFrame, target: str, *, table: str, keys: Sequence[str], sink: str
+    ) -> Self:
+        """For that stream; arguments as of `state`. Raises `BadOption`."""
+        names = changes.schema.names
+        missing = [name for name in _NEEDED if name not in names]
+        if missing:
+            raise BadOption(
+                f"the stream has no column {', '.join(missing)}: use view changes, layout struct"
+            )
+        if sink != "changes" and "_statement" not in names:
+            raise BadOption(
+                "the stream does not tell of statements that change rows: read it with ops=c,u,d,t,x"
+            )
+        chosen = list(keys)
+        if not chosen and sink != "changes" and "_key" in names:
+            chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
+        path = local_path(target)
+        return cls(sink, path, table or path.name, chosen)
+
+    def opened(self) -> AbstractContextManager[TableSink]:
+        """The sink, open for writing: not while the query runs."""
+        return open_sink(
+            self._sink,
+            self._path,
+            self._name,
+            self._keys,
+            SlavePosition(),
+            pause_s=0.0,
+            doubts=self._doubts,
+        )
+
+    def start(
+        self, changes: DataFrame, checkpoint: str, trigger: dict[str, Any] | None
+    ) -> StreamingQuery:
+        """Start the query."""
+        writer = changes.writeStream.foreachBatch(self._keep)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.start()
+
+    def _keep(self, batch: DataFrame, _number: int) -> None:
         rows: pa.Table = batch.toArrow()
         if not len(rows):
             return
         rows = rows.sort_by("_order_key")
-        with open_sink(sink, path, name, chosen, SlavePosition(), pause_s=0.0) as kept:
+        with self.opened() as kept:
             start = kept.position
             for part, position in chunks(rows.to_batches(), start, split_groups=kept.takes_parts):
                 kept.add(part, position)
             kept.flush(position_behind(rows, start))
-
-    writer = changes.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+            if kept.doubt and kept.doubt != self._told:  # the stream may go on for months
+                tell(f"{self._path} may not be right: {kept.doubt}")
+            self._told = kept.doubt

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.tables.facts import Facts
+from binlog_pipeline.tables.watermark import gtid_text
 from binlog_pipeline.telling import shown
 
 Integers = NDArray[np.int64]
@@ -113,8 +114,8 @@ def effects(
     if present is not None and len(partly):
         raise SourceError(
             "an UPDATE has changed a key, and only the changed columns were logged: the other ones of the row cannot "
-            f"be known under its new key ({_gtid(changes, int(partly[0]))}); set binlog_row_image=FULL on the master, "
-            "or begin with a new copy"
+            f"be known under its new key ({gtid_text(changes, int(partly[0]))}); set binlog_row_image=FULL on the "
+            "master, or begin with a new copy"
         )
     # The removals of old keys, each in front of its row.
     count = len(ops)
@@ -135,7 +136,7 @@ def _told(
     unknown: str = ""
     first = behind = 0  # behind: the statement before, with no row since
     for i in np.flatnonzero(np.isin(ops, _STATEMENTS)).tolist():
-        op, gtid = str(ops[i]), _gtid(changes, i)
+        op, gtid = str(ops[i]), gtid_text(changes, i)
         said = None if statements is None else statements[i].as_py()
         had = said is None or not said["ends"] or facts.prepared.get(said["ends"])
         facts = facts.behind(op, said, gtid)
@@ -197,7 +198,7 @@ def _checked(
         if missing.any():
             why = "is computed by the server" if is_computed else "got its default"
             raise SourceError(
-                f"{_gtid(changes, int(missing.argmax()))} does not say what is in column {name}, which {why}: set "
+                f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which {why}: set "
                 "binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out with the "
                 "option columns"
             )
@@ -208,8 +209,8 @@ def _checked(
     if not partly.any():
         return facts
     doubt = (
-        f"{_gtid(changes, int(partly.argmax()))} has not logged all columns (binlog_row_image), and the table's CREATE "
-        "TABLE is not in the log: columns that the server computes, and defaults, may be wrong"
+        f"{gtid_text(changes, int(partly.argmax()))} has not logged all columns (binlog_row_image), and the table's "
+        "CREATE TABLE is not in the log: columns that the server computes, and defaults, may be wrong"
     )
     return replace(facts, doubt=doubt)
 
@@ -239,8 +240,8 @@ def _with_replaced(
     if not maybe.any():
         return facts
     doubt = (
-        f"{_gtid(changes, int(maybe.argmax()))} has not logged all columns (binlog_row_image): if it was a REPLACE, "
-        "the others have their defaults now, if it was an UPDATE they stay, and the log does not say which"
+        f"{gtid_text(changes, int(maybe.argmax()))} has not logged all columns (binlog_row_image): if it was a "
+        "REPLACE, the others have their defaults now, if it was an UPDATE they stay, and the log does not say which"
     )
     return replace(facts, doubt=doubt)
 
@@ -316,7 +317,7 @@ def _require_primary(changes: pa.Table, keys: Sequence[str]) -> None:
     primary = {one.name for one in changes.schema.field("_key").type}
     if not primary.issuperset(keys):
         raise SourceError(
-            f"rows are not logged whole ({_gtid(changes, 0)}): with binlog_row_image=MINIMAL only the primary key "
+            f"rows are not logged whole ({gtid_text(changes, 0)}): with binlog_row_image=MINIMAL only the primary key "
             f"({', '.join(sorted(primary))}) can be the key"
         )
 
@@ -330,11 +331,6 @@ def _differ(a: pa.Table, b: pa.Table, keys: Sequence[str]) -> Booleans:
         both_null = pc.and_(pc.is_null(left), pc.is_null(right))
         found |= ~pc.or_(equal, both_null).to_numpy()
     return found
-
-
-def _gtid(changes: pa.Table, i: int) -> str:
-    gtid = changes.column("_gtid")[i].as_py()
-    return f"{gtid['domain']}-{gtid['server']}-{gtid['seq']}"
 
 
 _NULL_CODE: Final = 0

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from binlog_protocol.gtid import SlavePosition
@@ -20,7 +21,8 @@ from binlog_storage.disk.durable_files import put_in_place, synced_file
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import PipelineError, SourceError
-from binlog_pipeline.tables.watermark import behind
+from binlog_pipeline.tables.watermark import behind, gtid_text
+from binlog_pipeline.telling import shown
 
 _POSITION: Final = b"binlog.position"
 _DIGITS: Final = 12
@@ -48,11 +50,11 @@ class Landing:
         self._number = int(parts[-1].stem[-_DIGITS:]) if parts else 0
         self.position = _position(parts[-1]) if parts else SlavePosition()
 
-    def add(self, changes: pa.Table, position: SlavePosition) -> None:
-        """What is new of it; `position` is behind all of it. Nothing is written for nothing new."""
+    def add(self, changes: pa.Table, position: SlavePosition) -> pa.Table:
+        """What is new of it, which is returned; `position` is behind all of it. Nothing is written for nothing new."""
         changes = behind(changes, self.position)
         if not len(changes):
-            return
+            return changes
         staged = self._target / f"_new-{os.getpid()}"
         metadata = {**(changes.schema.metadata or {}), _POSITION: str(position).encode()}
         with synced_file(staged) as file:
@@ -60,10 +62,46 @@ class Landing:
         self._number += 1
         put_in_place(staged, self._target / f"part-{self._number:0{_DIGITS}}.parquet")
         self.position = position
+        return changes
 
     def close(self) -> None:
         """Release the lock, so that others may write."""
         self._lock.close()
+
+
+class LandedDoubts:
+    """Behind which statements, of those that a run has landed, tables may not be what their landed rows make of them.
+
+    `text` is the first of these, or what is only prepared; empty for nothing. Rows of a stream without x in `ops` tell
+    nothing of that.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._prepared: dict[str, str] = {}  # by XID
+
+    @property
+    def text(self) -> str:
+        return self._first or "; ".join(self._prepared.values())
+
+    def add(self, changes: pa.Table) -> None:
+        """What has landed, in the order of the log."""
+        if "_statement" not in changes.schema.names:
+            return
+        is_one_table = "_db" not in changes.schema.names
+        statements = changes.column("_statement")
+        for i in np.flatnonzero(statements.is_valid().to_numpy()).tolist():
+            said, op = statements[i].as_py(), changes.column("_op")[i].as_py()
+            if op == "t" and is_one_table:
+                self._first = ""  # whatever its rows were, they are gone
+            text = f"{gtid_text(changes, i)}: {shown(said['sql'])}: {said['doubt']}"
+            if said["prepares"]:
+                if said["doubt"]:
+                    self._prepared[said["prepares"]] = text
+                continue
+            self._prepared.pop(said["ends"], None)
+            if said["doubt"] or op == "x":
+                self._first = self._first or text
 
 
 def landed_parts(target: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.buckets import ParquetState, open_parquet_state
 from binlog_pipeline.tables.delta import DeltaState
-from binlog_pipeline.tables.landing import Landing
+from binlog_pipeline.tables.landing import LandedDoubts, Landing
 
 SINKS: Final = ("parquet", "delta", "changes")
 _PUBLISH_S: Final = 30.0
@@ -33,7 +33,7 @@ class TableSink(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is missing and nothing is in doubt; True of what keeps no table."""
+        """Whether nothing is missing and nothing is in doubt; of what keeps no table, in what this run has added."""
 
     @property
     def doubt(self) -> str:
@@ -104,11 +104,18 @@ class _DeltaSink(_StateSink):
 
 class _LandingSink:
     takes_parts: Final = False
-    is_complete: Final = True
-    doubt: Final = ""
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: Landing, doubts: LandedDoubts) -> None:
         self._landing = landing
+        self._doubts = doubts
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._doubts.text
+
+    @property
+    def doubt(self) -> str:
+        return self._doubts.text
 
     @property
     def position(self) -> SlavePosition:
@@ -116,7 +123,7 @@ class _LandingSink:
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         assert position is not None
-        self._landing.add(changes, position)
+        self._doubts.add(self._landing.add(changes, position))
 
     def flush(self, position: SlavePosition) -> None:
         """A file was made for each `add`."""
@@ -132,12 +139,14 @@ def open_sink(
     *,
     pause_s: float = _PUBLISH_S,
     copy: Callable[[], pa.Table] | None = None,
+    doubts: LandedDoubts | None = None,
 ) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
     Args:
         pause_s: how long parquet gathers before it publishes; 0 publishes with each `add`.
         copy: gives the rows of the table as they were at `begin`; asked if the target is new.
+        doubts: of the sink `changes`, if a run opens it more than once.
     """
     match name:
         case "parquet":
@@ -153,6 +162,6 @@ def open_sink(
             yield _DeltaSink(delta)
         case "changes":
             with contextlib.closing(Landing(target)) as landing:
-                yield _LandingSink(landing)
+                yield _LandingSink(landing, doubts or LandedDoubts())
         case _:
             raise BadOption(f"there is no sink {name}: it is one of {', '.join(SINKS)}")

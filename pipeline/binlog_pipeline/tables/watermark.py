@@ -35,3 +35,9 @@ def position_behind(changes: pa.Table, position: SlavePosition) -> SlavePosition
         if known is None or known.seq_no < int(seq[last]):
             position = position.with_gtid(Gtid(number, int(server[last]), int(seq[last])))
     return position
+
+
+def gtid_text(changes: pa.Table, i: int) -> str:
+    """The GTID of one change."""
+    gtid = changes.column("_gtid")[i].as_py()
+    return f"{gtid['domain']}-{gtid['server']}-{gtid['seq']}"

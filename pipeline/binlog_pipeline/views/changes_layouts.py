@@ -106,10 +106,9 @@ class StructLayout:
             _struct(self.fields, rows.after, count),
         ]
         if self.has_statements:
-            said = None if rows.effect is None else _said(rows.effect)
             arrays += [
                 repeated(rows.before_present, pa.binary(), count),
-                repeated(said, STATEMENT, count),
+                repeated(said(rows.effect), STATEMENT, count),
             ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
@@ -248,7 +247,10 @@ def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, type_), count)
 
 
-def _said(effect: RowEffect) -> dict[str, Any]:
+def said(effect: RowEffect | None) -> dict[str, Any] | None:
+    """The value of `_statement`."""
+    if effect is None:
+        return None
     return {
         "sql": effect.sql.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         "doubt": effect.doubt,

@@ -76,8 +76,8 @@ def _several_tables(options: SourceOptions) -> TablesView:
         )
     if options.columns:
         raise BadOption("columns are those of one table; name it with the option table")
-    if "x" in options.ops:
-        raise BadOption("x in ops is of one table; name it with the option table")
+    if "x" in options.ops and options.layout != "struct":
+        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     return TablesView(
         Subscription.parse(options.tables),
         Seed.read(options.schema_seed),

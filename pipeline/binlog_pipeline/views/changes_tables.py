@@ -2,7 +2,9 @@
 
 As in `changes.py`, but with `_db` and `_table`, and `_key`, `before` and `after` as strings (`json_rows.py`). Columns
 that were not logged are not in the objects; `_present` counts the columns of the table as it was then. A `t` for a
-database that was dropped has no `_table`. Rows keep the layout that they were logged with: nothing is converted.
+database that was dropped has no `_table`. Rows keep the layout that they were logged with: nothing is converted. With x
+in ops there is `_statement`, as in `changes.py`. An `x` without `_table` may be about all tables of `_db`: it is not
+known what it does, or it writes rows, in whichever database, and is logged as text.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from binlog_pipeline.views.changes import in_order
 from binlog_pipeline.views.changes_gathering import GatheredRows, gathered
 from binlog_pipeline.views.changes_layouts import (
     OP,
+    STATEMENT,
     Part,
     debezium_columns,
     debezium_schema,
     repeated,
+    said,
 )
 from binlog_pipeline.views.changes_order import PLACE_FIELDS, Places
 from binlog_pipeline.views.changes_rows import OPS, Rows
@@ -38,6 +42,7 @@ from binlog_pipeline.views.changes_statements import (
     refuse_non_row,
     refuse_rollbacks,
     tell_elsewhere,
+    told_of_tables,
 )
 from binlog_pipeline.views.json_rows import json_objects
 from binlog_pipeline.views.prepared import XaSteps
@@ -55,6 +60,7 @@ _STRUCT: Final = pa.schema(
         pa.field("after", pa.string()),
     ]
 )
+_WITH_STATEMENTS: Final = _STRUCT.append(pa.field("_statement", STATEMENT))
 _DEBEZIUM: Final = debezium_schema(pa.string())
 TABLE_LAYOUTS: Final = ("struct", "debezium")
 
@@ -73,7 +79,9 @@ class TablesView:
 
     @property
     def schema(self) -> pa.Schema:
-        return _STRUCT if self.layout == "struct" else _DEBEZIUM
+        if self.layout != "struct":
+            return _DEBEZIUM
+        return _WITH_STATEMENTS if "x" in self.ops else _STRUCT
 
     @property
     def barrier(self) -> Barrier:
@@ -81,7 +89,7 @@ class TablesView:
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         decoder = RowDecoder(self.column_options, self._prepared)
-        with_statements = self.non_row == "fail" or "t" in self.ops
+        with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
         xa = XaSteps()
         touched: dict[str, bool] = {}
         is_told = False
@@ -89,7 +97,8 @@ class TablesView:
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
                 refuse_rollbacks(xa.of(some), touched)
-                is_told = is_told or tell_elsewhere(some, self.subscription)
+                if "x" not in self.ops:
+                    is_told = is_told or tell_elsewhere(some, self.subscription)
             yield from in_order(self._parts(some), self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
@@ -97,9 +106,8 @@ class TablesView:
         return self.seed.applied(table) if wanted else None
 
     def _parts(self, some: GatheredRows) -> Iterator[Part]:
-        if "t" in self.ops:
-            for name, rows in emptied_tables(some, self.subscription):
-                yield self._part(rows, name)
+        for name, rows in self._statements(some):
+            yield self._part(rows, name)
         for changes in some.changes:
             if OPS[changes.kind] in self.ops:
                 places = Places(
@@ -109,6 +117,11 @@ class TablesView:
                 yield self._part(
                     _json_rows(changes, places), TableName(table.database, table.table)
                 )
+
+    def _statements(self, some: GatheredRows) -> Iterator[tuple[TableName, Rows]]:
+        if "x" in self.ops:
+            return told_of_tables(some, self.subscription, skips=self.non_row == "skip")
+        return emptied_tables(some, self.subscription) if "t" in self.ops else iter(())
 
     def _part(self, rows: Rows, name: TableName) -> Part:
         count = len(rows)
@@ -131,6 +144,8 @@ class TablesView:
                 before,
                 after,
             ]
+            if "x" in self.ops:
+                arrays.append(repeated(said(rows.effect), STATEMENT, count))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
 

@@ -392,7 +392,7 @@ def test_published_within_a_group_that_is_open(tmp_path: Path, ends: str) -> Non
 
 def test_what_is_published_has_gone(store: Path) -> None:
     (store / PUBLICATION_NAME).unlink()
-    with pytest.raises(SourceError, match=r"not published there.* start the server once"):
+    with pytest.raises(SourceError, match=r"not published there.* start it once"):
         DirectorySource(str(store)).slices(Wanted(), 1)
 
 

@@ -15,10 +15,11 @@ import pytest
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError
 from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
 from binlog_pipeline.tables.delta import read_delta
-from binlog_pipeline.tables.landing import Landing, landed_parts
+from binlog_pipeline.tables.landing import LandedDoubts, Landing, landed_parts
 from binlog_pipeline.tables.manifest import manifest_numbers
 from binlog_pipeline.tables.sinks import open_sink
-from binlog_protocol.gtid import SlavePosition
+from binlog_pipeline.views.changes_layouts import STATEMENT
+from binlog_protocol.gtid import Gtid, SlavePosition
 
 from tests.pipeline.tables.changes import SCHEMA, History, Row, in_order
 
@@ -218,3 +219,42 @@ def test_killed_at_any_step(
         steps += 1
     assert steps >= (20 if sink == "parquet" else 3), begun
     assert read(sink, target) == history.table()
+
+
+Told = tuple[str, str, str, str]  # op, doubt, prepares, ends
+
+
+@pytest.mark.parametrize(
+    ("runs", "doubts"),
+    [
+        ([[("c", "", "", "")], [("a", "", "", ""), ("t", "", "", "")]], ["", ""]),
+        ([[("a", "a trigger", "", "")], [("c", "", "", "")]], ["0-1-1: S: a trigger", ""]),
+        ([[("x", "", "", "")]], ["0-1-1: S: "]),
+        ([[("x", "one", "", ""), ("a", "two", "", "")]], ["0-1-1: S: one"]),
+        ([[("x", "one", "", ""), ("t", "", "", ""), ("a", "two", "", "")]], ["0-1-3: S: two"]),
+        ([[("t", "cascades", "", "")]], ["0-1-1: S: cascades"]),
+        ([[("a", "prepared", "X", ""), ("a", "", "", "X")]], [""]),
+        ([[("a", "prepared", "X", "")], [("a", "", "", "X")]], ["0-1-1: S: prepared", ""]),
+        ([[("a", "prepared", "X", ""), ("x", "taken back", "", "X")]], ["0-1-2: S: taken back"]),
+    ],
+)
+def test_what_lands_in_doubt(tmp_path: Path, runs: list[list[Told]], doubts: list[str]) -> None:
+    """A sink that keeps no table says of each run whether what it has added makes the table; batches count as one."""
+    schema = SCHEMA.append(pa.field("_statement", STATEMENT))
+    number = 0
+    for run, doubt in zip(runs, doubts, strict=True):
+        landed = LandedDoubts()
+        for op, why, prepares, ends in run:
+            number += 1
+            said = {"sql": "S", "doubt": why, "prepares": prepares, "ends": ends}
+            change = {
+                "_op": op,
+                "_gtid": {"domain": 0, "server": 1, "seq": number},
+                "_order_key": number.to_bytes(24, "big"),
+                "_statement": None if op == "c" else said,
+            }
+            batch = pa.Table.from_pylist([change], schema)
+            for _ in range(2):  # given again, it counts once
+                with open_sink("changes", tmp_path, TABLE, KEYS, START, doubts=landed) as kept:
+                    kept.add(batch, SlavePosition([Gtid(0, 1, number)]))
+        assert (kept.doubt, kept.is_complete) == (doubt, not doubt)
