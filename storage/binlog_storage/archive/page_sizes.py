@@ -60,8 +60,6 @@ class _Header:
         return unpacked, packed
 
     def _struct(self, found: dict[int, int] | None, depth: int) -> None:
-        if depth > _DEPTH_MAX:
-            raise BadPageHeader("the header of a page is too deep")
         number = 0
         while (head := self._byte()) != _STOP:
             step, kind = head >> 4, head & 15
@@ -74,6 +72,8 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int) -> None:
+        if depth > _DEPTH_MAX:  # of structs, and of lists
+            raise BadPageHeader("the header of a page is too deep")
         if kind in (_TRUE, _FALSE, _BYTE):  # of a list; of a struct the first two are the value
             self._take(1)
         elif kind in _INTEGERS:

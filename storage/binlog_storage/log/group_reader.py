@@ -39,7 +39,8 @@ def began_in(record: Record) -> int | None:
     """The file in which the out-of-band data of a commit record begin; None if it has none. Raises `CorruptBinlog`."""
     if record.data[:1] == b"\0":
         return None
-    return min(reference.first.file_no for reference in _decode(record).lists)
+    # None also where "no list" is written in another form than the shortest: MariaDB's readers take any.
+    return min((reference.first.file_no for reference in _decode(record).lists), default=None)
 
 
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
@@ -50,8 +51,8 @@ def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | 
         if len(payload) > bytes_max:
             return None
     else:
-        lists = _decode(record).lists
-        first_file = min(reference.first.file_no for reference in lists)
+        gone = began_in(record)
+        first_file = record.start.file_no if gone is None else gone
         pieces: list[bytes] = []
         size = 0
         for piece in group_pieces(pages, record):

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.errors import CorruptBinlog
-from binlog_storage.ibb import commit
-from binlog_storage.ibb.chunk import Position, RecordType
+from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import skip_plain_commits
+from binlog_storage.log.group_reader import began_in
 from binlog_storage.log.log_file import (
     base_state_from_outside,
     first_record,
@@ -59,7 +59,7 @@ def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> P
                 if record is None or record.start.file_no != file_no:
                     break
                 at = record.end
-                if record.type == RecordType.COMMIT and _began_before(record.data, first):
+                if record.type == RecordType.COMMIT and _began_before(record, first):
                     place = at
         except CorruptBinlog:
             continue  # whoever reads there hears of it
@@ -81,9 +81,9 @@ def whole_from(
     return state_at(pages, place, 0 if header is None else header.state_interval_pages), place
 
 
-def _began_before(body: bytes, first: int) -> bool:
+def _began_before(record: Record, first: int) -> bool:
     try:
-        lists = commit.decode(body).lists
-    except ValueError:
+        began = began_in(record)
+    except CorruptBinlog:
         return False  # as above
-    return any(reference.first.file_no < first for reference in lists)
+    return began is not None and began < first

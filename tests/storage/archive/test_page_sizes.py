@@ -56,6 +56,14 @@ def test_it_is_what_a_true_footer_says(tmp_path: Path, settings: dict[str, Any])
                 )
 
 
+@pytest.mark.parametrize("byte", [0x19, 0x1C, 0x9C])
+def test_a_header_that_goes_deep(byte: int) -> None:
+    """Lists of lists, structs in structs."""
+    data = bytes([byte]) * 10_000
+    with pytest.raises(BadPageHeader):
+        unpacked_size(lambda count, at: data[at : at + count], 0, len(data))
+
+
 @given(data=st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     try:
