@@ -1,4 +1,4 @@
-"""Pages of all files of a store: in memory until they are in their file, then by way of a cache.
+"""The pages of all files of a store: in memory until they are in their file, afterwards through a cache.
 
 A page goes through: *tail* (being filled; one at a time) -> *FIFO* (full, sealed, to be written once) -> in its file
 and in the cache. The partial tail goes to the file at checkpoints, and later again with more in it; readers are never
@@ -38,7 +38,7 @@ _NONE: PageKey = (0, 0)
 class FullPages(NamedTuple):
     """Consecutive full pages in the FIFO, usually one.
 
-    They may go to their file once the redo log is durable beyond `lsn`.
+    They may be written to their file once the redo log is durable beyond `lsn`.
 
     key: file and page number of the first page.
     end: file and page number behind the last page.
@@ -69,21 +69,21 @@ class PageStore:
         self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
         self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
         self._unflushed: dict[PageKey, bytes] = {}
-        self._unflushed_runs: list[FullPages] = []  # of several pages; ascending
-        # All of these in order: in memory, and not in their file yet.
+        self._unflushed_runs: list[FullPages] = []  # entries of several pages, ascending
+        # All entries in order: in memory, and not in their file yet.
         self.fifo: deque[FullPages] = deque()
-        self.waiting = 0  # pages in it
-        self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written out
+        self.waiting = 0  # pages in the FIFO
+        self._new_files: dict[int, int] = {}  # file_no -> bytes; made when first written
         self._cuts: dict[
             int, int
         ] = {}  # file_no -> bytes to which it is cut once its pages are there
         self._tail_key = _NOWHERE
         self._tail = bytearray()
         self.written_end: PageKey = _NEVER  # full pages before this one are in their files for good
-        self.synced_end: PageKey = _NONE  # and before this one durable there, of those written here
-        self.pages_wanted = 0  # by readers
-        self.pages_missed = 0  # not in memory then
-        self.pages_read = 0  # ahead, too
+        self.synced_end: PageKey = _NONE  # pages before this one, written in this run, are durable
+        self.pages_wanted = 0  # pages that readers have asked for
+        self.pages_missed = 0  # those of them that were not in memory
+        self.pages_read = 0  # pages read from disk, with read-ahead
         self.pages_written = 0
         self.fsyncs = Durations()
 
@@ -122,25 +122,25 @@ class PageStore:
         return page
 
     def probing(self) -> PageSource:
-        """The same pages, read one by one: for a search, which jumps."""
+        """The same pages without read-ahead: for a search, which jumps."""
         return _Probing(self)
 
     def is_recent(self, file_no: int, page_no: int) -> bool:
-        """Whether this page is so near the end that it is in memory, or at worst in the system's cache."""
+        """Whether this page is so near the end that it is in memory, or at least in the system's page cache."""
         tail_file, tail_page = self._tail_key
         return file_no == tail_file and page_no > tail_page - RECENT_PAGES
 
     def header(self, file_no: int) -> FileHeader | None:
         """Header of a file; None if there is no such file or its header was never written.
 
-        Raises `CorruptBinlog`, also for a file that must have data: the writer has come to it, or beyond.
+        Raises `CorruptBinlog`, also if a file has no header that the writer has entered, or gone past.
         """
         with self._lock:
             page = self._unflushed.get((file_no, 0))
             tail = self._tail_key
-        if page is not None:  # perhaps there is no file yet
+        if page is not None:  # in memory; there may be no file yet
             return FileHeader.parse(page, file_no)
-        # The file may be made meanwhile, and the writer come to it: only what was so before is held against the page.
+        # The writer may enter the file meanwhile: a page without a header is damage only if it was entered before.
         before = self.files.size(file_no)
         page = self.page(file_no, 0, ahead=False)
         size = self.files.size(file_no)
@@ -203,7 +203,8 @@ class PageStore:
         if not pages:
             return None
         if len(pages[0]) < PAGE_SIZE:
-            # Files are whole pages. A torn end is none, but the rest of a record here is not in the next file.
+            # Files are whole pages, and a torn one at the end counts as none. In front of another file it is damage:
+            # the rest of a record is missing.
             if first and self.has_data(file_no + 1):
                 at = first * PAGE_SIZE
                 raise CorruptBinlog(file_no, at, "the file ends inside a page", data)
@@ -211,8 +212,8 @@ class PageStore:
         check(pages[0], file_no, first)
         sound: list[bytes] = []
         for page in pages:
-            # Reading ahead is a guess: what was not asked for is not judged, only not kept. An empty page is not
-            # either: it will be written, or cut off by FLUSH.
+            # Read-ahead is a guess: a bad page that nobody asked for is no error, it is only not kept. Nor is an empty
+            # page kept: it will be written, or cut off by FLUSH.
             if len(page) < PAGE_SIZE or page == ZERO_PAGE or not is_sound(page):
                 break
             sound.append(page)
@@ -254,7 +255,7 @@ class PageStore:
         pages = FullPages(lsn, key, (file_no, page_no + count), data)
         with self._lock:
             for number in range(page_no, page_no + count):
-                self._cache.pop((file_no, number), None)  # as it was in a file made ahead
+                self._cache.pop((file_no, number), None)  # the empty page of a file made ahead
             if count == 1:
                 self._unflushed[key] = data
             else:
@@ -271,17 +272,17 @@ class PageStore:
         self._cuts[file_no] = size
 
     def has_cuts_before(self, file_no: int) -> bool:
-        """Whether an earlier file is not cut yet, as `cut_file` said."""
+        """Whether an earlier file still waits for its cut by `cut_file`."""
         return any(number < file_no for number in list(self._cuts))
 
     # --- the flusher, one thread at a time ---
 
     def ready(self, durable_lsn: int, count: int) -> list[FullPages]:
-        """The oldest pages of the FIFO that may be written: of one file, up to `count`, or one larger entry."""
+        """The oldest pages of the FIFO that may be written, all of one file: up to `count`, or one larger entry."""
         found: list[FullPages] = []
         with self._lock:
             for pages in self.fifo:
-                # LSNs are durable by whole mini-transactions: beyond its beginning is up to its end.
+                # Mini-transactions become durable as a whole: if the LSN behind its beginning is durable, all of it is.
                 count -= pages.page_count
                 if pages.lsn >= durable_lsn or (found and count < 0):
                     break
@@ -291,9 +292,10 @@ class PageStore:
         return found
 
     def write(self, pages: list[FullPages], *, hurry: bool = False) -> None:
-        """Put pages of one file into it, and make it if need be. Not synced. Raises `NoRoom`, `DiskError`.
+        """Write pages of one file, which is made if it is not there. Not synced. Raises `NoRoom`, `DiskError`.
 
-        hurry: they are consecutive, and will be synced soon.
+        Args:
+            hurry: the pages are consecutive, and will be synced soon.
         """
         file_no = pages[0].key[0]
         size = self._new_files.get(file_no)
@@ -317,7 +319,7 @@ class PageStore:
                 if some.page_count == 1:
                     del self._unflushed[some.key]
                     self._keep(some.key, some.data)
-                else:  # a large group would drive everything out of the cache
+                else:  # not cached: a large group would drive out everything else
                     del self._unflushed_runs[0]
             self.written_end = pages[-1].end
 
@@ -339,7 +341,7 @@ class PageStore:
             cut = self._cuts.get(file_no)
             last = self.fifo[0].key[0] if self.fifo else self._tail_key[0]
             if cut is not None and last > file_no:
-                # Behind the DUMMY record that fills its last page: before it, a reader would take the end for good.
+                # Only after the DUMMY record of the last page: without it, a reader would stop there for good.
                 file.truncate(cut)
                 with self.fsyncs.measured():
                     file.fdatasync()
@@ -365,10 +367,10 @@ class PageStore:
                 del self._cache[key]
 
     def restart(self) -> None:
-        """Forget all files: RESET MASTER has removed them."""
+        """RESET MASTER has removed all files: forget them."""
         self.files.restart()
         with self._lock:
-            self._cache = OrderedDict()  # another one: what is still being read is not for it
+            self._cache = OrderedDict()  # a new cache: reads under way put their pages into the old
             self._unflushed.clear()
             self._unflushed_runs.clear()
             self.fifo.clear()
@@ -397,7 +399,7 @@ class _Probing:
 
 
 def write_pages(file: File, pages: list[tuple[int, bytes]]) -> None:
-    """One or more pages each, by the number of the first, ascending; neighbours in one write."""
+    """Write runs of pages, each with the number of its first page, ascending; neighbours in one write."""
     at = 0
     while at < len(pages):
         follows = pages[at][0]

@@ -1,7 +1,7 @@
-"""The files as a start will have made them, before it has changed anything.
+"""The files as a start is going to make them, to be read before it changes anything.
 
-What the redo says stands over what the files hold, and a cut hides what is behind it. So a start can read all that it
-needs, and refuse the store, while every byte of it is as it was found.
+Pages from the redo replace those in the files, and a cut hides all pages behind it. So a start can read all that it
+needs, and still refuse the store with every byte as it was found.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from binlog_storage.log.log_file import first_empty, read_header
 
 
 class PlannedPages:
-    """A `PageSource`. One owner.
+    """A `PageSource` of the planned files. Not thread-safe.
 
     Args:
-        pages: as they are now.
-        replay: what the redo makes of them; None without one.
+        pages: the files as they are now.
+        replay: the changes from the redo log; None without a log.
     """
 
     def __init__(self, pages: PageStore, replay: Replay | None = None) -> None:
@@ -29,19 +29,19 @@ class PlannedPages:
         self._cut: Position | None = None
 
     def end_at(self, cut: Position) -> None:
-        """Everything from there on is gone; from page 1 on its file, too, as that has no beginning then."""
+        """Plan a cut: nothing is left from there on. A cut at page 1 removes the whole file: it would have no state."""
         has_file = cut.offset > PAGE_SIZE
         self._last = cut.file_no if has_file else cut.file_no - 1
         self._cut = cut if has_file else None
 
     def numbers(self) -> list[int]:
-        """Of the files, ascending, those made ahead included."""
+        """Numbers of the files, ascending, those made ahead included."""
         there = self._pages.files.numbers()
         numbers = there if self._replay is None else self._replay.numbers(there)
         return [number for number in numbers if number <= self._last]
 
     def size(self, file_no: int) -> int | None:
-        """Bytes of a file; None if there is none."""
+        """Size of a file in bytes; None if there is none."""
         if file_no > self._last:
             return None
         if self._replay is not None and self._replay.touches(file_no):
@@ -49,7 +49,7 @@ class PlannedPages:
         return self._pages.files.size(file_no)
 
     def header(self, file_no: int) -> FileHeader | None:
-        """None if there is no such file, or its header was never written. Raises `CorruptBinlog`."""
+        """Header of a file; None if there is no such file, or its header was never written. Raises `CorruptBinlog`."""
         if file_no > self._last:
             return None
         if self._replay is None or not self._replay.touches(file_no):
@@ -83,13 +83,13 @@ class PlannedPages:
         return ZERO_PAGE if (page_no + 1) * PAGE_SIZE <= size else None
 
     def used_pages(self, file_no: int) -> int:
-        """Pages in front of the first empty one."""
+        """The number of pages in front of the first empty one."""
         return first_empty(
             (self.size(file_no) or 0) // PAGE_SIZE, lambda page_no: self._is_empty(file_no, page_no)
         )
 
     def _is_empty(self, file_no: int, page_no: int) -> bool:
-        """Unchecked: a search jumps to pages that nobody may ever want."""
+        """Whether a page is all zeros. Its checksum is not checked: the search may jump to pages that nobody needs."""
         cut = self._cut
         if cut is not None and file_no == cut.file_no and page_no >= cut.page_no:
             return page_no > cut.page_no or not cut.in_page

@@ -1,4 +1,4 @@
-"""XA transactions that are prepared: in the binlog, and waiting for XA COMMIT or XA ROLLBACK."""
+"""Prepared XA transactions: they are in the binlog, and wait for XA COMMIT or XA ROLLBACK."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from binlog_storage.ibb.xa import XaPrepare, Xid
 
 
 class PreparedTransactions:
-    """By XID. The store's append lock is held around every call."""
+    """The prepared transactions of a store, by XID. The store's append lock is held around every call."""
 
     def __init__(self, references: References) -> None:
         self._references = references
@@ -20,7 +20,7 @@ class PreparedTransactions:
         return len(self._by_xid)
 
     def xids(self) -> list[Xid]:
-        """Names, in the order of preparation."""
+        """The names of the transactions, in the order of preparation."""
         return list(self._by_xid)
 
     def require_free(self, xid: Xid) -> None:
@@ -36,7 +36,7 @@ class PreparedTransactions:
         self._by_xid[prepare.xid] = prepare, hold
 
     def get(self, xid: Xid) -> XaPrepare:
-        """Raises `XaStateError` if nothing is prepared by that name."""
+        """The record of a prepared transaction. Raises `XaStateError` if there is none of that name."""
         try:
             return self._by_xid[xid][0]
         except KeyError:
@@ -49,7 +49,10 @@ class PreparedTransactions:
             found[1].release()
 
     def replay(self, record: Record) -> None:
-        """A record met by recovery: a later one for the same XID replaces the earlier. Raises `CorruptBinlog`."""
+        """Take a record that recovery reads; a later one for the same XID replaces the earlier.
+
+        Raises `CorruptBinlog`.
+        """
         try:
             if record.type == RecordType.XA_PREPARE:
                 self.add(xa.decode_prepare(record.data), record.start.file_no)

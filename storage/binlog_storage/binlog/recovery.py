@@ -10,11 +10,11 @@
 4. A record that never ends, or a torn page, is cut off. What is cut is kept beside the file as `*.broken`. Each step
    of a cut is durable before the next, from the end backwards: after a crash in between the next start goes on.
 
-With a redo log all this is not left to what can be seen: `replay` makes the files end where the redo does, and
-recovery only reads what is there. A record that does not end then, or an end somewhere else, is corruption.
+With a redo log the end need not be guessed: `replay` makes the files end where the redo does, and recovery only reads
+the state there. A record that does not end then, or an end somewhere else, is corruption.
 
-First all of this is looked at, on the files as they will be (`Recovery.plan`, `PlannedPages`); a store that is refused
-has not been changed. Then it is done (`Recovery.carry_out`).
+All of this is first planned, on the files as they will be (`Recovery.plan`, `PlannedPages`), so that a store that is
+refused has not been changed. Then it is done (`Recovery.carry_out`).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
 
 log = logging.getLogger(__name__)
 
-_TAIL_PAGES = 192  # that are checked of a directory which another program has left
+_TAIL_PAGES = 192  # pages checked at the end of a directory that another program has left
 
 
 @dataclass(slots=True)
 class Recovered:
-    """Where and with what a writer goes on: byte `at` of page `page_no`, whose bytes are `page`."""
+    """The writer's place after recovery: byte `at` of page `page_no`, whose bytes are `page`; and the state there."""
 
     header: FileHeader
     file_pages: int
@@ -64,7 +64,7 @@ class Recovered:
 
 @dataclass(slots=True)
 class _Walk:
-    """What reading from one state record to the end saw."""
+    """The findings of reading from one state record to the end."""
 
     begin: Position
     state: BinlogState
@@ -76,10 +76,10 @@ class _Walk:
 
 
 class Recovery:
-    """What a start is going to do with the files, and where the writer goes on then.
+    """The plan of a start for the files, and the writer's place afterwards.
 
     Attributes:
-        found: None if there is no data yet.
+        found: the writer's place; None if there is no data yet.
         planned: the files as they will be.
     """
 
@@ -89,14 +89,15 @@ class Recovery:
         self._replay = replay
         self.planned = PlannedPages(pages, replay)
         self.found: Recovered | None = None
-        self._repairs: list[tuple[Position, int]] = []  # cuts, and the last file with data then
+        self._repairs: list[tuple[Position, int]] = []  # cuts, each with the last file at that time
         self._aside: list[int] = []
 
     def plan(self, prepared: PreparedTransactions, *, ours: bool = True) -> None:
-        """Find the end of the data, and what is to be repaired. Nothing is changed. Raises `CorruptBinlog`.
+        """Find the end of the data, and the repairs that are needed; change nothing. Raises `CorruptBinlog`.
 
         Args:
-            ours: without a redo log: whether our flusher may have left these files in a crash.
+            prepared: gets the XA transactions that wait.
+            ours: matters without a redo log: whether our flusher may have left these files in a crash.
         """
         pages = self.planned
         end = None if self._replay is None else self._replay.end
@@ -138,7 +139,11 @@ class Recovery:
             self._pages.forget(file_no)
 
     def _current_file(self, unsynced: int) -> int | None:
-        """The last file that was entered, all of its pages good; None if none was. `unsynced`: pages at most."""
+        """The last file that was entered; None if none was. All of its pages must be good.
+
+        Args:
+            unsynced: the number of pages that a crash may have left unsynced, at most.
+        """
         numbers = self.planned.numbers()
         while numbers:
             found = survey(self._disk, numbers[-1], unsynced)
@@ -157,7 +162,7 @@ class Recovery:
         return numbers[-1]
 
     def _cut_at(self, cut: Position, current: int) -> int | None:
-        """Everything from `cut` on was never durable. Returns the file that is the current one then."""
+        """Plan to cut off everything from `cut` on: it was never durable. Returns the current file after the cut."""
         self._repairs.append((cut, current))
         self.planned.end_at(cut)
         left = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
@@ -167,7 +172,8 @@ class Recovery:
 def _recovered(pages: PlannedPages, walk: _Walk, current: int) -> Recovered:
     header = pages.header(current)
     assert header is not None
-    # At a page start the page before is full: stand there, so that the next write enters the next page by the rules.
+    # At a page's beginning, stand at the end of the page before, which is full: the next write enters the next page by
+    # the rules.
     page_no = walk.end.page_no if walk.end.in_page else walk.end.page_no - 1
     page = bytearray(pages.page(current, page_no) or b"")
     page[PAGE_END:] = bytes(PAGE_SIZE - PAGE_END)
@@ -194,11 +200,11 @@ def _require_end(walk: _Walk, end: Position) -> None:
 
 
 def _replay_xa(pages: PlannedPages, walk: _Walk, prepared: PreparedTransactions) -> None:
-    """The XA transactions that wait: the records from the file of the oldest on, or else from where the walk began."""
+    """Find the XA transactions that wait: read from the file of the oldest on, or else from the walk's beginning."""
     record = read_state_record(pages, walk.begin.file_no, walk.begin.page_no)
     begin = walk.begin
     if record is not None and record.xa_ref is not None:
-        # What was prepared in a file that has gone was completed later, or the file would have been kept.
+        # A transaction that was prepared in a purged file is completed: it would have held the file otherwise.
         begin = Position(max(record.xa_ref, pages.numbers()[0]), PAGE_SIZE)
     for found in RecordReader(pages, begin, lenient=True):
         prepared.replay(found)
@@ -222,7 +228,7 @@ def _walk_to_end(pages: PlannedPages, current: int) -> _Walk:
     assert first is not None
     assert walk is not None
     if walk.cut is None:
-        # The last record tells the state. An earlier one may hold domains that were deleted since.
+        # Only the last record has the state: an earlier one may have domains that were deleted since.
         walk.state, walk.since_page_one = first.state, first.since_page_one
     return walk
 
@@ -249,7 +255,7 @@ def _state_records(
 
 
 def _whole_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:
-    """The state record at a page; None also for a torn one, which the walk then finds and cuts."""
+    """The state record at a page; None if there is none, and for a torn one, which the walk then finds and cuts."""
     try:
         return read_state(pages, file_no, page_no)
     except TruncatedRecord:
@@ -286,10 +292,10 @@ def _walk(
     except TruncatedRecord as torn:
         walk.cut = Position(torn.file_no, torn.offset)
     if completed is not None:
-        # Both were one step: without its commit record the transaction is still prepared.
+        # XA COMMIT and the commit record are one step: without the latter the transaction is still prepared.
         walk.cut = completed
     walk.end = reader.position
-    if walk.end.file_no != file_no:  # the last commit began in the file before
+    if walk.end.file_no != file_no:  # the last commit began in an earlier file
         walk.since_page_one = BinlogState()
     return walk
 
@@ -302,8 +308,8 @@ def _rolled_back(record: Record) -> bool:
 
 
 def _cut(disk: Disk, cut: Position, current: int) -> None:
-    """Everything from `cut` on is kept aside, and the store ends there. `current`: the last file with data."""
-    # Page 1 begins with the state of the file. Without it there is no file, and the data ends in the one before.
+    """End the store at `cut`; everything behind is kept aside. `current` is the last file with data."""
+    # Page 1 begins with the state of the file. A file without it is removed, and the data end in the one before.
     last = cut.file_no if cut.offset > PAGE_SIZE else cut.file_no - 1
     for file_no in range(current, last, -1):
         put_aside(disk, file_no)
@@ -315,7 +321,8 @@ def _cut(disk: Disk, cut: Position, current: int) -> None:
         page_start = cut.page_no * PAGE_SIZE
         tail = file.pread(size - page_start, page_start).rstrip(b"\0")
         keep_aside(disk, cut.file_no, cut.page_no, cut.in_page, tail)
-        # First shorter, from the page behind: a file is read to its physical end, and this page is needed until then.
+        # First without the pages behind this one: a file is read to its physical end, and as long as they are there this
+        # page is needed.
         file.truncate(page_start + PAGE_SIZE if cut.in_page else page_start)
         file.fdatasync()
         if cut.in_page:
@@ -329,7 +336,7 @@ def _cut(disk: Disk, cut: Position, current: int) -> None:
 
 
 def _restore_size(disk: Disk, found: Recovered) -> None:
-    """The current file gets the length that its header says, if a crash left it shorter."""
+    """Give the current file the length in its header, if a crash left it shorter."""
     file = disk.open(file_name(found.header.file_no))
     try:
         if file.size() < found.file_pages * PAGE_SIZE:
