@@ -321,8 +321,8 @@ def _cut(disk: Disk, cut: Position, current: int) -> None:
         page_start = cut.page_no * PAGE_SIZE
         tail = file.pread(size - page_start, page_start).rstrip(b"\0")
         keep_aside(disk, cut.file_no, cut.page_no, cut.in_page, tail)
-        # First without the pages behind this one: a file is read to its physical end, and as long as they are there this
-        # page is needed.
+        # First the pages behind this one are cut off: a file is read to its physical end, and this page is needed as
+        # long as they are there.
         file.truncate(page_start + PAGE_SIZE if cut.in_page else page_start)
         file.fdatasync()
         if cut.in_page:

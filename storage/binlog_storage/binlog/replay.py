@@ -3,16 +3,16 @@
 1. Which file the first record belongs to follows from its parity and LSN and the headers of the last two files. The
    checkpoint says it as well; where the two differ, the log is not that of these files.
 2. Each page that can need recovery has a record with offset 0 behind the checkpoint, which begins it anew: no page is
-   read to be changed, so a torn one does no harm. Pages that are not logged are made of zeros where they are not there:
-   then what they held belongs to no group.
+   read to be changed, so a torn one does no harm. A page that is not logged, and is missing, is made of zeros: its data
+   belong to no group then.
 3. From there the records have no gap: each goes on where the one before ended, or begins the same page anew, or the
    next page or file where the one before is full.
-4. The binlog ends where the redo ended. What the files hold behind that was never durable: it is kept beside them as
-   `*.broken`, its GTIDs are logged, and then it is made zeros. Later files go.
+4. The binlog ends where the redo ends. Data behind that in the files were never durable: they are kept beside the files
+   as `*.broken`, their GTIDs are logged, and they are overwritten by zeros. Later files are removed.
 
-All of this is planned first, and nothing is changed by it (`plan_replay`): a start reads the files as they will be, and
-may still refuse them. Only then they are made so (`Replay.apply`). Each step of that can be done again: a crash leaves
-the log as it was, and the next start begins from its checkpoint.
+All of this is planned first, without a change (`plan_replay`): a start reads the planned files, and may still refuse
+them. Only then the plan is carried out (`Replay.apply`). Each step can be repeated: a crash leaves the log as it was,
+and the next start begins from its checkpoint.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from binlog_storage.redo.log import RedoLog
 
 log = logging.getLogger(__name__)
 
-_CHUNK = struct.Struct("<BH")  # its header
+_CHUNK = struct.Struct("<BH")  # header of a chunk: type, length
 _BATCH_PAGES = 64
-_EMPTY_PAGES = 64  # so many in a row behind the end, and nothing follows
+_EMPTY_PAGES = 64  # behind so many empty pages in a row, no data are expected
 
 _ADVICE = (
     ". The store was not opened: restore it with its redo log from a copy; or start once with innodb_force_recovery=6 "
@@ -46,7 +46,7 @@ _ADVICE = (
 
 
 def plan_replay(disk: Disk, redo: RedoLog) -> Replay:
-    """What the redo since the checkpoint makes of the files. Nothing is changed yet.
+    """Plan the changes that the redo since the checkpoint makes to the files. Nothing is changed yet.
 
     Raises `CorruptRedo`, `CorruptBinlog`, `DiskError`.
     """
@@ -74,9 +74,9 @@ def match_first(
     """The file to which the first record of the redo belongs.
 
     Args:
-        parity, page_no, offset, lsn: of the record.
-        last: number of the last file there is.
-        start_lsns: of the last file and the two before it, from their headers; None for a file without a sound header.
+        parity, page_no, offset, lsn: the fields of the record.
+        last: the number of the last existing file.
+        start_lsns: the LSNs in the headers of the last file and the two before it; None without a sound header.
 
     Raises `CorruptRedo` if no file can be told.
     """
@@ -151,11 +151,11 @@ def _require_begin(disk: Disk, begin: Position) -> FileHeader:
 
 @dataclass(slots=True)
 class _PlannedFile:
-    """One that the redo writes to, and `pages` long in the end.
+    """A file that the redo writes to; it will have `pages` pages.
 
-    fields: of its header, if the redo begins it.
-    begins: of each page that is logged, the LSN of the mini-transaction that begins it.
-    unlogged: pages that are not, and perhaps are not durable in it.
+    fields: the fields of its header, if the redo begins the file.
+    begins: for each logged page, the LSN of the mini-transaction that begins it.
+    unlogged: pages that are not logged, and perhaps not durable in the file.
     """
 
     number: int
@@ -167,31 +167,32 @@ class _PlannedFile:
 
 
 class _Follower:
-    """The end of the binlog, moved on record by record; what they wrote is not kept, but where it stands in the log.
+    """Follows the end of the binlog, record by record. It keeps the LSNs of the writes, not their data.
 
     Args:
-        begin: where it was at the checkpoint, in a file of so many `pages`. By its header: a length that was set just
-            before may be lost, and if the file was cut since, the redo says so.
+        begin: the end at the checkpoint.
+        pages: the pages of the file of `begin`, by its header. (Its length on disk may be lost in a crash; if the file
+            was cut since, the redo has a record of that.)
     """
 
     def __init__(self, begin: Position | None, pages: int | None) -> None:
         self.files: list[_PlannedFile] = []
         self._page_no = -1
         self._at = PAGE_END
-        self._begun = False  # by a record, this page
+        self._begun = False  # whether a record has begun the current page
         if begin is not None and pages is not None:
             self.files.append(_PlannedFile(begin.file_no, pages))
             self._page_no, self._at = divmod(begin.offset, PAGE_SIZE)
 
     @property
     def end(self) -> Position | None:
-        """In the page that is being filled; None if there is no data."""
+        """The end of the binlog, in the page that is being filled; None if there is no data."""
         if not self.files:
             return None
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
 
     def apply(self, record: RedoRecord, lsn: int) -> None:
-        """Raises `CorruptRedo` if it does not follow what came before."""
+        """Move on by a record. Raises `CorruptRedo` if it does not follow the record before."""
         match record:
             case Write(parity, page_no, offset, data):
                 if parity != self._file_no & 1:
@@ -252,12 +253,12 @@ class _Follower:
 
 
 class Replay:
-    """The files as the redo makes them: to be looked at first, and then to be made.
+    """The files as the redo makes them: first to be read as a plan, then to be made.
 
-    It holds where in the log each page is begun, not the pages.
+    It holds the LSN where each page is begun, not the pages.
 
     Attributes:
-        end: where the writer stood, in the page it was filling; None if there is no data.
+        end: the write position, in the page that was being filled; None if there is no data.
     """
 
     def __init__(
@@ -289,23 +290,30 @@ class Replay:
     # --- the files as they will be ---
 
     def numbers(self, there: list[int]) -> list[int]:
-        """Of the files, where these are there now."""
+        """Numbers of the planned files, ascending.
+
+        Args:
+            there: the numbers of the files that exist now.
+        """
         if self._begin is None:
             return sorted(self._files)
         kept = [number for number in there if number < self._begin.file_no]
         return [*kept, *sorted(self._files)]
 
     def touches(self, file_no: int) -> bool:
-        """Whether the redo has a say in what the file holds."""
+        """Whether the redo decides the content of this file."""
         return self._begin is None or file_no >= self._begin.file_no
 
     def size(self, file_no: int) -> int | None:
-        """Bytes of a file that it touches; None if there is none."""
+        """Planned size in bytes of a file that the redo touches; None if there will be none."""
         file = self._files.get(file_no)
         return None if file is None else file.pages * PAGE_SIZE
 
     def page(self, file_no: int, page_no: int) -> bytes | None:
-        """A page of a file that it touches, unchecked where it is read from there; None behind the end."""
+        """A planned page of a file that the redo touches; None behind the file's end.
+
+        The checksum of a page that comes from the file is not checked.
+        """
         file = self._files.get(file_no)
         if file is None or self.end is None or page_no >= file.pages:
             return None
@@ -319,14 +327,14 @@ class Replay:
                 return _unlogged_page(record, page_no, self._there(file_no, page_no))
         if file_no == self.end.file_no and page_no > self.end.page_no:
             return ZERO_PAGE
-        # The file gets its length back: what is behind its end now is zeros then.
+        # The file will get its full length again: bytes behind its present end will be zeros.
         there = self._there(file_no, page_no).ljust(PAGE_SIZE, b"\0")
         if file_no == self.end.file_no and page_no == self.end.page_no and is_sound(there):
             return seal(bytearray(there[: self.end.in_page].ljust(PAGE_SIZE, b"\0")))
         return there
 
     def logged_page(self, file: _PlannedFile, page_no: int, lsn: int) -> bytes:
-        """The page made of its redo alone, sealed."""
+        """A page made of its redo alone, with its checksum."""
         page = bytearray(PAGE_SIZE)
         begun = False
         for mtr in self._redo.mtrs_from(lsn):
@@ -353,7 +361,7 @@ class Replay:
     # --- made ---
 
     def apply(self) -> None:
-        """Make them so. Each step can be done again. Raises `DiskError`."""
+        """Carry out the plan. Each step can be repeated. Raises `DiskError`."""
         if self._begin is None:
             _remove_all(self._disk)
         for file in self._files.values():
@@ -374,7 +382,7 @@ class Replay:
 
 
 def _unlogged_page(record: Unlogged, page_no: int, there: bytes) -> bytes:
-    """As it is there; or with zeros for what it held, if it never came there."""
+    """An unlogged page as it is in the file; if it never came there, one with zeros for its data."""
     kind = record.first if page_no == record.page_no else record.then
     chunk = _CHUNK.pack(kind, CHUNK_DATA_MAX)
     if there.startswith(chunk) and len(there) == PAGE_SIZE and is_sound(there):
@@ -383,14 +391,14 @@ def _unlogged_page(record: Unlogged, page_no: int, there: bytes) -> bytes:
 
 
 def _remove_all(disk: Disk) -> None:
-    """A RESET MASTER was under way: the checkpoint says that the store is empty."""
+    """Remove all files: the checkpoint says that the store is empty, so a RESET MASTER was under way."""
     for number in file_numbers(disk.names()):
         disk.unlink(file_name(number))
     disk.fsync_dir()
 
 
 class _Applier:
-    """One file, made as the redo says."""
+    """Writes one file as the redo says."""
 
     def __init__(self, disk: Disk, replay: Replay, planned: _PlannedFile) -> None:
         self._disk = disk
@@ -408,7 +416,7 @@ class _Applier:
         self._file.close()
 
     def _enter(self, fields: bytes) -> None:
-        """One that the redo begins, in the length with which it was made."""
+        """Begin a file that the redo begins, in the length of its header."""
         page = header_page(fields)
         header = FileHeader.parse(page, self._planned.number)
         assert header is not None
@@ -430,14 +438,14 @@ class _Applier:
             self._batch = []
 
     def _write_logged(self, end_page: int) -> None:
-        """Write the logged pages before that one."""
+        """Write the logged pages in front of `end_page`."""
         for page_no, lsn in self._planned.begins.items():
             if page_no < end_page:
                 self._put(page_no, self._replay.logged_page(self._planned, page_no, lsn))
         self._write_batch()
 
     def _write_unlogged(self) -> None:
-        """All of them, also those that are there: their sync may have failed before the restart."""
+        """Write all unlogged pages, also those in the file: their sync may have failed before the restart."""
         for record in self._planned.unlogged:
             for page_no in range(record.page_no, record.page_no + record.pages):
                 there = self._file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
@@ -445,7 +453,7 @@ class _Applier:
         self._write_batch()
 
     def end_file(self) -> None:
-        """The next file follows: all of it is written, and durable."""
+        """Write all of a file that another follows, durably."""
         self._write_logged(self._planned.pages)
         if self._planned.is_cut:
             self._file.truncate(self._planned.pages * PAGE_SIZE)
@@ -453,7 +461,7 @@ class _Applier:
         self._file.fdatasync()
 
     def end_at(self, end: Position) -> None:
-        """The redo is at its end. Everything behind goes."""
+        """Write the last file up to the end of the redo, durably, and remove all data and files behind."""
         self._write_logged(end.page_no)
         if self._planned.is_cut:
             self._file.truncate(self._planned.pages * PAGE_SIZE)
@@ -469,7 +477,7 @@ class _Applier:
         self._disk.fsync_dir()
 
     def _write_last(self, end: Position) -> None:
-        """The partial page, and zeros behind it; what stood there is kept aside first."""
+        """Write the partial page, and zeros over the pages behind it; other data there are kept aside first."""
         there = self._file.pread(PAGE_SIZE, end.page_no * PAGE_SIZE)
         sealed = self._replay.page(end.file_no, end.page_no)
         assert sealed is not None
@@ -480,13 +488,13 @@ class _Applier:
             kept = b"".join(page for _, page in surplus)
             keep_aside(self._disk, end.file_no, end.page_no, end.in_page, there + kept)
         self._batch = [(number, ZERO_PAGE) for number, page in surplus if any(page)]
-        # A page of the redo is written even if it is there already: its sync may have failed before the restart, and
-        # then the kernel shows what it will never write.
+        # A page of the redo is written even if the file has it already: its sync may have failed before the restart,
+        # and then the kernel shows a page that it will never write.
         if end.page_no in self._planned.begins or there != sealed:
             self._batch.insert(0, (end.page_no, sealed))
 
     def _surplus(self, number: int) -> list[tuple[int, bytes]]:
-        """Pages behind the end, from that one on, up to the last that is not empty."""
+        """The pages from `number` on, up to the last that is not empty."""
         found: list[tuple[int, bytes]] = []
         last = 0
         while len(found) - last < _EMPTY_PAGES and number < self._planned.pages:
@@ -500,7 +508,7 @@ class _Applier:
         return found[:last]
 
     def _resize(self) -> None:
-        """To the length that its header tells, unless it was cut there by the redo."""
+        """Give the file its planned length, if it is shorter."""
         if self._file.size() < self._planned.pages * PAGE_SIZE:
             self._file.allocate(self._planned.pages * PAGE_SIZE)
 

@@ -1,13 +1,13 @@
-"""Back-pressure: who appends waits when the disk does not keep up.
+"""Back-pressure: appends wait when the disk does not keep up.
 
-Four things are bounded: the ring of the redo log, what of it is still in memory, the pages that are not in their file
-yet, and the files that recovery would have to look at (the next one is entered only when a checkpoint lies in the
-current one). `admit` waits for the hard bounds; `has_room` tells of softer ones, for those who must not block. A large
-transaction stops at softer ones still (`has_room_to_spill`): what it has written lies in front of the commits of
-others, which must wait until it is on disk.
+Four things are bounded: the ring of the redo log, its part in memory, the pages that are not in their file yet, and the
+files that recovery would have to read (the next file is entered only when a checkpoint lies in the current one).
+`admit` waits for the hard bounds. `has_room` tells of softer bounds, for callers that must not block. A large
+transaction stops at still softer ones (`has_room_to_spill`): its data lie in front of the commits of others, which must
+wait until they are on disk.
 
-`has_room` holds for `largest_step`. The thread that must not block (`never_wait_in`) gets an error from `admit` where
-it would wait for longer than a moment all the same.
+`has_room` promises room for `largest_step` bytes. If the thread that must not block (`never_wait_in`) would wait in
+`admit` for longer than a moment all the same, it gets an error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FIFO_PAGES_MAX = 2048  # 32 MiB
 FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
 FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
 UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
-# While no client commits, large groups may have this many times as much unsynced: no commit waits behind that sync.
+# While no client commits, large groups may have so many times more unsynced bytes: no commit waits for their sync.
 QUIET_FACTOR = 3
-QUIET_S = 0.2  # without a commit
+QUIET_S = 0.2  # without a commit, until "no client commits"
 _LOOK_AGAIN_S = 0.05
 MOMENT_S = 0.5  # the longest wait of a thread that must not block
 _CREDIT_PART = 8
@@ -39,10 +39,10 @@ class Room:
 
     Args:
         lock: the store's append lock.
-        largest_step: the most bytes that are written between two questions to `has_room`.
-        failed: whether the store accepts nothing more; then nobody waits.
-        relieve: asks for more room; called without the lock. True if there is room now, False if a thread makes some.
-        commits: the number of groups so far.
+        largest_step: the most bytes that are written between two calls of `has_room`.
+        failed: gives whether the store accepts nothing more; then nobody waits.
+        relieve: makes room; called without the lock. Returns True if there is room now, False if a thread is making it.
+        commits: gives the number of groups so far.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class Room:
         return room // _CREDIT_PART
 
     def pause(self) -> None:
-        """Make `admit` wait until `resume`. Under the append lock."""
+        """Let all calls of `admit` wait until `resume`. Under the append lock."""
         self._paused = True
         self._credit = 0
 
     def resume(self) -> None:
-        """See `pause`."""
+        """End the `pause`. Under the append lock."""
         self._paused = False
         self.freed()
 
@@ -213,7 +213,7 @@ class Room:
         if self._relieve():
             return
         with self._freed:
-            # With a time-out: a thread that fails does not notify.
+            # With a time-out, because a thread that fails notifies nobody.
             self._freed.wait_for(lambda: self._frees != seen, _LOOK_AGAIN_S)
 
     def _note_wait(self) -> None:

@@ -1,7 +1,8 @@
-"""Files whose first state is not a grown one of the file before: after DELETE_DOMAIN_ID, or numbers that went back.
+"""State breaks: files whose first state is not a grown one of the file before, after DELETE_DOMAIN_ID or a number that
+went back.
 
-A search by halves among the files holds only between two of them. They are kept beside the files, as a fact of the
-store; a store that was made elsewhere has none, and a search looks at every file.
+A binary search among the files is right only between two breaks. The breaks are kept beside the files, as a fact of the
+store; a store that was made elsewhere does not know its breaks, and a search reads the state of every file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class StateBreaks:
     """The state breaks of one store, as a durable fact.
 
     Args:
-        first_file: number of the first file there is.
+        first_file: gives the number of the first existing file.
     """
 
     def __init__(self, facts: StateStore | None, first_file: Callable[[], int]) -> None:
@@ -29,18 +30,21 @@ class StateBreaks:
         self._first_file = first_file
 
     def known(self) -> list[int] | None:
-        """Numbers of files that begin with a break; None if not known."""
+        """Numbers of the files that begin with a break; None if they are not known."""
         return None if self._facts is None else self._facts.get(BREAKS_KEY)
 
     def add(self, files: set[int]) -> None:
-        """Durable when it returns: before the files are, or a search would go wrong. Raises `DiskError`."""
+        """Add files that begin with a break. Durable on return: before the files are, or a search would go wrong.
+
+        Raises `DiskError`.
+        """
         known = self.known()
         if self._facts is not None and known is not None and not files <= set(known):
             first = self._first_file()
             self._facts.set(BREAKS_KEY, sorted(n for n in files | set(known) if n > first))
 
     def restart(self) -> None:
-        """The binlog begins anew, and there are none. If that cannot be noted they stay: too many do no harm."""
+        """RESET MASTER: forget all breaks. If that cannot be written they stay; breaks too many do no harm."""
         if self._facts is not None:
             try:
                 self._facts.set(BREAKS_KEY, [])

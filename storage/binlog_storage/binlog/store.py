@@ -1,13 +1,13 @@
 """The .ibb store: `BinlogEngine` over a directory of .ibb files and a redo log.
 
-How a group gets in, and what a crash between the steps leaves:
+The steps of a group into the store, and the effect of a crash between them:
 
 1. `append`, under the append lock: the group becomes chunks on pages in memory, and a mini-transaction of the redo log
    in memory; the state learns its GTID. A crash forgets it.
 2. `sync`: the redo log is written and synced (`Durability`). A crash before its end leaves whole mini-transactions, or
    none; from its end on it keeps the group.
-3. The durable mark moves to what step 2 has made durable. Listeners wake; only now can a reader see the group.
-4. The `Flusher` brings full pages to the files, and all of them at checkpoints. Recovery does it again from the redo.
+3. The durable mark moves to the end that step 2 has synced. Listeners wake; only now can a reader see the group.
+4. The `Flusher` writes full pages to the files, and all pages at checkpoints. Recovery does it again from the redo.
 
 Locks, in this order: that of `reset`, the flusher's and the keeper's `working`, the redo log's, the append lock.
 Readers take none.
@@ -82,7 +82,7 @@ from binlog_storage.log.whole_file import require_whole
 
 log = logging.getLogger(__name__)
 
-_FILES_LOOKED_AT = 256  # when the store is opened, a few pages of each
+_FILES_LOOKED_AT = 256  # files of which a few pages are checked when the store is opened
 _XIDS_LOGGED = 10
 
 
@@ -90,13 +90,12 @@ class IbbEngine:
     """See `binlog_storage.engine.interface.BinlogEngine`. Every method may be called from any thread.
 
     Args:
-        facts: where the store keeps what a search needs to know beside the files; without it a search looks at every
-            file.
-        disk: a `PatientDisk` lets a store be opened while it is full: then it is served, and nothing is appended until
-            there is room.
-        background: as `start`, at once; without both, `step` does it.
-        clock: seconds since 1970, for purge by age.
-        wait_for_room: waits that many seconds when the disk is full; by default until `close` at the latest.
+        disk: the directory. With a `PatientDisk` a store can be opened while the disk is full: it is served, and
+            nothing is appended until there is room.
+        facts: keeps facts for searches beside the files; without it a search reads the state of every file.
+        background: call `start` at once. Without `start`, the owner calls `step`.
+        clock: gives seconds since 1970, for purge by age.
+        wait_for_room: waits for room, its argument are seconds; by default a wait that `close` ends.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class IbbEngine:
         self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
         self._known = _Known()
-        with contextlib.ExitStack() as opened:  # what is open is closed behind any error
+        with contextlib.ExitStack() as opened:  # closes all that is open after any error
             self._pages = PageStore(disk, cache_pages, self._full)
             opened.callback(self._pages.close)
             self._prepared = PreparedTransactions(self.references)
@@ -209,7 +208,7 @@ class IbbEngine:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Expose the methods of the interface that one part does alone."""
+        """Expose methods of the parts as the store's own, where one part does all of the work."""
         self.append = self._appender.append
         self.append_run = self._appender.append_run
         self.begin = self._appender.begin
@@ -226,7 +225,7 @@ class IbbEngine:
         self.explain_purge = self.keeper.fates
 
     def _go_on(self, found: Recovered) -> None:
-        """Continue at the end that recovery found."""
+        """Set the writer to the end that recovery found."""
         self._pages.files.note_purged()
         self._first_file.opened(self._pages.files.numbers())
         self._writer.resume(found)
@@ -241,9 +240,9 @@ class IbbEngine:
             )
 
     def tell_damage(self) -> None:
-        """Warn of the newest files whose first or last pages are damaged. Readers meet the rest.
+        """Warn of damage in the first or last pages of the newest files; readers find any other.
 
-        In a thread of its own where there are others: a start must not take longer because there are many files.
+        With background threads it runs in one of its own: many files must not make a start longer.
         """
         pages = self._pages.probing()
         current = self._writer.end.file_no
@@ -259,19 +258,19 @@ class IbbEngine:
                 log.warning("InnoDB: %s: replicas that need what was in it get error 1236", error)
 
     def start(self) -> None:
-        """From now on files are made ahead, purged and written in threads of our own."""
+        """Start the background threads, which write pages, make files ahead and purge."""
         self.keeper.caretaker.start()
         self._flusher.worker.start()
         self._look = threading.Thread(target=self.tell_damage, name="binlog-look", daemon=True)
         self._look.start()
 
     def _begin_new(self, state: BinlogState) -> None:
-        """The first file, in memory: `_has_begun` is to follow."""
+        """Begin the first file in memory. To be followed by `_has_begun`."""
         self._appender.start_anew(state)
-        self._room.clean_file = -1  # none; and the file that is made ahead is this one
+        self._room.clean_file = -1  # no file has a checkpoint; the file made ahead is this one
 
     def _has_begun(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """A checkpoint in the first file, so that there always is a durable header."""
+        """Make a checkpoint in the first file, so that a store always has a durable header."""
         self.checkpoint(given_up)
         self._first_file.moves_to(0)
 
@@ -300,9 +299,9 @@ class IbbEngine:
         return self._room.has_room_to_spill
 
     def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Bring everything appended so far to the files, and free the redo log.
+        """Write everything appended so far to the files, and free the redo log.
 
-        Raises `DiskError`, `StoreFailed`; `NoRoom` when `given_up` says so.
+        Raises `DiskError`, `StoreFailed`; `NoRoom` if `given_up` returns True.
         """
         self._require_written()
         try:
@@ -314,7 +313,7 @@ class IbbEngine:
             raise
 
     def step(self) -> bool:
-        """One round of what is done in the background. Returns whether there was anything to do for the flusher."""
+        """Do one round of the background work. Returns whether the flusher had anything to do."""
         did = self._flusher.step()
         self.keeper.caretaker.step()
         return did
@@ -328,16 +327,17 @@ class IbbEngine:
         domains = set(delete_domains)
         begun = False
         while not begun:
-            self.checkpoint(given_up)  # in the current file, so that the next may be entered
+            self.checkpoint(given_up)  # one in the current file allows the next to be entered
             with self._append_lock:
                 self._require_unused(domains)
                 begun = self._appender.next_file(domains)
         self.checkpoint(given_up)
 
     def _require_unused(self, domains: set[int]) -> None:
-        """Nothing of them may be in an existing file: their state is the same as where the first one begins.
+        """Raises `DomainInUse` if an existing file has groups of these domains: their state must be the same as at the
+        beginning of the first file.
 
-        What is deleted already may be there, until those files are purged.
+        Groups of a domain that is deleted already may still be in files.
         """
         state = self._writer.state
         known = [domain for domain in sorted(domains) if state.last(domain) is not None]
@@ -356,7 +356,7 @@ class IbbEngine:
             first = self._pages.first_number()
             try:
                 return read_state(self._pages, first, 1) or []
-            except PositionPurged:  # it was purged just now, and another one is the first
+            except PositionPurged:  # the file was purged just now: another is the first
                 if self._pages.first_number() == first:
                     raise
 
@@ -383,26 +383,26 @@ class IbbEngine:
                         if only_if_empty and not is_empty:
                             raise BinlogHasGtids("there are GTIDs in the binlog")
                         self.references.close(is_empty=is_empty)
-                        self._room.pause()  # nobody appends until the new file is there
+                        self._room.pause()  # no appends until the new file is there
                     try:
                         self._start_anew(BinlogState(state.entries() if state is not None else []))
                     finally:
                         self.references.open()  # before anybody appends
                 try:
-                    # It may wait for room, and keeps nobody from working then.
+                    # This may wait for room, without holding up other work.
                     self._has_begun(given_up)
-                except TooManyOpenFiles as error:  # it is in the redo log, and tried again
+                except TooManyOpenFiles as error:  # the redo log has the new file
                     log.warning("%s: the store has begun anew; its first file is made later", error)
             finally:
                 self._room.resume()
         self._durability.wake()
 
     def _start_anew(self, state: BinlogState) -> None:
-        """After a crash at any step the store is as it was, or as a new one."""
-        files = self._pages.files.numbers()  # the last that may want a descriptor
+        """Remove all files and begin anew. A crash at any step leaves the old store, or a new one."""
+        files = self._pages.files.numbers()  # the last step that may need a descriptor
         try:
             self._durability.sync_log()
-            self._redo.begin(None)  # from now on the files are remnants
+            self._redo.begin(None)  # from now on the old files do not count
             for file_no in files:
                 self._pages.files.remove(file_no)
             self._pages.restart()
@@ -448,7 +448,7 @@ class IbbEngine:
             age = references.wait_until_open() if wait else references.require_open()
             try:
                 file_no = self._pages.first_number() if start is None else start.file_no
-                # Once it is taken it counts, also if an empty binlog begins anew beside it.
+                # A hold counts once it is taken, also if an empty binlog begins anew meanwhile.
                 return references.hold(reason, name, file_no, age, ended_by)
             except Exception:
                 if age == references.age:
@@ -542,7 +542,7 @@ class IbbEngine:
         """See `BinlogEngine`."""
         found = []
         for number in self._pages.numbers():
-            with contextlib.suppress(PositionPurged):  # just now
+            with contextlib.suppress(PositionPurged):  # purged meanwhile
                 if (size := self._pages.size(number)) is not None:
                     found.append(BinlogFile(file_name(number), size))
         return found
@@ -555,7 +555,10 @@ class IbbEngine:
     # --- reading ---
 
     def _in_one_age(self, look: Callable[[int], _T]) -> _T:
-        """What `look`, which is given the age, finds before a RESET MASTER or behind it: one at work is waited for."""
+        """Call `look` with the binlog's age, again if a RESET MASTER came in between. One under way is waited for.
+
+        So the result is that of one age, from before the RESET MASTER or from after it.
+        """
         while True:
             age = self.references.wait_until_open()
             try:
@@ -583,8 +586,8 @@ class IbbEngine:
                     raise
 
     def _first_start(self, files: list[int]) -> StartPoint:
-        """Looked for once for each first file: what comes later refers to nothing that has gone."""
-        known = self._known  # before the look, which may be one at files that RESET MASTER deletes
+        """Searched once for each first file: later groups refer to no purged file."""
+        known = self._known  # taken before the search: RESET MASTER may delete the files of it
         place = known.whole_from
         if place is None or place[0] != files[0]:
             found = behind_halves(self._pages, files, self.durable_end)
@@ -643,7 +646,7 @@ class IbbEngine:
         )
 
     def _file_end(self, place: Position) -> Position:
-        """Of the file of a place, as it is now: FLUSH cuts it off. Raises `PositionPurged`."""
+        """The present end of the file of a place; FLUSH may cut a file. Raises `PositionPurged`."""
         size = self._pages.size(place.file_no)
         if size is None:
             raise PositionPurged(f"{file_name(place.file_no)} has gone")
@@ -671,14 +674,14 @@ class IbbEngine:
     # --- a disk that was full when the store was opened ---
 
     def _require_written(self) -> None:
-        """Raises `StoreFailed`; `DiskFull` while what opening has to write waits for room."""
+        """Raises `StoreFailed`, and `DiskFull` while the writes of opening wait for room."""
         self._durability.require_sound()
         full = None if self._patient is None else self._patient.full
         if full is not None:
             raise DiskFull(str(full))
 
     def _catch_up(self) -> bool:
-        """Write what opening has to, as far as there is room now. False once the store failed. Raises `DiskFull`."""
+        """Do the writes that opening has left, if there is room. False if the store failed. Raises `DiskFull`."""
         patient = self._patient
         if self._durability.failed:
             return False
@@ -698,7 +701,7 @@ class IbbEngine:
         return True
 
     def _first_open(self) -> int:
-        """The first file that recovery may need, or that a change waits for."""
+        """The first file that recovery may need, or for which a write of opening waits for room."""
         first = self._room.clean_file
         if self._patient is not None and self._patient.full is not None:
             names = {file_name(number): number for number in self._pages.files.numbers()}
@@ -721,7 +724,7 @@ class IbbEngine:
         return self._flusher.relieve()
 
     def _freed(self) -> None:
-        """Tell those who wait for space: files were deleted."""
+        """Files were deleted: wake those who wait for space."""
         self._full.freed()
         self._flusher.worker.poke()
         if self._patient is not None and self._patient.full is not None:
@@ -760,8 +763,8 @@ class IbbEngine:
         try:
             self.sync()
             self._flusher.checkpoint()
-            self._flusher.publish()  # what was about to be told when more came ...
-            self._flusher.publish()  # ... and the end
+            self._flusher.publish()  # the end that was captured before more came ...
+            self._flusher.publish()  # ... and the last end
         except StoreFailed:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
@@ -770,7 +773,7 @@ class IbbEngine:
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """What searches remember of the files of one age: a search that outlives it writes into the one it began with."""
+    """The results of searches in one age. A search that a RESET MASTER overtakes writes into that of its own age."""
 
     shapes: dict[int, FileShape] = dataclasses.field(default_factory=dict)
     whole_from: tuple[int, Position] | None = None  # of the first file
@@ -781,7 +784,7 @@ _FIRST_PLACE: Final = Position(0, PAGE_SIZE)
 
 
 def _require_all_read(start: Position, end: Position, limit: Position) -> None:
-    """A batch that is empty ends at the durable end, and else there is damage: readers would wait there for ever."""
+    """Raises `CorruptBinlog` if a batch is empty and does not end at the durable end: readers would wait for ever."""
     if end == start < limit:
         raise CorruptBinlog(
             *start,

@@ -1,9 +1,9 @@
-"""A transaction while it is being made: its events in two small caches, spilled into the binlog when these are full.
+"""A transaction before its commit: its events in two small caches, which are spilled into the binlog when full.
 
-What the server layer of MariaDB does in front of the engine. A transaction of any size takes no more memory than its
-two caches: events of transactional tables go to one (`binlog_cache_size`), those of others to the other
-(`binlog_stmt_cache_size`). A full cache goes out of band, in pieces. Pieces are also cut where a savepoint was set, so
-that a rollback to it can leave off there; what was spilled after it stays as garbage that nobody refers to.
+This is the job of MariaDB's server layer in front of the engine. A transaction of any size takes no more memory than
+its two caches: events of transactional tables go to one (`binlog_cache_size`), all others to the other one
+(`binlog_stmt_cache_size`). A full cache is spilled out of band, in pieces. Pieces also end at savepoints, so that a
+rollback to one can cut there; pieces that were spilled after it stay as garbage to which nothing refers.
 
 At commit: if nothing was spilled and everything fits, the group is one record. Otherwise the rest is spilled too, and
 only the GTID event goes into the commit record; readers take the lists behind it, the statement list first.
@@ -23,7 +23,7 @@ BINLOG_CACHE_SIZE = 32 * 1024
 
 @dataclass(eq=False, slots=True)
 class Savepoint:
-    """A place in the transactional events: `offset` bytes into the cache, or, once these were spilled, `mark`."""
+    """A savepoint in the transactional events: `offset` bytes into the cache, or `mark` once they are spilled."""
 
     offset: int
     mark: GroupMark | None = None
@@ -77,13 +77,13 @@ class Transaction:
         cache += rest
 
     def savepoint(self) -> Savepoint:
-        """The transactional events so far can be gone back to. Others cannot be taken back, as their tables cannot."""
+        """Set a savepoint in the transactional events. Other events are never taken back, as their tables are not."""
         savepoint = Savepoint(len(self._cache))
         self._savepoints.append(savepoint)
         return savepoint
 
     def rollback_to(self, savepoint: Savepoint) -> None:
-        """Forget what came after; the savepoint stays, later ones are gone. ValueError for one that is gone."""
+        """Forget the events after a savepoint. It stays, later ones are gone. Raises `ValueError` if it is gone."""
         at = self._savepoints.index(savepoint)
         del self._savepoints[at + 1 :]
         if savepoint.mark is None:
@@ -93,9 +93,9 @@ class Transaction:
             self._cache.clear()
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
-        """The group is `gtid_event`, the statement events, the transactional events. Returns its end.
+        """Append the group: `gtid_event`, the statement events, the transactional events. Returns its end.
 
-        `age`: see `BinlogEngine.append`; behind `BinlogBegunAnew` it can be committed under another number.
+        `age`: see `BinlogEngine.append`. After `BinlogBegunAnew` it can be committed under another number.
         """
         if self._fits(gtid_event):
             self._group.rollback()
@@ -104,7 +104,7 @@ class Transaction:
         return self._group.commit(gtid_event, gtid, age)
 
     def prepare(self, xid: Xid) -> Position:
-        """XA PREPARE: everything goes out of band, and the transaction waits under its name."""
+        """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name."""
         self._spill_all()
         return self._group.prepare(xid)
 
@@ -127,7 +127,7 @@ class Transaction:
         self._statement_cache.clear()
 
     def _spill(self) -> None:
-        """Cut at each savepoint whose place is still in the cache."""
+        """Spill the cache, in pieces that end at the savepoints in it."""
         done = 0
         for savepoint in self._savepoints:
             if savepoint.mark is None:

@@ -1,7 +1,7 @@
-"""A thread of the store that does its work whenever it is poked. Simulations call `step` themselves.
+"""A background thread of the store, which runs a round of its work whenever it is poked. Simulations call `step`.
 
-No error ends it for good. A full disk, a directory that cannot be read, a defect of ours: it is said in the log, and
-tried again after a pause. What is not to be tried again (a sync that failed) the work itself has to know.
+No error ends it for good. A full disk, a directory that cannot be read, a defect of ours: the error is logged, and the
+round is tried again after a pause. Work that must not be repeated (a sync that failed) has to guard itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Worker:
     """Runs `work` in a thread.
 
     Args:
-        work: one round; returns the seconds after which it wants to run again unasked, None for never.
+        work: one round; returns the seconds after which it wants to run again without a poke, None for never.
         retry_s: the pause after an error.
     """
 
@@ -38,9 +38,9 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._defects = Defects()
         self.failure = ""
-        """What the last round ended with; empty if all went well."""
+        """The error of the last round; empty if it went well."""
         self.failing_since = 0.0
-        """By the monotonic clock; of no meaning if all goes well."""
+        """The time of the first such error, by the monotonic clock; it means nothing if all goes well."""
 
     @property
     def running(self) -> bool:
@@ -67,12 +67,12 @@ class Worker:
             self._thread = None
 
     def step(self) -> float | None:
-        """One round. Returns the seconds after which to run the next one unasked, None for never."""
+        """Run one round. Returns the seconds after which the next one runs without a poke, None for never."""
         if not self.failure:
             self.failing_since = time.monotonic()
         try:
             wait = self._work()
-        except NoRoom as error:  # `FullDisk` has said it
+        except NoRoom as error:  # `FullDisk` has logged it
             self.failure = str(error)
         except DiskFull as error:
             log.error(
