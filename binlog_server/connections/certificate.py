@@ -1,4 +1,4 @@
-"""A key and a certificate of our own, for a server that was given none: made at each start, never on disk.
+"""A self-signed certificate and its key, for a server without configured ones: made at each start, never on disk.
 
 As MariaDB does since 11.4. Nobody can verify such a certificate by its issuer; clients of 11.4 and newer take it by
 the proof in the OK packet (`binlog_protocol.connection.auth.certificate_proof`).
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-# The clock of a client may be behind ours; the server may run for long.
+# Long, because a client's clock may be behind ours, and the server may run for years.
 _BEFORE = timedelta(days=1)
 _LIFETIME = timedelta(days=3650)
 
@@ -46,14 +46,14 @@ def self_signed() -> tuple[bytes, bytes]:
 
 
 def expiry(der: bytes) -> float:
-    """Of a certificate, in seconds since 1970. Raises ValueError."""
+    """The end of a certificate in DER, in seconds since 1970. Raises `ValueError`."""
     return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
 
 
 def use_self_signed(context: ssl.SSLContext) -> bytes:
-    """Let `context` serve with a new key; returns the certificate in PEM.
+    """Let `context` serve with a new key and certificate; returns the certificate in PEM.
 
-    OpenSSL's module takes files only: these two lie in memory, without a name, and are gone on return.
+    Python's `ssl` takes files only: these two lie in memory, without a name, and are gone on return.
     """
     key, certificate = self_signed()
     with _in_memory(certificate) as first, _in_memory(key) as second:

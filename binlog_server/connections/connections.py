@@ -1,4 +1,4 @@
-"""Who is connected: for SHOW PROCESSLIST, SHOW SLAVE HOSTS, KILL, and one dump per server_id."""
+"""The table of connections: for SHOW PROCESSLIST, SHOW SLAVE HOSTS, KILL, and one dump per server_id."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from binlog_server.loop.crowd import Crowd
 
 
 class Ending(Protocol):
-    """How a connection is ended from outside."""
+    """A connection that others may end: KILL, a new dump with the same server_id, the server's stop."""
 
     def end(self, error: ServerError | None) -> None:
         """Close it, with an ERR packet first if there is an error to tell and the state allows it."""
 
     def interrupt(self) -> None:
-        """End what runs on it, if that only waits or reads: KILL QUERY."""
+        """KILL QUERY: end the running statement, if it only waits or reads."""
 
     def shut_down(self) -> None:
         """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
 
 
 class DumpLimits(Protocol):
-    """What holds a dump to the limits of its account."""
+    """The limits of a running dump, which are those of its account."""
 
     def change(self, policy: ReplicaPolicy) -> None:
         """Replace the limits."""
@@ -40,39 +40,39 @@ class DumpLimits(Protocol):
 
 @dataclass(slots=True)
 class Connection:
-    """One client, as SHOW PROCESSLIST tells it."""
+    """One client's connection, with the values that SHOW PROCESSLIST shows."""
 
     id: int
     address: str
     ending: Ending
     user: str = "unauthenticated user"
-    account: str = ""  # user@host of the account that it has logged in to
+    account: str = ""  # user@host of the account; empty before the login
     command: str = "Connect"
     state: str = "login"
     since: float = field(default_factory=time.monotonic)
     registered: RegisterSlave | None = None
     dump_server_id: int = 0
-    sent: Position | None = None  # how far a dump has got in the store
-    acknowledged: Position | None = None  # and how far by the replica's own word, with semi-sync
+    sent: Position | None = None  # the end of the groups that its dump has sent
+    acknowledged: Position | None = None  # the end that a semi-sync replica has acknowledged
     traffic: Traffic = field(default_factory=Traffic)
     uses_tls: bool = False
     # Of the account, for the dump that runs or may come.
     policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
-    limits: DumpLimits | None = None  # of the dump that runs
-    info: str | None = None  # the statement that runs, without secrets
+    limits: DumpLimits | None = None  # of the running dump
+    info: str | None = None  # the running statement, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database
     # The statement that runs where nobody has said it by `now`: its state and its text.
     running: Callable[[], tuple[str, str] | None] = lambda: None
-    lag_state: str = ""  # what becomes of it because it lags; empty: nothing
+    lag_state: str = ""  # throttled, or about to be dropped, because it lags; empty: neither
 
     @property
     def shown_state(self) -> str:
-        """As SHOW PROCESSLIST and SHOW BINLOG REPLICAS tell it."""
+        """The state in SHOW PROCESSLIST and SHOW BINLOG REPLICAS."""
         return f"{self.state}; {self.lag_state}" if self.lag_state else self.state
 
     @property
     def shown_now(self) -> tuple[str, str, str | None]:
-        """Command, state and statement, as SHOW PROCESSLIST tells them."""
+        """Command, state and statement in SHOW PROCESSLIST."""
         running = self.running() if self.command == "Sleep" else None
         return ("Query", *running) if running else (self.command, self.shown_state, self.info)
 
@@ -83,23 +83,23 @@ class Connection:
 
 
 class Connections:
-    """All clients of one server. For one event loop."""
+    """All connections of one server. To be used on its event loop only."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Connection] = {}
-        self.pending: Crowd[Connection] = Crowd()  # those of them that have not logged in
+        self.pending: Crowd[Connection] = Crowd()  # connections before their login
         self._last_id = 0
         self.accepted = 0
-        self.most = 0  # at the same time
+        self.most = 0  # the highest number of connections at one time
         self.too_many = 0  # refused by max_connections, or crowded out before their login
-        self.aborted_connects = 0  # that ended without a login
+        self.aborted_connects = 0  # connections that ended without a login
         self.tls_accepts = 0
         self.tls_finished = 0  # handshakes that succeeded
         self.write_timeouts = 0  # connections that took nothing for net_write_timeout
         self.duplicate_server_ids = 0  # dumps that ended because their server_id came again
-        self._gone = Traffic()  # of connections that have ended
-        self.replicas_dropped = 0  # for lagging too far
-        self.throttled_ms = 0.0  # that dumps have waited for their rate, all together
+        self._gone = Traffic()  # bytes of ended connections
+        self.replicas_dropped = 0  # dumps that were ended for lagging too far
+        self.throttled_ms = 0.0  # time that all dumps together have waited for their rate
         self._none = asyncio.Event()
         self._none.set()
 
@@ -162,7 +162,7 @@ class Connections:
         connection.ending.interrupt()
 
     def set_policy(self, account: str, policy: ReplicaPolicy) -> None:
-        """An account has another one: its limits hold for dumps that run, its style for those to come."""
+        """Set the replica policy of an account: its limits hold for running dumps at once, its style for later ones."""
         for connection in self:
             if connection.account == account:
                 connection.policy = policy
@@ -174,7 +174,7 @@ class Connections:
         return sum(c.account == account for c in self._by_id.values())
 
     def dumps_of(self, server_id: int) -> list[Connection]:
-        """The dumps that run for a server_id; 0 is nobody's."""
+        """The connections with a running dump for a server_id; none for 0, which no replica has."""
         return [c for c in self if server_id and c.dump_server_id == server_id]
 
     def owner(self, connection_id: int) -> str:

@@ -1,4 +1,4 @@
-"""Decides a login: who may try from where, which account, which proof, and how often one may fail."""
+"""Decides a login: blocked addresses, the account for a name and address, its proof, and limits of connections."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from binlog_server.accounts.users import Users
 from binlog_server.connections.connections import Connections
 from binlog_server.settings.config import Config
 
-_ADDRESSES_MAX = 10_000  # of which failures are remembered; beyond it the oldest are forgotten
-# Whom max_connections does not keep out: somebody has to mend it.
+_ADDRESSES_MAX = 10_000  # whose failures are remembered; beyond it the oldest are forgotten
+# Privileges with which a login succeeds beyond max_connections: somebody has to mend the overload.
 _ALWAYS_ADMITTED = frozenset({ALL_PRIVILEGES, "CONNECTION ADMIN", "SUPER"})
-# An unknown name is answered as one with a password that nobody knows; by plugin.
+# By plugin: the credential of an unknown name, with a password that nobody knows.
 _NOBODY = {
     NATIVE_PASSWORD: Credential(text="*" + "0" * 40),
     ED25519: Credential.of(secrets.token_hex(), ED25519),
@@ -33,7 +33,7 @@ _NOBODY = {
 
 
 class FailedLogins:
-    """Failures in a row, by address. `limit` of them block it until `clear` (FLUSH HOSTS)."""
+    """Failed logins in a row, by address. `limit` of them block an address until `clear` (FLUSH HOSTS)."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -41,7 +41,7 @@ class FailedLogins:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def is_blocked(self, address: str) -> bool:
-        """Whether logins from the address are refused unseen."""
+        """Whether the address is blocked: it gets no greeting."""
         return self._counts.get(address, 0) >= self.limit
 
     def failed(self, address: str) -> int:
@@ -63,7 +63,7 @@ class FailedLogins:
 
 
 class Login:
-    """Of one connection, from its greeting to its account. `address`: the client's, without port."""
+    """The login of one connection, from the greeting to the account. Addresses are without the port."""
 
     def __init__(
         self, users: Users, failures: FailedLogins, connections: Connections, config: Config
@@ -74,12 +74,12 @@ class Login:
         self._config = config
         self._account: UserAccount | None = None
         self._credential = _NOBODY[NATIVE_PASSWORD]
-        self._ed25519_share = 0.0  # of the accounts for clients from there
+        self._ed25519_share = 0.0  # of the accounts that clients from this address may use
         self._challenge = b""
         self._user = ""
 
     def greets(self, address: str) -> ServerError | None:
-        """Why a client from there gets no greeting."""
+        """The error that a client from this address gets instead of a greeting; None if it is greeted."""
         if self._failures.is_blocked(address):
             return HostBlocked(address)
         accounts = self._users.all()
@@ -95,7 +95,7 @@ class Login:
     ) -> tuple[str, bytes] | None:
         """The plugin to switch to and its challenge, or None if the client has answered to `salt` already."""
         self._user = user
-        # Done for every name, so that the time does not tell of which there is an account.
+        # Done for every name, so that the time does not tell whether a name has an account.
         nobody = self._nobody(user)
         self._account = self._users.find(user, address)
         self._credential = nobody if self._account is None else self._account.credential
@@ -106,15 +106,21 @@ class Login:
         return (NATIVE_PASSWORD, salt) if needs_switch else None
 
     def _nobody(self, user: str) -> Credential:
-        """What an unknown name is asked for: always the same of it, and of all of them each plugin as often as it is
-        among the accounts. So what is asked for does not tell whether there is an account of that name."""
+        """The credential that an unknown name is asked for: always the same for one name, and each plugin as often as
+        among the accounts. So the plugin does not tell whether a name has an account."""
         plugin = ED25519 if self._users.share_of(user) < self._ed25519_share else NATIVE_PASSWORD
         return _NOBODY[plugin]
 
     def finish(
         self, response: bytes, address: str, *, secured: bool, certified: bool
     ) -> UserAccount:
-        """The account, for the client's answer to the challenge. `certified`: it showed a certificate of our CA.
+        """The account, if the client's answer to the challenge proves it.
+
+        Args:
+            response: the answer.
+            address: the client's.
+            secured: whether the connection has TLS.
+            certified: whether the client has shown a certificate of our CA.
 
         Raises `ServerError` (1040, 1045, 1203, 1226, 3159).
         """

@@ -9,15 +9,15 @@ from binlog_server.settings.config import CONNECTIONS
 
 log = logging.getLogger(__name__)
 
-# Of the store, however many files it has, and the log, the metrics' clients, upstreams, and libraries.
+# Descriptors for the store, the log, the metrics' clients, upstreams, and libraries.
 _OTHER_FILES = 192
 
 
 def allow_open_files(max_connections: int) -> int:
-    """Raise the soft limit as far as the hard one lets us. Returns the max_connections that there may be.
+    """Raise the soft limit of open files as far as the hard limit allows. Returns the possible max_connections.
 
-    As many again may be waiting for their login (`crowd`). Where that is too much there are fewer, as with
-    MariaDB, and a warning: connections must not take the descriptors that the store needs.
+    As many connections again may wait for their login (`crowd`). If the limit is too low for that, max_connections is
+    reduced with a warning, as in MariaDB: connections must not take the descriptors that the store needs.
     """
     wanted = 2 * max_connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,10 +1,10 @@
-"""What all sessions together hold in memory: packets half here, statements under way, answers that nobody takes.
+"""The memory of all sessions together: packets that are half received, running statements, answers not taken yet.
 
-Each of them is bounded by itself, but there may be thousands. Beyond the limit of all a connection is closed with 1041:
-of the account that holds most, the one that holds most. So whoever fills the memory pushes out itself.
+Each session has its own limits, but there may be thousands. Beyond the common limit one connection is closed with 1041:
+of the account that holds most, the session that holds most. So an account that fills the memory loses its own.
 
-The first `FREE_BYTES` of a session are not counted. What a replica has not taken of its stream is not, either: that is
-limited by `WRITE_BUFFER_BYTES`.
+The first `FREE_BYTES` of a session are not counted. Nor is the unsent part of a dump's stream, which is limited by
+`WRITE_BUFFER_BYTES`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FREE_BYTES: Final = 64 * 1024
 
 
 class Holder(Protocol):
-    """A session. `id` is no other's."""
+    """A session that holds memory. Its `id` is unique."""
 
     @property
     def id(self) -> int: ...
@@ -29,11 +29,11 @@ class Holder(Protocol):
         """user@host of the account."""
 
     def drop(self, error: OutOfResources) -> None:
-        """Close the connection, and forget at once what it holds."""
+        """Close the connection with this error, and free its memory at once."""
 
 
 class SessionMemory:
-    """For one event loop. `limit`: bytes of all together, asked for each time."""
+    """The memory of all sessions on one event loop. `limit` gives the bytes that all may hold together."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -42,7 +42,7 @@ class SessionMemory:
         self.dropped = 0  # connections, since the start
 
     def holds(self, holder: Holder, size: int) -> None:
-        """So much from now on. May drop anybody, the holder included."""
+        """Note that a session holds `size` bytes from now on. May drop any session, this one included."""
         self.held -= self._held.pop(holder.id, (None, 0))[1]
         if size <= FREE_BYTES:
             return

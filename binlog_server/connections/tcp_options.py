@@ -1,7 +1,7 @@
-"""Notices peers that have vanished: that neither answer nor say that they are gone.
+"""TCP options by which the kernel notices peers that have vanished without a FIN or RST.
 
-Keepalive finds them on a connection where nothing is on its way; TCP_USER_TIMEOUT where something is, which would
-otherwise be sent again for a quarter of an hour.
+Keepalive finds them on an idle connection, TCP_USER_TIMEOUT on one with unacknowledged bytes, which the kernel would
+otherwise send again for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Socket(Protocol):
 
 
 def keep_alive(sock: Socket, config: Config) -> None:
-    """Of a new connection. 0 leaves what the operating system has."""
+    """Set keepalive on a new connection; options that are 0 leave the operating system's values."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", config.tcp_keepalive_time),
@@ -33,7 +33,7 @@ def keep_alive(sock: Socket, config: Config) -> None:
 
 
 def give_up_after(sock: Socket, seconds: float) -> None:
-    """Break the connection when the peer's side acknowledges nothing for that long although there is something."""
+    """Break the connection when bytes stay unacknowledged for this many seconds (TCP_USER_TIMEOUT)."""
     _set(sock, "TCP_USER_TIMEOUT", int(seconds * 1000))
 
 

@@ -1,4 +1,4 @@
-"""From the dump command to the end of the stream: who may have it, whom it replaces, and the task that runs it."""
+"""A dump from its command to its end: its privileges, the dump that it replaces, and the task that runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHUTDOWN: Final = "the server stops"
 
 
 class DumpSession:
-    """A dump that runs. Its connection ends with it."""
+    """A running dump. Its connection ends with it."""
 
     def __init__(
         self,
@@ -70,9 +70,10 @@ class DumpSession:
         sink: StreamSink,
         net_write_timeout: Callable[[], float],
     ) -> DumpSession | None:
-        """Begin; None if it was refused: then the client has been told, and the connection ends.
+        """Begin a dump. None if it is refused: the client has its error then, and the connection ends.
 
-        `net_write_timeout`: that of the session, in seconds.
+        Args:
+            net_write_timeout: gives that of the session, in seconds.
         """
         skip_marked = sql.variables.get("skip_replication") == "ON"
         channel.machine.start_dump()
@@ -114,18 +115,18 @@ class DumpSession:
         return cls(request, server, channel, connection, sink, net_write_timeout)
 
     def received(self) -> bool:
-        """Something has come from the replica. True: and more of it lies here. Raises `ProtocolError`."""
+        """Take bytes from the replica: semi-sync acknowledgements. True if more are left. Raises `ProtocolError`."""
         return self._dump.take_acks()
 
     def cancel(self, reason: str) -> None:
-        """Nothing more is sent. `reason`: for the log."""
+        """Stop sending at once. `reason` is for the log."""
         if not self._reason:
             self._reason = reason
             self._task.cancel()
         self._limits.close()
 
     def end(self, error: ServerError | None) -> None:
-        """Ended from outside, with an error for the replica if there is one to tell."""
+        """End the dump from outside, with an error packet for the replica if there is an error."""
         self.cancel("it was killed" if error is None else str(error))
         self._limits.flush()  # an error in the midst of an event would not be seen
         if (
@@ -136,14 +137,15 @@ class DumpSession:
             self._channel.write(self._channel.machine.dump_error(error))
 
     def shut_down(self, reason: str = _SHUTDOWN) -> None:
-        """It ends by EOF. `reason`: for the log."""
+        """End the dump by EOF, so that the replica reconnects. `reason` is for the log."""
         self.cancel(reason)
         self._limits.flush()
         if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
             self._channel.write(self._channel.machine.dump_end_eof())
 
     def _drop(self, error: ServerError) -> None:
-        """It lags too far. It gets the time to take what is on its way to it, or it would not hear why."""
+        """End a dump that lags too far. The replica gets time to take the bytes under way, so that it reads the
+        error."""
         log.warning(
             "dropped %(peer)s, server_id %(server_id)d: %(reason)s",
             {
@@ -189,7 +191,7 @@ class DumpSession:
             )
 
     async def _sent(self) -> str:
-        """Up to where: a GTID position; a place in the files if that is not to be had."""
+        """The end of the sent groups for the log: a GTID position; a place in the files if it cannot be read."""
         if self._dump.until is not None:
             return f"'{self._dump.until}'"
         sent = self._connection.sent

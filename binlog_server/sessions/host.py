@@ -32,19 +32,19 @@ def new_salt() -> bytes:
 
 
 class Host(ServerView, Protocol):
-    """What a session needs beside what its statements see."""
+    """The server as a session sees it: `ServerView` for its statements, and more for logins and dumps."""
 
     @property
     def users(self) -> Users: ...
     @property
     def tls(self) -> TlsServer | None:
-        """None: TLS is not offered."""
+        """The TLS context; None if TLS is not offered."""
 
     @property
     def session_memory(self) -> SessionMemory: ...
     @property
     def runner(self) -> Runner:
-        """Of statements that cannot be answered at once."""
+        """Runs the statements that cannot be answered at once."""
 
     @property
     def compressor(self) -> Compressor: ...
@@ -61,4 +61,4 @@ class Host(ServerView, Protocol):
     def new_committer(
         self, client: CommitClient, machine: ServerConnection, sql: SqlSession
     ) -> Committer:
-        """For the statements of one session."""
+        """A committer for the statements of one session."""
