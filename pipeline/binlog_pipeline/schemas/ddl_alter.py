@@ -24,12 +24,14 @@ class NamesAnew(NamedTuple):
 
     given: without those of `unless_there`, which it gives only if no column has them (IF NOT EXISTS, IF EXISTS).
     gone: that a column has lost, or may have.
+    lost: those of them that it has, whatever there was.
     reused: those that another column had in front of it.
     """
 
     given: frozenset[str]
     unless_there: frozenset[str]
     gone: frozenset[str]
+    lost: frozenset[str]
     reused: frozenset[str]
 
 
@@ -46,17 +48,20 @@ def names_anew(said: LoggedStatement) -> NamesAnew:
     except NotUnderstood:
         words = frozenset(token.text.casefold() for token in said.tokens())
         some = words if not _MAY_RENAME.isdisjoint(word.upper() for word in words) else frozenset()
-        return NamesAnew(some, frozenset(), some, some)
+        return NamesAnew(some, frozenset(), some, frozenset(), some)
     given: set[str] = set()
     unless_there: set[str] = set()
     gone = {name.casefold() for name in found.dropped}
+    lost = {name.casefold() for name, is_checked in found.dropped.items() if not is_checked}
     changed = [(one.old, one.definition.name, one.if_exists) for one in found.changes]
     for old, new, is_checked in [*changed, *found.renamed]:
         if old is None or old.casefold() != new.casefold():
             (unless_there if is_checked else given).add(new.casefold())
-            gone |= set() if old is None else {old.casefold()}
+            olds = set() if old is None else {old.casefold()}
+            gone |= olds
+            lost |= set() if is_checked else olds
     reused = (given | unless_there) & gone
-    return NamesAnew(*map(frozenset, (given, unless_there, gone, reused)))
+    return NamesAnew(*map(frozenset, (given, unless_there, gone, lost, reused)))
 
 
 class AlterReader(OptionsReader):

@@ -90,7 +90,9 @@ class ChangesView:
         gone: set[str] = set()
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
-                refuse_reused_names(some, self._name, columns, seen, gone)
+                refuse_reused_names(
+                    some, self._name, columns, self.evolution.found.place, seen, gone
+                )
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from binlog_protocol.row_columns import column_names
+from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
 from binlog_pipeline.schemas.ddl_alter import names_anew
@@ -65,7 +66,12 @@ def tell_elsewhere(some: GatheredRows, subscription: Subscription) -> bool:
 
 
 def refuse_reused_names(
-    some: GatheredRows, name: TableName, columns: Set[str], seen: set[str], gone: set[str]
+    some: GatheredRows,
+    name: TableName,
+    columns: Set[str],
+    known_at: Position,
+    seen: set[str],
+    gone: set[str],
 ) -> None:
     """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
 
@@ -73,6 +79,8 @@ def refuse_reused_names(
 
     Args:
         columns: those that are given, in small letters.
+        known_at: where the rows are of which they are known. A name that is lost in front of it was given to another
+            column in between, which another task may read.
         seen: those of rows that were given, in small letters; kept from call to call.
         gone: those that columns have lost since, or may have; kept from call to call.
     """
@@ -83,6 +91,8 @@ def refuse_reused_names(
         anew = names_anew(placed.statement)
         before = seen | _seen(some, placed.group)
         wrong = columns & (anew.reused | before & (anew.given | anew.unless_there & gone))
+        if some.heads.place(placed.group - some.heads.first) < known_at:
+            wrong |= columns & anew.lost
         gone |= anew.gone
         if wrong:
             raise IncompatibleSchema(

@@ -18,6 +18,7 @@ from binlog_pipeline.views import View, open_view
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.pipeline.logs import SMALL_FILES
 from tests.pipeline.stores import store_of_upstream
 from tests.pipeline.view_rows import FULL, MINIMAL, rows_of
 
@@ -121,8 +122,26 @@ def test_a_name_of_another_column_is_never_filled_silently(
     assert {"x", "a"} & {row["_op"] for row in told}
 
 
+def test_a_name_that_is_lost_in_one_file_and_given_in_another(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    """Tasks know nothing of each other; that a column has the name in the end is known to all."""
+    upstream = make_upstream(FULL)
+    fill = ["INSERT INTO d.f VALUES (REPEAT('x', 30000))"] * 20
+    upstream.script(*CREATE, FIRST, "CREATE TABLE d.f (x LONGTEXT)", *fill)
+    upstream.script("ALTER TABLE d.t DROP a", *fill)
+    store = store_of_upstream(tmp_path / "dropped", upstream, options=SMALL_FILES)
+    assert after(store) == [{"id": 1, "a": 2, "b": "x"}]  # as no row has come since
+    upstream.script("ALTER TABLE d.t ADD a SMALLINT AFTER id", SECOND)
+    store = store_of_upstream(tmp_path / "store", upstream, options=SMALL_FILES)
+    with pytest.raises(IncompatibleSchema, match=r"column a of d\.t may not be"):
+        after(store)
+    assert [row["b"] for row in after(store, schemaEvolution="ignore")] == ["x", "y"]
+
+
 NOTHING_RENAMED = [
     "ADD COLUMN IF NOT EXISTS a SMALLINT",  # as a migration does that is run again
+    "DROP COLUMN IF EXISTS old; ALTER TABLE d.t ADD old INT; ALTER TABLE d.t DROP old",
     "CHANGE COLUMN IF EXISTS old a SMALLINT",
     "RENAME COLUMN IF EXISTS old TO a",
     "WAIT 5 ADD INDEX i (a)",
@@ -135,7 +154,7 @@ def test_what_finds_its_columns_there_renames_nothing(
     make_upstream: MakeMariaDB, tmp_path: Path, alter: str
 ) -> None:
     upstream = make_upstream(FULL)
-    upstream.script(*CREATE, FIRST, f"ALTER TABLE d.t {alter}", SECOND)
+    upstream.script(*CREATE, FIRST, *f"ALTER TABLE d.t {alter}".split(";"), SECOND)
     store = store_of_upstream(tmp_path / "store", upstream)
     assert [row["b"] for row in after(store)] == ["x", "y"]
 
