@@ -1,4 +1,4 @@
-"""What an account may do, by MariaDB's names.
+"""The privileges of accounts, by MariaDB's names.
 
 =========================  =======================================================================
 REPLICATION SLAVE          dump: replicate from here
@@ -110,7 +110,7 @@ def without_grants(granted: frozenset[str]) -> frozenset[str]:
 
 
 def as_shown(granted: frozenset[str]) -> str:
-    """As SHOW GRANTS lists them."""
+    """The privileges as SHOW GRANTS lists them."""
     if ALL_PRIVILEGES in granted:
         return ALL_PRIVILEGES
     return ", ".join(name for name in SINGLE if name in granted) or USAGE

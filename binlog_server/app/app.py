@@ -243,7 +243,7 @@ class Server:
 
     @property
     def metrics_port(self) -> int:
-        """Of the metrics' listener; 0 without one."""
+        """The port of the metrics' listener; 0 without one."""
         return self._endpoint.port if self._endpoint is not None else 0
 
     @property
@@ -253,7 +253,7 @@ class Server:
 
     @property
     def server_uuid(self) -> str:
-        """Of the store, from when it was made."""
+        """The UUID of the store, made with it."""
         return str(self.state.get(SERVER_UUID_KEY))
 
     @property

@@ -36,7 +36,7 @@ class Coordinates:
     classic = False
 
     def name(self, store_name: str) -> str:
-        """What a file of the store is called."""
+        """The name of a file of the store in these coordinates."""
         return store_name
 
     def position(self, offset: int) -> int:

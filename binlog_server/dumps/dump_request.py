@@ -1,4 +1,4 @@
-"""What a client wants of a dump: from its session variables and the dump command."""
+"""The request for a dump: from the client's session variables and its dump command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UserVariables = Mapping[str, str | int | Decimal | None]
 
 
 class FilePosition(NamedTuple):
-    """Where to start for a client without GTID. An empty `file` is the first one."""
+    """The start of a dump for a client without GTID. An empty `file` is the first one."""
 
     file: str
     position: int

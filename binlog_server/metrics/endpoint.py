@@ -1,4 +1,4 @@
-"""What is served: /metrics, /healthz, /readyz."""
+"""The pages of the metrics' listener: /metrics, /healthz, /readyz."""
 
 from __future__ import annotations
 

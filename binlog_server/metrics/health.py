@@ -12,13 +12,13 @@ ROOM_WAIT_S = 10.0  # less is what back-pressure does all day
 
 
 def what_ails(server: Observed) -> list[str]:
-    """For /healthz: what only a restart, or a repair before it, puts right."""
+    """The faults for /healthz: those that only a restart, or a repair before it, mends."""
     failure = server.syncer.failure
     return [] if failure is None else [f"store: it accepts nothing more: {failure}"]
 
 
 def what_is_missing(server: Observed) -> list[str]:
-    """For /readyz: why clients should be sent elsewhere."""
+    """The reasons for /readyz to send clients elsewhere."""
     found = what_ails(server)
     if not server.is_listening:
         found.append("listener: it does not accept clients")

@@ -1,4 +1,4 @@
-"""What a metric is, and short ways to write one."""
+"""Metrics as values, and short ways to write one."""
 
 from __future__ import annotations
 

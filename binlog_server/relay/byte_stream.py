@@ -119,7 +119,7 @@ class ByteStream(asyncio.BufferedProtocol):
         return found
 
     def close(self) -> None:
-        """What was written is still sent."""
+        """Close the connection after sending the bytes that were written."""
         self._transport.close()
 
     # --- what the loop says ---

@@ -40,7 +40,7 @@ class RelayFailure(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception, info: MasterInfo, *, connecting: bool) -> RelayFailure:
-        """Of what ended a connection, or kept it from being made."""
+        """The failure for an error that ended a connection, or kept it from being made."""
         failure = cls._of(error, info, connecting=connecting)
         return failure._replace(text=shortened(failure.text))
 

@@ -1,4 +1,4 @@
-"""Where groups from upstreams go: the parts of the server that a following needs."""
+"""The parts of the server that following an upstream needs, to store its groups."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Relay:
 
     @property
     def connections(self) -> Sequence[UpstreamConnection]:
-        """By name; the default one first."""
+        """The connections by name; the default one first."""
         return [self._connections[key] for key in sorted(self._connections)]
 
     @property

@@ -94,7 +94,7 @@ _PATHS = frozenset(
 
 
 class ConfigError(ValueError):
-    """What is wrong, and with which option."""
+    """An error of the configuration: its text names the option."""
 
 
 @dataclass(frozen=True, slots=True)

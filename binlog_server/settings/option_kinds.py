@@ -37,7 +37,7 @@ _SHORT_CHARS, _SHORT_CHARS_KEPT = 32, 29
 
 
 class Kind(Protocol):
-    """What a value may be, and its form on each side."""
+    """A kind of values: the allowed ones, and their form in the file, in SET and in SHOW."""
 
     def check(self, value: Any) -> None:
         """Of the configuration. Raises ValueError: what is wrong with it."""

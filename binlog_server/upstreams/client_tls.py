@@ -36,7 +36,7 @@ class TlsFailed(ConnectionError):
 
     @classmethod
     def of(cls, error: ssl.SSLError | TlsRefused) -> Self:
-        """What the handshake, or the login, has ended with."""
+        """The error of the client for a handshake or login that has failed."""
         if isinstance(error, TlsRefused):
             return cls(_REASONS.get(error.problem, str(error)))
         return cls(handshake_failure(error))

@@ -1,4 +1,4 @@
-"""What can go wrong in the store, each with its evidence.
+"""Errors of the store, each with its evidence.
 
 One tree, so that a caller can tell three things apart: the data is damaged (`CorruptBinlog`), the request cannot be
 met (`PositionPurged`, `NotAStore`, ...), the disk refused (`DiskError`, which carries the `OSError` as its cause).

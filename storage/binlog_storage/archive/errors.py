@@ -1,4 +1,4 @@
-"""What can be wrong with an archive. The text names the archive and the file in it."""
+"""Errors of archives. Their text names the archive and the file in it."""
 
 from __future__ import annotations
 

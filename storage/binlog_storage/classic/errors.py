@@ -1,4 +1,4 @@
-"""What can be wrong with traditional binlog files."""
+"""Errors of traditional binlog files."""
 
 from __future__ import annotations
 

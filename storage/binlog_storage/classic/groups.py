@@ -102,7 +102,7 @@ class FileGroups:
         self.unfinished: Gtid | None = None
         """The group inside which the file ends."""
         self.end = offset
-        """Of what was whole."""
+        """The end of the last whole group, in bytes."""
         self.incidents: list[str] = []
         """Those that were met, for people."""
 

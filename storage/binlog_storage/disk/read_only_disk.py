@@ -14,7 +14,7 @@ from binlog_storage.ibb.file_names import file_name
 
 
 class ReadableFile(Protocol):
-    """What reading needs of `binlog_storage.disk.disk.File`."""
+    """The methods of `binlog_storage.disk.disk.File` that reading needs."""
 
     def pread(self, size: int, offset: int) -> bytes: ...
     def size(self) -> int: ...
@@ -22,7 +22,7 @@ class ReadableFile(Protocol):
 
 
 class ReadableDisk(Protocol):
-    """What reading needs of `binlog_storage.disk.disk.Disk`."""
+    """The methods of `binlog_storage.disk.disk.Disk` that reading needs."""
 
     def open(self, name: str) -> ReadableFile: ...
     def names(self) -> list[str]: ...

@@ -253,7 +253,7 @@ class BinlogEngine(Protocol):
         """Wait until there is room, that many seconds at most. Returns whether there is; True once it failed."""
 
     def counters(self) -> Mapping[str, int]:
-        """What the store did and holds, by the names of SHOW STATUS."""
+        """Counters and amounts of the store, by the names of SHOW STATUS."""
 
     def stalled(self) -> list[Stalled]:
         """What the threads of the store try again and again. Asks no disk."""

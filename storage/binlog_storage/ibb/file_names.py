@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 LOCK_NAME = "binlog-server.lock"
-"""Of the file by which a process holds the directory of a store."""
+"""The name of the file by which a process holds the directory of a store."""
 
 _NAME = re.compile(r"binlog-([0-9]{6,19})\.ibb")
 

@@ -30,7 +30,7 @@ NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
 
 
 class PageSource(Protocol):
-    """Where pages come from. Pages are checked before they are given out."""
+    """A source of pages, which it checks before it gives them out."""
 
     def page(self, file_no: int, page_no: int) -> bytes | None:
         """A page of `PAGE_SIZE` bytes; None behind the physical end of the file, or if there is no such file."""

@@ -1,4 +1,4 @@
-"""What lies around a place in a file: for positions that come from outside."""
+"""The group and borders around a place in a file: for positions that come from outside."""
 
 from __future__ import annotations
 

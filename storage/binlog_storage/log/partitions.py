@@ -39,7 +39,7 @@ _FOREVER = 1 << 62
 
 
 class PartitionedPages(PageSource, Protocol):
-    """What planning needs of `LogPages`."""
+    """The methods of `LogPages` that planning needs."""
 
     def header(self, file_no: int) -> FileHeader | None: ...
 

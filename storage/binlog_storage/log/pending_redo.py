@@ -1,4 +1,4 @@
-"""What the redo log of a store holds that its files may lack."""
+"""The groups in the redo log of a store that its files may lack."""
 
 from __future__ import annotations
 

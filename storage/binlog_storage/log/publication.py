@@ -1,4 +1,4 @@
-"""What other processes may read: the durable end, published in a file beside the .ibb files.
+"""The durable end, up to which other processes may read, published in a file beside the .ibb files.
 
 The file `binlog-server.durable` is two slots of equal size, written by turns; the sound one with the higher number
 holds. A reader that meets a slot half written takes the other one. Nothing is synced: after a power cut an older one,

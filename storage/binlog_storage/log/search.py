@@ -1,4 +1,4 @@
-"""Where to start reading for a replica's position: by file, then by state record inside the file.
+"""The search for the place to start reading for a replica's position: by file, then by state record inside the file.
 
 A state S *is before* a position Q if everything in S is in what Q has seen (`BinlogState.is_before`). Wanted is the
 newest file whose page-1 state is before Q, and in it the last state record that still is; a state record inside a

@@ -97,7 +97,7 @@ class RedoLog:
 
     @property
     def checkpoint_lsn(self) -> int:
-        """Where recovery would begin to read."""
+        """The LSN of the last checkpoint, where recovery would begin to read."""
         return self.checkpoint.lsn
 
     # --- opening ---

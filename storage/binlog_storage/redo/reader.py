@@ -38,7 +38,7 @@ _ADVICE = (
 
 
 class LogFile(Protocol):
-    """What reading needs of `binlog_storage.disk.disk.File`."""
+    """The methods of `binlog_storage.disk.disk.File` that reading needs."""
 
     def pread(self, size: int, offset: int) -> bytes: ...
     def size(self) -> int: ...

@@ -62,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 
 class VerifyTotals(NamedTuple):
-    """What was looked at and what was found."""
+    """The totals of a verification: what was checked, and the findings."""
 
     files: int
     groups: int
