@@ -39,7 +39,7 @@ class BinlogFile(NamedTuple):
 
 
 class StartPoint(NamedTuple):
-    """Where the groups behind a replica's position are found: read from `position`, skip by GTID.
+    """The place to read the groups behind a replica's position: read from `position`, skip by GTID.
 
     `state` is the binlog state there, everything logged before `position`.
     """
@@ -54,8 +54,8 @@ class LargeGroup:
 
     head: its first bytes, at least the GTID event.
     end: as `PlacedGroup.end`.
-    pieces: begins to read it from its first byte. Raises `CorruptBinlog` where it is damaged or a file has gone. Who
-        holds the file of the place where the batch began holds all of it.
+    pieces: begins to read it from its first byte. Raises `CorruptBinlog` where it is damaged or a file has gone. A hold
+        on the file where the batch began holds all of the group.
     """
 
     head: bytes
@@ -106,11 +106,11 @@ class PlacedBatch:
 
 
 class Located(NamedTuple):
-    """What lies around a place in a file.
+    """The group and the borders around a place in a file.
 
-    border: whether a record ends or begins just there, or the file does.
-    group: the first group of the file that ends behind it; None if there is none yet.
-    begin, after: where its record begins, and where to read on behind it.
+    border: whether a record or the file begins or ends exactly there.
+    group: the first group of the file that ends behind the place; None if there is none yet.
+    begin, after: the beginning of the group's record, and the position to read on behind it.
     """
 
     border: bool
@@ -120,17 +120,17 @@ class Located(NamedTuple):
 
 
 class Hold(Protocol):
-    """Files that must stay, for a reader or whoever asked."""
+    """A hold on files: they are not purged before it is moved or released."""
 
     def move(self, file_no: int) -> None:
-        """From now on only files from `file_no` on; never backwards."""
+        """Hold only files from `file_no` on; a hold never moves backwards."""
 
     def release(self) -> None:
-        """Nothing is held any more; twice is no error."""
+        """End the hold; twice is no error."""
 
 
 class GroupMark(NamedTuple):
-    """How far the transactional events of an open group had come. Opaque."""
+    """A place in the transactional events of an open group, for `GroupWriter.rewind`. Opaque."""
 
     transactional: object
 
@@ -146,40 +146,38 @@ class GroupWriter(Protocol):
         """Add `data` behind what was spilled before, to the transactional or to the statement list."""
 
     def mark(self) -> GroupMark:
-        """A place to go back to."""
+        """The end of the transactional list now, to go back to by `rewind`."""
 
     def rewind(self, mark: GroupMark) -> None:
-        """What was spilled to the transactional list since `mark` stays as garbage that no reader reaches."""
+        """Take back all that was spilled to the transactional list since `mark`; it stays as garbage in the files."""
 
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Of a group begun with `bulk`: write out, and wait for the disk. `commit` and `prepare` do it if need be.
+        """Write a group begun with `bulk` to its files, and sync them. `commit` and `prepare` do it if it was not done.
 
-        On a full disk it waits for room; `NoRoom` when `given_up` says so.
+        On a full disk it waits for room. Raises `NoRoom` if `given_up` returns True.
         """
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
-        """The group is `gtid_event`, the statement list, the transactional list. Returns its end.
+        """Append the group: `gtid_event`, the statement list, the transactional list. Returns its end.
 
-        `age`: see `BinlogEngine.append`; behind `BinlogBegunAnew` it can be committed under another number.
+        `age`: see `BinlogEngine.append`. After `BinlogBegunAnew` it can be committed under another number.
         """
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
-        """The group waits for `commit_prepared` or `rollback_prepared`, over restarts too.
+        """Prepare the group: it waits for `commit_prepared` or `rollback_prepared`, over restarts too.
 
-        `XaStateError` for a name in use.
+        Raises `XaStateError` if the name is in use.
         """
 
     def give_up(self) -> None:
-        """Whoever waits for room, or for files, on behalf of this group gets an error. From any thread; behind it comes
-        `rollback`.
-        """
+        """End all waits of this group, for room or for files, with an error. From any thread; `rollback` follows."""
 
     def rollback(self) -> None:
-        """The group never was. What was spilled stays as garbage that no reader reaches."""
+        """Drop the group. Its spilled data stay in the files as garbage that no reader reaches."""
 
 
 class Stalled(NamedTuple):
-    """Something that does not move, and is tried again: what, for how many seconds, and why."""
+    """Work that fails and is tried again: its name, for how many seconds, and the reason."""
 
     what: str
     seconds: float
@@ -198,12 +196,12 @@ class BinlogEngine(Protocol):
 
     @property
     def age(self) -> int:
-        """Another number after each RESET MASTER: what is remembered of the binlog is right in one age alone."""
+        """A number that RESET MASTER changes: positions and numbers of one age mean nothing in another."""
 
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
 
-        With `age`, in that age alone, in which its number was given: `BinlogBegunAnew` in another.
+        With `age` it is added in that age only, in which its number was given; in another it raises `BinlogBegunAnew`.
 
         Returns the end of the group: it is durable once `durable_end` has reached it. Raises `StoreFailed` after an
         earlier failure of the disk; `WaitGivenUp` if there is no room, and nobody waits for it; `NoRoom`, or another
@@ -212,16 +210,18 @@ class BinlogEngine(Protocol):
         """
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        """Add groups of a run from that one on, as far as there is room. Returns the index of the next one.
+        """Add groups of a run from `index` on, as far as there is room. Returns the index of the next group.
 
-        Never waits, and stops after a millisecond's work or so: the caller decides who comes next. Groups that are
-        larger than `cache_bytes` are left, too: they are for `append`. Raises as that.
+        Never waits, and stops after about a millisecond, so that the caller can serve others. It also stops at a group
+        larger than `cache_bytes`, which is for `append`. Raises as `append`.
         """
 
     def begin(self, *, bulk: bool = False) -> GroupWriter:
         """Start a group of unknown size.
 
-        bulk: it may well be very large, and whoever commits it waits for the disk then: written once, not twice.
+        Args:
+            bulk: the group may be very large. Its pages are not logged, so they are written once, not twice; its commit
+                waits for the disk.
         """
 
     def sync(self) -> None:
@@ -234,15 +234,15 @@ class BinlogEngine(Protocol):
     def has_room(self) -> bool:
         """False when the disk does not keep up, or is full: `append` and `spill` may block then.
 
-        Whoever must not block asks before each, and waits for room in a thread. It holds for `cache_bytes` in
+        A caller that must not block asks before each, and waits for room in a thread. True holds for `cache_bytes` in
         one `append`, or in one `spill` of each list, and for the `commit` behind these.
         """
 
     def never_wait_in(self, thread: int) -> None:
-        """That thread, by `threading.get_ident`, must not block, as an event loop's.
+        """Name a thread, by `threading.get_ident`, that must not block, such as that of an event loop.
 
-        Where `append`, `spill` or `commit` would wait there for room for more than half a second, which `has_room` is
-        to prevent, they raise `WaitGivenUp` instead; such a group is to be rolled back.
+        If `append`, `spill` or `commit` would wait for room there for more than half a second, which `has_room` is to
+        prevent, they raise `WaitGivenUp`; such a group must be rolled back.
         """
 
     @property
@@ -250,35 +250,36 @@ class BinlogEngine(Protocol):
         """Whether a large group may go on: false sooner than `has_room`, so that small ones need not wait for it."""
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
-        """Wait until there is room, that many seconds at most. Returns whether there is; True once it failed."""
+        """Wait for room, `timeout` seconds at most. Returns whether there is room; True if the store has failed."""
 
     def counters(self) -> Mapping[str, int]:
         """Counters and amounts of the store, by the names of SHOW STATUS."""
 
     def stalled(self) -> list[Stalled]:
-        """What the threads of the store try again and again. Asks no disk."""
+        """The work that the store's threads try again and again. Reads no disk."""
 
     def purge_held(self) -> PurgeHeld | None:
-        """What the limits of age and size want to go and cannot, as their last round found it. Asks no disk."""
+        """The files that the limits of age and size could not purge in their last round. Reads no disk."""
 
     def fsync_times(self) -> Mapping[str, Durations]:
-        """How long the syncs of each kind of file took, of the `redo` log and of `binlog` files."""
+        """Durations of syncs by kind of file: `redo` for the log, `binlog` for its files."""
 
     @property
     def durable_end(self) -> Position:
-        """End of what readers may see."""
+        """The end of the last durable record: readers see the groups in front of it."""
 
     @property
     def written_end(self) -> Position:
-        """End of what was appended."""
+        """The end of the last appended record, durable or not."""
 
     @property
     def last_marker(self) -> bytes | None:
-        """The start marker, if that is the last thing appended."""
+        """The start marker, if the binlog ends with one; else None."""
 
     def binlog_state(self, domain_id: int | None = None) -> BinlogState:
-        """A copy of the state after everything appended; of that domain alone, at a cost that does not depend on how
-        many there are.
+        """A copy of the state behind everything appended.
+
+        With `domain_id` it has that domain only, at a cost that does not grow with the number of domains.
         """
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -307,10 +308,13 @@ class BinlogEngine(Protocol):
         """
 
     def read_placed(self, start: Position) -> PlacedBatch:
-        """As `read`, with the place of each group, for those who tell positions. Never beyond one file."""
+        """As `read`, with the place of each group, for streams with positions. A batch never goes beyond one file."""
 
     def locate(self, place: Position) -> Located:
-        """What lies around a place that somebody was told, or made up. `PositionPurged` if its file is gone."""
+        """The group and borders around a place that comes from outside, right or wrong.
+
+        Raises `PositionPurged` if its file is gone.
+        """
 
     def state_at(self, place: Position) -> BinlogState:
         """The binlog state where a batch of `read` ended. `PositionPurged` if its file is gone."""
@@ -319,21 +323,21 @@ class BinlogEngine(Protocol):
         """Whether reading from `start` is served from memory, without waiting for a disk."""
 
     def prepared(self) -> list[Xid]:
-        """Names of the XA transactions that wait."""
+        """Names of the prepared XA transactions."""
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        """Commit one. Returns the end of the group. `XaStateError` if nothing waits by that name."""
+        """Commit a prepared XA transaction. Returns the end of its group. Raises `XaStateError` if there is none."""
 
     def rollback_prepared(self, xid: Xid) -> Position:
-        """Roll one back. `XaStateError` if nothing waits by that name."""
+        """Roll back a prepared XA transaction. Raises `XaStateError` if there is none of that name."""
 
     def flush(
         self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
     ) -> None:
         """FLUSH BINARY LOGS [DELETE_DOMAIN_ID]: go on in a new file, everything before it durable.
 
-        Domains to be deleted are forgotten by the state. `DomainInUse` if a file still holds groups of one. On a full
-        disk it waits for room; `NoRoom` when `given_up` says so.
+        The domains to delete are removed from the state; `DomainInUse` if a file still has groups of one. On a full
+        disk it waits for room; `NoRoom` if `given_up` returns True.
         """
 
     def reset(
@@ -346,22 +350,23 @@ class BinlogEngine(Protocol):
         """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
 
         `only_if_empty`: `BinlogHasGtids` if there is any GTID. `hold`, `first_start` and `find_start` wait for its end.
-        `BinlogInUse` while somebody holds files, `BinlogInUseByTransaction` with a transaction open or prepared;
-        `NoRoom` if the store is closed, or `given_up` says so, while the first file waits for room: it is empty then.
+        `BinlogInUse` while a hold on files exists, `BinlogInUseByTransaction` with a transaction open or prepared;
+        `NoRoom` if the store is closed, or `given_up` returns True, while the first file waits for room: the binlog is
+        empty then.
         """
 
     def purge_to(self, name: str) -> PurgePlan:
         """PURGE BINARY LOGS TO: delete files before the named one, from the oldest on, up to one that must stay.
 
-        Returns what was deleted, and why the next wanted one was not. `UnknownBinlog` for a name that is none or lies
-        beyond the last file; a file that is merely gone already is fine.
+        Returns the deleted files, and why the next wanted file was not. `UnknownBinlog` for a bad name, or a file
+        behind the last one; a file that was purged already is fine.
         """
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: the same for files last written before that time, in seconds since 1970."""
 
     def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
-        """What `purge_to`, `purge_before`, or with neither the limits of age and size would do, file by file.
+        """The fate of each file under `purge_to` or `purge_before`, or with neither under the limits of age and size.
 
         `UnknownBinlog` as for `purge_to`.
         """
@@ -392,12 +397,14 @@ class BinlogEngine(Protocol):
         ended_by: str = "",
         wait: bool = True,
     ) -> Hold:
-        """Keep the files from `start` on (all of them without it) from being purged. `name` is told to who asks why.
+        """Keep the files from `start` on, or without it all files, from being purged.
 
         Args:
-            ended_by: what a person does to end it.
-            wait: for a RESET MASTER that is at work, which may take long; False: `BinlogBegunAnew` then. Listeners
-                (`subscribe`) are woken at its end.
+            name: names the hold in messages about files that stay.
+            dump: whether a connected replica needs the files.
+            ended_by: the action of a person that ends the hold, for the same messages.
+            wait: whether to wait for a RESET MASTER under way, which may take long. If not, it raises
+                `BinlogBegunAnew`; listeners (`subscribe`) are woken at the end of the RESET MASTER.
         """
 
     def files(self) -> list[BinlogFile]:
@@ -407,7 +414,7 @@ class BinlogEngine(Protocol):
         """Name of the file being written and offset of the next write."""
 
     def stop_waiting(self) -> None:
-        """The store will be closed: whoever waits for room gets an error, now and from now on."""
+        """The store will be closed: all waits for room end with an error, now and later."""
 
     def close(self) -> None:
         """Sync, write the last page, give up the directory."""
