@@ -22,7 +22,7 @@ STATES = 600
 STATES_SLOW = 4000
 RANDOM = 8
 RANDOM_SLOW = 30
-PASSES_MAX = 16
+PASSES_MAX = 24  # a script may have hardly more states than are wanted
 
 
 def explore(
