@@ -135,6 +135,7 @@ async def _serve(
     if not serves:
         directory.close()
     else:  # also if it was told to end meanwhile: there may be clients
+        signals.doing = "serving"
         ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
         await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         log.info("shutting down")

@@ -49,6 +49,7 @@ class ArchiveFiles:
         self._placed: Final = placed[first:]
         self.server_version = ""
         self.notes: list[str] = []
+        self.lost_files = ""
         self.bytes_read = 0
 
     @staticmethod

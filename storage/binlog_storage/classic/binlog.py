@@ -22,6 +22,7 @@ class ClassicBinlog:
             raise NotAStore("there are no binlog files")
         self.heads = [read_head(path) for path in paths]
         self.notes: list[str] = []
+        self.lost_files = ""
         self._bytes_passed = 0
         self._open: FileGroups | None = None
 

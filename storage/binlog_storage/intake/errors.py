@@ -10,4 +10,4 @@ class DoesNotContinue(StorageError):
 
 
 class FilesMissing(StorageError):
-    """Between two files there were others."""
+    """Between two files, or in front of the first, there were others."""

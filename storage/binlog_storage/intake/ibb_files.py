@@ -46,6 +46,7 @@ class IbbFiles:
         self._reading = (self._numbers[0], 0)
         self.server_version = ""
         self.notes: list[str] = []
+        self.lost_files = self._binlog.lost_files
 
     @property
     def names(self) -> tuple[str, str]:

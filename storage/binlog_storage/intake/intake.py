@@ -91,6 +91,11 @@ class Intake:
         state = self._engine.binlog_state()
         base = self._source.base(0)
         if not len(state):
+            if self._source.lost_files:
+                raise FilesMissing(
+                    f"{self._source.lost_files}. Restore what is missing, or give a copy that has the .ibb files "
+                    f"alone: it is taken to begin with {self._source.names[0]}"
+                )
             if len(base):
                 self._patiently(lambda given_up: self._engine.reset(base, given_up))
                 self._taken.began_at = base

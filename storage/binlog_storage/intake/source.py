@@ -56,6 +56,10 @@ class IntakeSource(Protocol):
     def names(self) -> tuple[str, str]:
         """Names of the first and the last file."""
 
+    @property
+    def lost_files(self) -> str:
+        """Files in front of the first that are missing and were not purged, in words; empty if none are known to be."""
+
     def base(self, number: int) -> BinlogState:
         """The binlog state at the beginning of a file; files are counted from 0."""
 

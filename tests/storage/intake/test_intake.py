@@ -15,8 +15,10 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic import event_reader
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import CorruptBinlog, PositionPurged
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake, Taken
@@ -336,6 +338,38 @@ def test_the_tail_of_another_store(engine: BinlogEngine, tmp_path: Path) -> None
         taken = Intake(engine, source).run()
     assert stored(engine) == gtids(groups[:10])
     assert any("start and stop the server that it belongs to" in note for note in taken.notes)
+
+
+def test_the_first_file_was_deleted_by_hand(engine: BinlogEngine, tmp_path: Path) -> None:
+    """What was in it is not there, and nobody has purged it: an empty store does not begin behind it unasked."""
+    disk = MemoryDisk()
+    other = IbbEngine(disk, small(8), facts=StateStore(disk))
+    groups = binlog_files.simple(9)
+    for number, group in enumerate(groups):
+        other.append(*group)
+        if number % 3 == 2:
+            other.flush()
+    other.close()
+    directory = copy_to(disk, tmp_path)
+    (directory / file_name(0)).unlink()
+    with contextlib.closing(IbbFiles(directory)) as source:
+        with pytest.raises(
+            FilesMissing, match=r"binlog-000000\.ibb is missing, and was not purged"
+        ):
+            Intake(engine, source).run()
+        assert engine.last_marker is None
+        assert not len(engine.binlog_state())
+    # A store that has those groups goes on behind them.
+    for group in groups[:3]:
+        engine.append(*group)
+    with contextlib.closing(IbbFiles(directory)) as source:
+        Intake(engine, source).run()
+    assert stored(engine) == gtids(groups)
+    # And who says that they may be missing, by a copy without the note, gets what is left.
+    (directory / STATE_NAME).unlink()
+    empty = IbbEngine(MemoryDisk(), small(8))
+    with contextlib.closing(IbbFiles(directory)) as source:
+        assert Intake(empty, source).run().groups == 6
 
 
 def halved(directory: Path) -> Path:
