@@ -173,8 +173,12 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         self._closing = False
 
     def start(self, received: bytes) -> None:
-        """Take over the transport, with the bytes that it has received already."""
+        """Take over the transport, with the bytes that it has received already, and read from it.
+
+        It may be paused by the session, whose turn ended at the login: see `TlsLayer.start`.
+        """
         self._transport.set_protocol(self)
+        self._transport.resume_reading()
         self._take(received)
         asyncio.get_running_loop().call_soon(self._feed)
 

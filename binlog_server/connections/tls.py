@@ -133,8 +133,13 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._feeding = False
 
     def start(self, received: bytes) -> None:
-        """Take over the transport, with the bytes that it has received already."""
+        """Take over the transport, with the bytes that it has received already, and read from it.
+
+        The session's turn may have ended at the request for TLS: it has paused the transport then, and what it resumes
+        later is the layer, which does not know of that pause.
+        """
         self._transport.set_protocol(self)
+        self._transport.resume_reading()
         self.data_received(received)
 
     @property

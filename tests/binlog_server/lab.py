@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from unittest.mock import patch
 
 from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
@@ -24,6 +26,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.users import Account
 from binlog_server.app.app import Server
+from binlog_server.sessions import session
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
 
@@ -47,6 +50,26 @@ async def until(true: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - of conditions that nobody tells
             await asyncio.sleep(0)
+
+
+class ShortTurn:
+    """In the place of a session's `Turn`: over before it begins, so that the session rests for a round, once."""
+
+    rested = 0
+
+    @property
+    def is_over(self) -> bool:
+        ShortTurn.rested += 1
+        return ShortTurn.rested == 1
+
+
+@contextlib.contextmanager
+def next_turn_over() -> Iterator[None]:
+    """The next turn of a session ends before it begins, as it may on a machine that has much to do."""
+    ShortTurn.rested = 0
+    with patch.object(session, "Turn", ShortTurn):
+        yield
+    assert ShortTurn.rested > 1, "there was no turn after it"
 
 
 def transaction(gtid: Gtid, text: str = "INSERT INTO t VALUES (1)") -> bytes:

@@ -95,7 +95,7 @@ def test_one_call_fails(
     committers = Committers(server, rng)
     committers.start()
     committers.wait_more(20)
-    faults.inject(call, file=file, error=errno.EIO, times=1)
+    faults.inject(call, file=file, error=errno.EIO, times=1, written=True)
     until(lambda: REFUSES in server.log(), "notice of the error")
     errors = committers.errors()
     assert len(errors) == CLIENTS
@@ -171,7 +171,7 @@ def test_relay(
     replica = make_replica().follow(server)
     with load(upstream) as running:
         running.wait_more(20)
-        faults.inject("fdatasync", error=errno.EIO, times=1)
+        faults.inject("fdatasync", error=errno.EIO, times=1, written=True)
         until(lambda: "stopped following" in server.log(), "notice of the error")
         running.wait_more(20)
         assert REFUSES in server.log()
@@ -194,7 +194,7 @@ def test_abort_server(
     committers = Committers(server, rng)
     committers.start()
     committers.wait_more(20)
-    faults.inject("fdatasync", file=file, error=errno.EIO, times=1)
+    faults.inject("fdatasync", file=file, error=errno.EIO, times=1, written=True)
     assert server.wait_exit(30) == 1
     assert len(committers.errors()) == CLIENTS
     assert "the server ends, as binlog_error_action=ABORT_SERVER says" in server.log()

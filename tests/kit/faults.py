@@ -56,14 +56,16 @@ class Faults:
         after: int = 0,
         times: int = 1 << 60,
         hangs: bool = False,
+        written: bool = False,
     ) -> None:
         """From now on `call` fails for files with `file` in their name, once `after` of them went well, so many times.
 
         `error` is an errno; with 0 it says that all is well, and does nothing. With `hangs` it does not return: as on a
-        disk that has stopped.
+        disk that has stopped. With `written` only files with data count: one that is made ahead of its use is synced,
+        too, and an error of that sync is nothing to the data.
         """
         fault = {"call": call, "file": file, "error": error, "after": after, "times": times}
-        self._faults.append({**fault, "hangs": hangs})
+        self._faults.append({**fault, "hangs": hangs, "written": written})
         self._write()
 
     @property
@@ -90,23 +92,40 @@ class Injector:
         self._path = path
         self._seen = 0
         self._faults: list[dict[str, Any]] = []
+        self._written: set[str] = set()  # paths; a file that is made anew is told from the old one
+        self._lock = threading.Lock()  # threads call at the same time, and count
 
     def __call__(self, call: os_calls.Call) -> Any:
+        with self._lock:
+            fault = self._fault(call)
+        if fault is None:
+            return call.make()
+        if fault["hangs"]:
+            self._path.with_suffix(".hanging").touch()
+            threading.Event().wait()
+        if fault["error"]:
+            raise OSError(fault["error"], os.strerror(fault["error"]))
+        return None
+
+    def _fault(self, call: os_calls.Call) -> dict[str, Any] | None:
+        """The fault that this call suffers."""
+        if call.name in ("pwrite", "pwritev"):
+            self._written.add(call.path)
+        elif call.name in ("posix_fallocate", "unlink"):
+            self._written.discard(call.path)
         inode = os.stat(self._path).st_ino
         if inode != self._seen:
             self._seen = inode
             self._faults = json.loads(self._path.read_text())
         for fault in self._faults:
-            if fault["call"] == call.name and fault["file"] in Path(call.path).name:
-                fault["after"] -= 1
-                if -fault["times"] <= fault["after"] < 0:
-                    if fault["hangs"]:
-                        self._path.with_suffix(".hanging").touch()
-                        threading.Event().wait()
-                    if fault["error"]:
-                        raise OSError(fault["error"], os.strerror(fault["error"]))
-                    return None
-        return call.make()
+            if fault["call"] != call.name or fault["file"] not in Path(call.path).name:
+                continue
+            if fault["written"] and call.path not in self._written:
+                continue
+            fault["after"] -= 1
+            if -fault["times"] <= fault["after"] < 0:
+                return fault
+        return None
 
 
 def main() -> int:

@@ -69,6 +69,11 @@ def test_faults_while_it_runs(faults: Faults, child: Child, tmp_path: Path) -> N
     assert child.does("a fdatasync") == str(errno.EIO)
     assert child.does("a pwrite") == "ok 1"
     faults.clear()
+    faults.inject("fdatasync", error=errno.EIO, times=1, written=True)
+    assert child.does("b fdatasync") == "ok None", "it has no data"
+    assert child.does("a fdatasync") == str(errno.EIO)
+    assert child.does("a fdatasync") == "ok None", "once"
+    faults.clear()
     assert child.does("a fdatasync") == "ok None"
     faults.inject("ftruncate")
     assert child.does("a ftruncate") == "ok None", "says that all is well"

@@ -24,7 +24,7 @@ from binlog_server.connections import compression
 from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.connections.compression import Compressor
 from tests.binlog_server.compressed_client import CompressedClient, compressed_client
-from tests.binlog_server.lab import Lab, Replica, transaction, until
+from tests.binlog_server.lab import Lab, Replica, next_turn_over, transaction, until
 
 PING = frame_packet(Ping().build(), 0)[0]
 both = pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -81,6 +81,19 @@ async def test_what_comes_together_with_the_login(lab: Lab) -> None:
     client = await CompressedClient.connect(lab.server.port)
     assert (await client.log_in(behind=PING))[:1] == b"\0"
     assert (await client.answer())[:1] == b"\0"
+    client.close()
+
+
+@both
+async def test_a_turn_that_ends_at_the_login(lab: Lab, tls: bool) -> None:
+    client = await CompressedClient.connect(lab.server.port)
+    if tls:
+        await client.upgrade()
+    with next_turn_over():
+        assert (await client.log_in())[:1] == b"\0"
+    assert await client.query("SELECT 1") == [["1"]]
+    with next_turn_over():
+        assert await client.query("SELECT 1") == [["1"]]
     client.close()
 
 

@@ -27,6 +27,7 @@ from tests.binlog_server.lab import (
     Lab,
     MemoryDirectory,
     Replica,
+    next_turn_over,
     transaction,
     until,
 )
@@ -64,6 +65,22 @@ async def test_byte_by_byte(lab: Lab) -> None:
         await asyncio.sleep(0)
     await client.finish()
     assert (await client.log_in())[:1] == b"\0"
+    client.close()
+
+
+async def test_a_turn_that_ends_at_the_request(lab: Lab) -> None:
+    """The session stops reading from the socket then; once TLS stands on it, somebody has to go on."""
+    client = await connect(lab)
+    request_and_hello = client.begin()
+    end = len(frame_packet(TlsRequest().build(), 1)[0])
+    with next_turn_over():
+        client.writer.write(request_and_hello[:end])
+        await until(lambda: lab.server.connections.tls_accepts == 1)
+    client.writer.write(request_and_hello[end:])
+    await client.finish()
+    with next_turn_over():
+        assert (await client.log_in())[:1] == b"\0"
+    assert await client.query("SELECT 1") == [["1"]]
     client.close()
 
 
