@@ -389,7 +389,10 @@ def state_of_any(
     except PipelineError:
         return REFUSED
     rows = read_state(target)[0]
-    want = rows_there(upstream, f"SELECT * FROM {table_text(name)}{versions(upstream, name)}")
+    wanted = ", ".join(map(quoted, columns))  # by name: * leaves INVISIBLE columns out
+    want = rows_there(
+        upstream, f"SELECT {wanted} FROM {table_text(name)}{versions(upstream, name)}"
+    )
     new = [column for column in columns if column not in rows.column_names]  # since the last row
     both = [column for column in columns if column not in new]
     is_same = sketch(rows.to_pylist(), both) == sketch(want, both) and all(
