@@ -20,6 +20,7 @@ from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import GroupStream, StreamEnded
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.app.app import Server
 from binlog_server.cli import demo_replica
@@ -83,8 +84,8 @@ async def _show(server: Server, password: str, replica: DemoReplica | None, seco
     applied = await _catch_up(last, follower, replica)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    file, position = server.engine.status()
-    print(f"store     {file}, next write at {position}, gtid_binlog_pos {last}")
+    end = server.engine.written_end
+    print(f"store     {file_name(end.file_no)}, next write at {end.offset}, gtid_binlog_pos {last}")
     print(f"published {published} groups")
     print(f"received  {follower.groups} groups by a protocol client")
     if replica is not None:

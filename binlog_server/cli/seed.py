@@ -8,7 +8,7 @@ from typing import Any
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineAdmin
 from binlog_storage.errors import NotAStore
 
 from binlog_server.cli.seed_backup import backup_position
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _begin_at(engine: BinlogEngine, state: BinlogState) -> bool:
+def _begin_at(engine: EngineAdmin, state: BinlogState) -> bool:
     """Set the state of an empty store. False if the store has that state already.
 
     Raises `NotAStore` if the store is not empty.

@@ -21,7 +21,7 @@ from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
-from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.engine import EngineWriter, Xid
 from binlog_storage.errors import BinlogBegunAnew
 
 _NEVER: Final = -1  # in no age: to be read anew
@@ -64,7 +64,7 @@ class Publisher:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: EngineWriter,
         *,
         server_version: str,
         server_id: int,

@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import Hashable, Iterator
 
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineWriter
 
 from binlog_server.loop.shielded import shielded
 
@@ -18,7 +18,7 @@ WATCH_S = 1.0  # a thread that waits looks this often whether the server stops
 class AppendRoom:
     """For one event loop. Before each `append` and `spill` that must not block: `available`, else `wait`."""
 
-    def __init__(self, engine: BinlogEngine) -> None:
+    def __init__(self, engine: EngineWriter) -> None:
         self.engine = engine
         self._watches: dict[bool, asyncio.Task[None]] = {}  # by whether it is for a large group
         self.waits = 0  # how often somebody had to

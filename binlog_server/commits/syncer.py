@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from binlog_storage.defects import Defects
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineWriter
 from binlog_storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Syncer:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: EngineWriter,
         *,
         flush_log_at_trx_commit: int = 1,
         flush_log_at_timeout: float = 1.0,

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from binlog_protocol.dump.classic_positions import POSITIONS_PER_BYTE, position_of
+from binlog_storage.errors import UnknownBinlog
 from binlog_storage.ibb.file_names import file_name, file_number
 
 from binlog_server.accounts.replica_policy import StreamStyle
@@ -31,21 +32,27 @@ def classic_number(name: str) -> int | None:
 
 
 class Coordinates:
-    """Coordinates of the store itself: engine style."""
+    """Coordinates of the store itself: engine style. An engine with files of other names has others."""
 
     classic = False
 
-    def name(self, store_name: str) -> str:
+    def name(self, file_no: int) -> str:
         """The name of a file of the store in these coordinates."""
-        return store_name
+        return file_name(file_no)
 
     def position(self, offset: int) -> int:
         """Of byte `offset` of a file of the store; also for its size."""
         return offset
 
-    def store_name(self, name: str) -> str:
-        """The file that the client means. A name that is none stays as it is."""
-        return name
+    def number(self, name: str) -> int:
+        """The file that the client means, which need not exist. Raises `UnknownBinlog` if it is no name of a file."""
+        number = self._number(name)
+        if number is None:
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        return number
+
+    def _number(self, name: str) -> int | None:
+        return file_number(name)
 
     def offset(self, position: int) -> int:
         """The byte of the file that the client means."""
@@ -57,19 +64,17 @@ class ClassicCoordinates(Coordinates):
 
     classic = True
 
-    def name(self, store_name: str) -> str:
+    def name(self, file_no: int) -> str:
         """See `Coordinates`."""
-        file_no = file_number(store_name)
-        return store_name if file_no is None else classic_name(file_no)
+        return classic_name(file_no)
 
     def position(self, offset: int) -> int:
         """See `Coordinates`."""
         return position_of(offset)
 
-    def store_name(self, name: str) -> str:
-        """See `Coordinates`. The store's own names are none."""
-        file_no = classic_number(name)
-        return "" if file_no is None else file_name(file_no)
+    def _number(self, name: str) -> int | None:
+        """The store's own names are none."""
+        return classic_number(name)
 
     def offset(self, position: int) -> int:
         """See `Coordinates`."""

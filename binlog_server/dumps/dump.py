@@ -25,7 +25,7 @@ from binlog_protocol.events.gtid_list import GtidListFlags
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.engine import BinlogEngine, Hold, LargeGroup, PlacedBatch, Position
+from binlog_storage.engine import EngineReader, Hold, LargeGroup, PlacedBatch, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.page import PAGE_SIZE
 
@@ -66,7 +66,7 @@ class Dump:
         sink: StreamSink,
         connection: Connection,
         *,
-        engine: BinlogEngine,
+        engine: EngineReader,
         frames: FrameCache,
         tail: Tail,
         syncer: Syncer,

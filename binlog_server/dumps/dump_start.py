@@ -12,9 +12,8 @@ from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.gtid import BinlogState
 from binlog_protocol.wire.event_frames import EventFrames
-from binlog_storage.engine import BinlogEngine, LargeGroup, Position
+from binlog_storage.engine import EngineReader, LargeGroup, Position
 from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.file_names import file_number
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.dumps.coordinates import classic_name, classic_number
@@ -41,7 +40,7 @@ class DumpStart:
     large_rest: LargeGroupFrames | None = None
 
 
-def start_of(request: DumpRequest, engine: BinlogEngine) -> DumpStart:
+def start_of(request: DumpRequest, engine: EngineReader) -> DumpStart:
     """Raises `MasterFatalError` (1236), with MariaDB's texts."""
     if request.file_position is not None:
         return _at_file_position(request.file_position, request.style, engine)
@@ -58,7 +57,7 @@ def start_of(request: DumpRequest, engine: BinlogEngine) -> DumpStart:
     return DumpStart(cursor, state, cursor.file_no, position_of(cursor.offset))
 
 
-def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEngine) -> DumpStart:
+def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: EngineReader) -> DumpStart:
     """A position is one of: 4, the end of the format description, the end of a group, the end of an event in one."""
     file_no = _number_of(wanted.file, engine)
     name, position = classic_name(file_no), wanted.position
@@ -87,7 +86,7 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: BinlogEng
     return DumpStart(found.after, BinlogState(), file_no, position, rest)
 
 
-def _first_of(file_no: int, engine: BinlogEngine) -> Position:
+def _first_of(file_no: int, engine: EngineReader) -> Position:
     """The first group that begins in the file: before it may lie the rest of one that began in the file before."""
     beginning = Position(file_no, PAGE_SIZE)
     if engine.durable_end < beginning:
@@ -98,9 +97,9 @@ def _first_of(file_no: int, engine: BinlogEngine) -> Position:
         raise file_position_errors.unknown_file() from None
 
 
-def _number_of(name: str, engine: BinlogEngine) -> int:
+def _number_of(name: str, engine: EngineReader) -> int:
     """The number of the file; the oldest without a name."""
-    numbers = [file_number(file.name) for file in engine.files()]
+    numbers = [file.number for file in engine.files()]
     numbers.append(engine.durable_end.file_no)  # perhaps begun, and in no directory yet
     wanted = classic_number(name) if name else numbers[0]
     if wanted is None or wanted not in numbers:

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from binlog_storage.engine import BinlogEngine, GroupBatch, PlacedBatch, Position
+from binlog_storage.engine import EngineReader, GroupBatch, PlacedBatch, Position
 
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.loop.shielded import shielded
@@ -38,7 +38,7 @@ class FrameCache:
         bytes_max: memory for frames; the least recently used go first.
     """
 
-    def __init__(self, engine: BinlogEngine, bytes_max: int) -> None:
+    def __init__(self, engine: EngineReader, bytes_max: int) -> None:
         self._engine = engine
         self._bytes_max = bytes_max
         self._bytes = 0

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from binlog_protocol.errors import MasterFatalError
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import StorageError
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy
@@ -35,7 +35,7 @@ class ReplicaLimits:
         sink: StreamSink,
         connection: Connection,
         connections: Connections,
-        engine: BinlogEngine,
+        engine: EngineReader,
         *,
         untaken: Callable[[], int],
         grace_s: Callable[[], float],

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from binlog_protocol.wire.results import Value
-from binlog_storage.engine import BinlogEngine, BinlogFile, Position
+from binlog_storage.engine import BinlogFile, EngineReader, Position
 from binlog_storage.errors import StorageError
-from binlog_storage.ibb.file_names import file_number
 
 from binlog_server.connections.connections import Connection
 from binlog_server.semi_sync.master import NOWHERE
@@ -18,12 +17,11 @@ _TIMESTAMP_BYTES = 4
 
 def bytes_between(files: Iterable[BinlogFile], start: Position, end: Position) -> int:
     """Of binlog from one place to another; 0 if it is none."""
-    numbered = ((file_number(name) or 0, size) for name, size in files)
-    whole = sum(size for number, size in numbered if start.file_no <= number < end.file_no)
+    whole = sum(size for number, size in files if start.file_no <= number < end.file_no)
     return max(0, whole + end.offset - start.offset)
 
 
-def age_ms(engine: BinlogEngine, sent: Position) -> int | None:
+def age_ms(engine: EngineReader, sent: Position) -> int | None:
     """Of the first group that was not sent: since it was written, by its timestamp, in whole seconds.
 
     None if it was purged meanwhile.
@@ -45,7 +43,7 @@ class ReplicaRows:
     behind, state.
     """
 
-    def __init__(self, engine: BinlogEngine, connections: Sequence[Connection]) -> None:
+    def __init__(self, engine: EngineReader, connections: Sequence[Connection]) -> None:
         self._engine = engine
         # Taken now, on the loop: the durable end first, so that nobody is ahead of it.
         self._end = engine.durable_end

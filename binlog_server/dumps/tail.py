@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import OpenBinlog
 
 
 class Tail:
@@ -14,7 +14,7 @@ class Tail:
     The order that loses no wake-up: take `moved`, look at the durable end, then wait for what was taken.
     """
 
-    def __init__(self, engine: BinlogEngine, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, engine: OpenBinlog, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = threading.get_ident()
         self._moved = asyncio.Event()

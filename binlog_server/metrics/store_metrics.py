@@ -7,7 +7,6 @@ import time
 from typing import Final
 
 from binlog_storage.engine.purge import PurgeHeld
-from binlog_storage.ibb.file_names import file_number
 
 from binlog_server.metrics.metric import (
     COUNTER,
@@ -29,7 +28,7 @@ def _fsyncs(look: Look) -> Labelled:
 
 
 def _first_and_last_file(look: Look) -> Labelled:
-    numbers = [file_number(name) for name, _ in look.files]
+    numbers = [number for number, _ in look.files]
     return [(("first",), numbers[0]), (("last",), numbers[-1])] if numbers else []
 
 

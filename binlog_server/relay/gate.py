@@ -18,7 +18,7 @@ from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import STATE_ENTRIES_MAX
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import OpenBinlog
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.upstreams.master_info import GroupFilter
@@ -45,7 +45,7 @@ class HistoryBegunAnew(GroupRefused):
 class Domains:
     """The connection that delivers each domain, for one server."""
 
-    def __init__(self, engine: BinlogEngine, publisher: Publisher) -> None:
+    def __init__(self, engine: OpenBinlog, publisher: Publisher) -> None:
         self._engine = engine
         self._publisher = publisher
         self.ignore_duplicates = False

@@ -23,7 +23,7 @@ from binlog_protocol.errors.account_errors import TooManyUserConnections, UserLi
 from binlog_protocol.groups.group_comparison import Likeness, compare, describe, outline
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.syncer import Syncer
@@ -91,7 +91,7 @@ class Guard:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: EngineReader,
         syncer: Syncer,
         domains: Domains,
         gate: Gate,

@@ -24,7 +24,7 @@ from binlog_protocol.groups.group_stream import (
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import GTID_LIST_EVENT_BYTES_MAX
 from binlog_protocol.wire.semi_sync import ReplicaPlace
-from binlog_storage.engine import BinlogEngine, GroupWriter
+from binlog_storage.engine import EngineWriter, GroupWriter
 
 from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
@@ -65,7 +65,7 @@ class Ingest:
     def __init__(
         self,
         name: str,
-        engine: BinlogEngine,
+        engine: EngineWriter,
         syncer: Syncer,
         room: AppendRoom,
         gate: Gate,

@@ -10,7 +10,7 @@ from binlog_protocol.groups.event_parts import EventRun, event_parts
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged
 from binlog_storage.log.stored_groups import find_group
 
@@ -22,7 +22,7 @@ class LastGroup(NamedTuple):
     content: GroupContent
 
 
-def last_group(engine: BinlogEngine, gtid: Gtid) -> LastGroup | None:
+def last_group(engine: EngineReader, gtid: Gtid) -> LastGroup | None:
     """The group, which is durable and the last of its domain. None if the store does not hold it.
 
     It may have been purged, or the store begins behind it. Raises `StorageError`.
@@ -36,7 +36,7 @@ def last_group(engine: BinlogEngine, gtid: Gtid) -> LastGroup | None:
         hold.release()
 
 
-def _find(engine: BinlogEngine, wanted: Gtid) -> LastGroup | None:
+def _find(engine: EngineReader, wanted: Gtid) -> LastGroup | None:
     others = engine.binlog_state().position()
     group, before, _ = find_group(engine, wanted, others, ascending=False)
     return None if group is None else LastGroup(before, content_of(group.pieces()))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import FLAG_ARTIFICIAL
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 
 from binlog_server.relay.gate import Gate, HistoryBegunAnew
 
@@ -22,7 +22,7 @@ from binlog_server.relay.gate import Gate, HistoryBegunAnew
 class UpstreamHistory:
     """Of one connection, from its dump command on. All groups that have come are in the store when it is asked."""
 
-    def __init__(self, engine: BinlogEngine, gate: Gate) -> None:
+    def __init__(self, engine: EngineReader, gate: Gate) -> None:
         self._engine = engine
         self._gate = gate
         self._start = engine.binlog_state()

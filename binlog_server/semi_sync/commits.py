@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import OpenBinlog
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.syncer import Committed, Syncer
@@ -13,7 +13,7 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 class Commits:
     """Decides for one server when a commit may be answered."""
 
-    def __init__(self, engine: BinlogEngine, syncer: Syncer, semi_sync: SemiSyncMaster) -> None:
+    def __init__(self, engine: OpenBinlog, syncer: Syncer, semi_sync: SemiSyncMaster) -> None:
         self._engine = engine
         self._syncer = syncer
         self._semi_sync = semi_sync

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from binlog_protocol.wire.semi_sync import Ack, ReplicaPlace
-from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.engine import OpenBinlog, Position
 from binlog_storage.errors import StorageError
 
 from binlog_server.commits.syncer import Syncer
@@ -33,7 +33,7 @@ class UpstreamAcks:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: OpenBinlog,
         syncer: Syncer,
         *,
         held: Callable[[], Position | None],

@@ -16,7 +16,7 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
 from binlog_protocol.events.header import EventHeader
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
-from binlog_storage.engine import BinlogEngine, LargeGroup, PlacedGroup, Position
+from binlog_storage.engine import EngineReader, LargeGroup, PlacedGroup, Position
 from binlog_storage.errors import PositionPurged
 from binlog_storage.ibb.page import PAGE_SIZE
 
@@ -39,7 +39,7 @@ def style_of(binlog_checksum: str) -> FrameStyle:
 
 
 def gtid_position(
-    engine: BinlogEngine, style: FrameStyle, file: object, position: object
+    engine: EngineReader, style: FrameStyle, file: object, position: object
 ) -> str | None:
     """BINLOG_GTID_POS: the GTID position of a replica that has everything before a file and position.
 
@@ -78,7 +78,7 @@ def _number(position: object) -> int | None:
 
 
 def event_rows(
-    engine: BinlogEngine, style: FrameStyle, statement: ShowBinlogEvents
+    engine: EngineReader, style: FrameStyle, statement: ShowBinlogEvents
 ) -> Iterator[Row]:
     """Rows of SHOW BINLOG EVENTS: the events of one file from a position on. Memory holds one batch of groups.
 
@@ -86,10 +86,11 @@ def event_rows(
 
     Raises `StorageError`, `ProtocolError`.
     """
-    name = AS_CLASSIC.store_name(statement.file or AS_CLASSIC.name(engine.files()[0].name))
-    file_no = classic_number(AS_CLASSIC.name(name))
-    if file_no is None:
-        raise PositionPurged("Could not find target log")
+    file_no = (
+        AS_CLASSIC.number(statement.file)
+        if statement.file
+        else min(dict(engine.files()), default=0)
+    )
     hold = engine.hold("SHOW BINLOG EVENTS")
     try:
         offset = max(PAGE_SIZE, statement.start // POSITIONS_PER_BYTE)
@@ -107,7 +108,7 @@ def event_rows(
                     continue
                 whole = bytes(event)
                 yield (
-                    AS_CLASSIC.name(name),
+                    AS_CLASSIC.name(file_no),
                     at,
                     event_type_name(whole),
                     EventHeader.parse(whole).server_id,
@@ -119,7 +120,7 @@ def event_rows(
         hold.release()
 
 
-def _groups(engine: BinlogEngine, place: Position) -> Iterator[PlacedGroup]:
+def _groups(engine: EngineReader, place: Position) -> Iterator[PlacedGroup]:
     """The groups of a file that end behind a place in it."""
     found = engine.locate(place)
     start = found.after

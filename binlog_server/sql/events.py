@@ -10,9 +10,10 @@ from binlog_protocol.event_text.info import event_info, event_type_name
 from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.events.header import EventHeader
 from binlog_protocol.wire.results import Column
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged, StorageError, UnknownBinlog
 
+from binlog_server.dumps.coordinates import AS_STORED
 from binlog_server.dumps.frame_style import FrameStyle
 from binlog_server.sql import classic_places
 from binlog_server.sql.statements import ShowBinlogEvents
@@ -31,7 +32,7 @@ def failed(error: StorageError) -> ServerError:
 
 
 def show(
-    engine: BinlogEngine, statement: ShowBinlogEvents, classic: FrameStyle | None = None
+    engine: EngineReader, statement: ShowBinlogEvents, classic: FrameStyle | None = None
 ) -> RowStream:
     """The answer to SHOW BINLOG EVENTS.
 
@@ -79,7 +80,7 @@ def _batches(rows: Generator[Row, None, None], statement: ShowBinlogEvents) -> I
 
 
 def _classic(
-    engine: BinlogEngine, statement: ShowBinlogEvents, style: FrameStyle
+    engine: EngineReader, statement: ShowBinlogEvents, style: FrameStyle
 ) -> Generator[Row, None, None]:
     try:
         yield from classic_places.event_rows(engine, style, statement)
@@ -87,14 +88,13 @@ def _classic(
         raise StorageError(str(error)) from error
 
 
-def _rows(engine: BinlogEngine, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
-    name = statement.file
-    if name is None:
-        name = engine.files()[0].name
-    size = next((file.size for file in engine.files() if file.name == name), None)
+def _rows(engine: EngineReader, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
+    files = dict(engine.files())
+    number = min(files, default=0) if statement.file is None else AS_STORED.number(statement.file)
+    size, name = files.get(number), AS_STORED.name(number)
     if size is not None and statement.start > size:
         raise CommandFailed.behind_the_end(_COMMAND, statement.start, size)
-    for group in engine.groups_of_file(name, statement.start):
+    for group in engine.groups_of_file(number, statement.start):
         try:
             for event in split_pieces(group):
                 header = EventHeader.parse(event)

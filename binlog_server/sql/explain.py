@@ -10,9 +10,8 @@ from typing import Final
 from binlog_protocol.errors import BadGtidList
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.file_names import file_name
 from binlog_storage.log.stored_groups import look_for
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
@@ -48,9 +47,8 @@ def explain_purge(
     ]
     to, before = None, None
     if statement.purge is not None:
-        to = statement.purge.to
-        if to is not None:
-            to = coordinates.store_name(to)
+        if statement.purge.to is not None:
+            to = coordinates.number(statement.purge.to)
         if statement.purge.before is not None:
             before = seconds_of(statement.purge.before, clock)
             if before is None:
@@ -61,7 +59,7 @@ def explain_purge(
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
     rows: list[Row] = [
         (
-            coordinates.name(file_name(fate.file_no)),
+            coordinates.name(fate.file_no),
             coordinates.position(fate.size),
             utc(fate.modified),
             _yes(fate.wanted),
@@ -90,7 +88,7 @@ def explain_gtid(view: ServerView, statement: ExplainGtid) -> ResultSet:
     return ResultSet(columns, [(str(gtid), status, advice)])
 
 
-def _found(engine: BinlogEngine, gtid: Gtid) -> tuple[str, str]:
+def _found(engine: EngineReader, gtid: Gtid) -> tuple[str, str]:
     state = engine.binlog_state()
     last = state.last(gtid.domain_id)
     if last is None:

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import OpenBinlog
 
 # Up to so many domains are asked for one by one; with more, the whole state is read once.
 _FEW_DOMAINS: Final = 8
@@ -22,7 +22,7 @@ _Waiter = tuple[int, int, asyncio.Future[None]]
 class GtidWaits:
     """All waiters of one event loop. To be made while the loop runs, and used on it."""
 
-    def __init__(self, engine: BinlogEngine) -> None:
+    def __init__(self, engine: OpenBinlog) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, list[_Waiter]] = {}  # by domain; sorted

@@ -34,7 +34,6 @@ from binlog_storage.errors import (
     StoreFailed,
     UnknownBinlog,
 )
-from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql.statements import (
@@ -158,7 +157,7 @@ def _purge(
     who: str,
 ) -> None:
     if statement.to is not None:
-        plan = view.engine.purge_to(coordinates.store_name(statement.to))
+        plan = view.engine.purge_to(coordinates.number(statement.to))
         _told(plan, diagnostics, coordinates, who)
         return
     assert statement.before is not None
@@ -183,7 +182,7 @@ def _told(
     if plan.delete:
         log.info("%d binlog files were purged for %s", len(plan.delete), who)
     if plan.kept is not None:
-        name = coordinates.name(file_name(plan.kept))
+        name = coordinates.name(plan.kept)
         text = f"Binary log '{name}' is not purged because {plan.why}"
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, text))
         if error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from binlog_storage.engine import BinlogFile
 
 from binlog_server.dumps.coordinates import Coordinates
@@ -12,8 +10,8 @@ from binlog_server.sql.view import Row, ServerView
 
 def next_write(view: ServerView, coordinates: Coordinates) -> tuple[str, int]:
     """The write position as SHOW MASTER STATUS tells it: the file, and the offset in it in bytes."""
-    name, offset = view.engine.status()
-    return coordinates.name(name), coordinates.position(offset)
+    end = view.engine.written_end
+    return coordinates.name(end.file_no), coordinates.position(end.offset)
 
 
 def snapshot(view: ServerView, coordinates: Coordinates) -> dict[str, str]:
@@ -35,7 +33,6 @@ def files(view: ServerView, coordinates: Coordinates) -> list[Row]:
     """
     found = view.engine.files()
     if coordinates.classic:
-        written, end = view.engine.status()
-        older = itertools.takewhile(lambda file: file.name != written, found)
-        found = [*older, BinlogFile(written, end)]
-    return [(coordinates.name(name), coordinates.position(size)) for name, size in found]
+        end = view.engine.written_end
+        found = [*(f for f in found if f.number < end.file_no), BinlogFile(*end)]
+    return [(coordinates.name(number), coordinates.position(size)) for number, size in found]

@@ -13,7 +13,7 @@ from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import OpenBinlog
 from binlog_storage.errors import StorageError
 
 from binlog_server.loop.defects import internal_error
@@ -32,7 +32,7 @@ THREADS = 4
 class Runner:
     """The threads for statements, of one event loop. To be made while the loop runs, and used on it."""
 
-    def __init__(self, engine: BinlogEngine) -> None:
+    def __init__(self, engine: OpenBinlog) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")

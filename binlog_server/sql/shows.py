@@ -227,7 +227,7 @@ def _binlog_leases(view: ServerView, coordinates: Coordinates) -> ResultSet:
         (
             lease.name,
             lease.position,
-            coordinates.name(lease.first_file),
+            coordinates.name(lease.from_file),
             utc(lease.created),
             None if lease.until is None else utc(lease.until),
             lease.max_bytes,

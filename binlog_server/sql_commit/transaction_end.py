@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from binlog_protocol.errors import ServerError
 from binlog_protocol.errors.sql_errors import GtidOutOfOrder, UnknownXid
 from binlog_storage.binlog.transaction import Transaction
-from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.engine import EngineWriter, Xid
 from binlog_storage.errors import StorageError, XaStateError
 
 from binlog_server.commits.publisher import Publisher
@@ -26,7 +26,7 @@ class TransactionEnd:
         state: SessionState,
         publisher: Publisher,
         commits: Commits,
-        engine: BinlogEngine,
+        engine: EngineWriter,
     ) -> None:
         self._client = client
         self._state = state

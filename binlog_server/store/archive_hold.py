@@ -16,9 +16,9 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.coverage import first_missing, is_within
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.defects import Defects
-from binlog_storage.engine import BinlogEngine, Hold, Position
+from binlog_storage.engine import EngineReader, Hold, Position
 from binlog_storage.errors import PositionPurged, StorageError
-from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.stored_groups import digest, find_group
 
@@ -32,7 +32,7 @@ _ENDED_BY: Final = "take binlog_archive_directory out of the configuration file 
 class ArchiveHold:
     """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
 
-    def __init__(self, engine: BinlogEngine, directory: Path) -> None:
+    def __init__(self, engine: EngineReader, directory: Path) -> None:
         self._engine: Final = engine
         self._directory: Final = directory
         self._lock: Final = threading.Lock()
@@ -75,8 +75,7 @@ class ArchiveHold:
     def _first(self, manifest: ArchiveManifest) -> int:
         """The first file that is not archived."""
         last = self._engine.written_end.file_no
-        numbers = (file_number(file.name) for file in self._engine.files())
-        files = [number for number in numbers if number is not None and number <= last]
+        files = [file.number for file in self._engine.files() if file.number <= last]
         begin = BinlogState.parse(manifest.begin)
         return first_missing(begin, manifest.state, files, self._state_before)
 

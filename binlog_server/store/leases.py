@@ -23,9 +23,9 @@ from typing import Any
 from binlog_protocol.errors import UnknownServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.state import StateStore
-from binlog_storage.engine import BinlogEngine, Hold, Position
+from binlog_storage.engine import EngineReader, Hold, Position
 from binlog_storage.errors import DiskFull, PositionPurged, StorageError
-from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Leases:
     """
 
     def __init__(
-        self, engine: BinlogEngine, state: StateStore, clock: Callable[[], float] = time.time
+        self, engine: EngineReader, state: StateStore, clock: Callable[[], float] = time.time
     ) -> None:
         self._engine = engine
         self._state = state
@@ -214,7 +214,7 @@ class Leases:
     def held_bytes(self, lease: Lease) -> int:
         """Bytes of the files that the lease holds."""
         files = self._engine.files()
-        return sum(size for name, size in files if (file_number(name) or 0) >= lease.from_file)
+        return sum(size for number, size in files if number >= lease.from_file)
 
     def expire(self) -> None:
         """End those whose time or budget is over. To be called now and then, and before each purge."""
@@ -225,7 +225,7 @@ class Leases:
             self._end_expired()
 
     def _first_file(self, position: str | None) -> int:
-        oldest = file_number(self._engine.files()[0].name) or 0
+        oldest = self._engine.files()[0].number
         if position is None:
             return oldest
         try:

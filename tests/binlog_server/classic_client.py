@@ -137,7 +137,7 @@ class ClassicClient:
 def places(engine: BinlogEngine) -> list[tuple[int, int]]:
     """File number and position of the end of each group, as the store has them."""
     found = []
-    first = int(engine.files()[0].name[7:13])
+    first = engine.files()[0].number
     start = Position(first, 16384)
     while start < engine.durable_end:
         batch = engine.read_placed(start)

@@ -164,10 +164,10 @@ def _run(order: Order, tell: Tell) -> None:
 
 def _work(store: StoreDirectory, rng: random.Random, groups: list[Group], tell: Tell) -> None:
     engine = store.engine
-    file_begins: dict[str, int] = {}
+    file_begins: dict[int, int] = {}
     for number, group in enumerate(groups):
         # The group begins in this file or in a later one.
-        file_begins.setdefault(engine.status()[0], number)
+        file_begins.setdefault(engine.written_end.file_no, number)
         if group.gtid is not None and rng.random() < 0.2:
             head = gtid_event(group.gtid)
             transaction = Transaction(engine)
@@ -186,9 +186,9 @@ def _work(store: StoreDirectory, rng: random.Random, groups: list[Group], tell: 
             tell("group", number + 1)
         if number % 10 == 9 and len(file_begins) > 8:
             # A group that begins in a file may have data in files before it, which are purged all the same.
-            names = list(file_begins)
-            tell("begin", file_begins[names[-4]])
-            engine.purge_to(names[-8])
+            numbers = list(file_begins)
+            tell("begin", file_begins[numbers[-4]])
+            engine.purge_to(numbers[-8])
     engine.sync()
     tell("group", len(groups))
 

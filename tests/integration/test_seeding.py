@@ -79,7 +79,7 @@ def groups_stored(server: BinlogServer) -> list[bytes]:
     with store_files.opened(server.directory) as engine:
         for file in engine.files():
             with contextlib.suppress(PositionPurged):  # made ahead
-                found += [b"".join(pieces) for pieces in engine.groups_of_file(file.name)]
+                found += [b"".join(pieces) for pieces in engine.groups_of_file(file.number)]
     return [group for group in found if group_gtid(group) is not None]
 
 

@@ -44,8 +44,7 @@ def grow(
             engine.reset(state)
         if purge:
             engine.set_option("slave_connections_needed_for_purge", 0)
-            names = [file.name for file in engine.files()]
-            engine.purge_to(names[purge])
+            engine.purge_to(engine.files()[purge].number)
         for payload, gtid in groups:
             while not engine.has_room:
                 engine.step()

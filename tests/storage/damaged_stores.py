@@ -113,7 +113,7 @@ def _contents(kind: str) -> dict[str, bytes]:
         path = Path(folder)
         engine = opened(path)
         append_all(engine, GROUPS[:_FLUSHED])
-        assert engine.status()[0] == file_name(MIDDLE - 1)
+        assert engine.written_end.file_no == MIDDLE - 1
         engine.flush()
         append_all(engine, GROUPS[_FLUSHED:_CHECKPOINTED])
         engine.checkpoint()

@@ -20,7 +20,7 @@ from binlog_storage.engine.purge import FileFacts, FileFate, PurgeHeld, PurgePla
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import CorruptBinlog, DiskError, TooManyOpenFiles, UnknownBinlog
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.first_file import FirstFile
 
@@ -77,24 +77,17 @@ class FileKeeper:
         self.held: PurgeHeld | None = None  # the last finding of the purge by limits
         self.caretaker = Worker("binlog-caretaker", self._take_care, retry_s=ROOM_RETRY_S)
 
-    def purge_to(self, name: str) -> PurgePlan:
-        """PURGE BINARY LOGS TO: delete the files before the named one, up to the first that must stay.
+    def purge_to(self, file_no: int) -> PurgePlan:
+        """See `BinlogEngine`."""
+        wanted = purge.before_file(self.known(file_no))
+        return self._purge_by_hand(wanted, f"PURGE BINARY LOGS TO '{file_name(file_no)}'")
 
-        Returns the deleted files, and the reason that kept the next one. Raises `UnknownBinlog` for a bad name, or one
-        behind the last file; a file that was purged already is fine.
-        """
-        return self._purge_by_hand(
-            purge.before_file(self.number_of(name)), f"PURGE BINARY LOGS TO '{name}'"
-        )
-
-    def number_of(self, name: str) -> int:
-        """The number of an existing or purged file. Raises `UnknownBinlog`."""
-        number = file_number(name)
+    def known(self, file_no: int) -> int:
+        """The number, if it is that of an existing or purged file. Raises `UnknownBinlog`."""
         # The file in SHOW MASTER STATUS may exist in memory only.
-        last = max([self._written_end().file_no, *self._files.numbers()])
-        if number is None or number > last:
-            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
-        return number
+        if file_no > max([self._written_end().file_no, *self._files.numbers()]):
+            raise UnknownBinlog(f"Target log not found in binlog index: {file_name(file_no)!r}")
+        return file_no
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """PURGE BINARY LOGS BEFORE: delete the files last written before a time, in seconds since 1970."""
@@ -113,10 +106,10 @@ class FileKeeper:
         """The plan that `purge` would carry out now."""
         return self._ask(purge.plan, wanted)
 
-    def fates(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+    def fates(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
         """See `BinlogEngine.explain_purge`."""
         if to is not None:
-            wanted = purge.before_file(self.number_of(to))
+            wanted = purge.before_file(self.known(to))
         elif before is not None:
             wanted = purge.before_time(before)
         else:

@@ -427,10 +427,12 @@ class IbbEngine:
             self._options = self._writer.options = self.keeper.options = options
         self.keeper.caretaker.poke()
 
-    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+    def groups_of_file(
+        self, file_no: int | None = None, offset: int = 0
+    ) -> Iterator[Iterator[bytes]]:
         """See `BinlogEngine`."""
-        age, file_no = self._in_one_age(lambda age: (age, self._file_no(name)))
-        start = Position(file_no, offset)
+        age, known = self._in_one_age(lambda age: (age, self._file_no(file_no)))
+        start = Position(known, offset)
         return groups_of_file(self._pages, start, self.durable_end, self.references, age)
 
     def hold(
@@ -454,8 +456,8 @@ class IbbEngine:
                 if age == references.age:
                     raise
 
-    def _file_no(self, name: str | None) -> int:
-        return self._pages.first_number() if name is None else self.keeper.number_of(name)
+    def _file_no(self, file_no: int | None) -> int:
+        return self._pages.first_number() if file_no is None else self.keeper.known(file_no)
 
     # --- what there is ---
 
@@ -544,13 +546,8 @@ class IbbEngine:
         for number in self._pages.numbers():
             with contextlib.suppress(PositionPurged):  # purged meanwhile
                 if (size := self._pages.size(number)) is not None:
-                    found.append(BinlogFile(file_name(number), size))
+                    found.append(BinlogFile(number, size))
         return found
-
-    def status(self) -> tuple[str, int]:
-        """See `BinlogEngine`."""
-        end = self.written_end
-        return file_name(end.file_no), end.offset
 
     # --- reading ---
 

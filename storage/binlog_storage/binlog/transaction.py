@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.engine import BinlogEngine, GroupMark, Position
+from binlog_storage.engine import EngineWriter, GroupMark, Position
 from binlog_storage.ibb.xa import Xid
 
 BINLOG_CACHE_SIZE = 32 * 1024
@@ -38,7 +38,7 @@ class Transaction:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: EngineWriter,
         *,
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,

@@ -1,6 +1,7 @@
 """The interface between the server layer and a binlog store: what MariaDB calls the storage engine API.
 
-One implementation per format. `docs/engine-api.md` maps MariaDB's handlerton methods to these, and
+One implementation per format; the promises are in three roles (`EngineWriter`, `EngineReader`, `EngineAdmin`), and a
+caller takes the one that it needs. `docs/engine-api.md` maps MariaDB's handlerton methods to these, and
 tests/storage/contract holds every implementation to the same promises:
 
 1. `append` orders: groups are read back in the order of the calls, each whole and with the bytes given.
@@ -32,9 +33,9 @@ LARGE_GROUP_BYTES: Final = 4 << 20
 
 
 class BinlogFile(NamedTuple):
-    """One file, as SHOW BINARY LOGS tells it: name without directory, physical size in bytes."""
+    """One file: its number, and its physical size in bytes."""
 
-    name: str
+    number: int
     size: int
 
 
@@ -184,19 +185,43 @@ class Stalled(NamedTuple):
     why: str
 
 
-class BinlogEngine(Protocol):
-    """A binlog store that is open."""
-
-    large_group_bytes: int
-    """Groups above this size are read as a `LargeGroup`. At least 32 KiB: what is on two pages is in memory anyway."""
-
-    @property
-    def cache_bytes(self) -> int:
-        """Groups up to this size are stored in one piece, larger ones are spilled."""
+class OpenBinlog(Protocol):
+    """The common promises to all who have a store open: its age, its state, its two ends, and the way between them."""
 
     @property
     def age(self) -> int:
         """A number that RESET MASTER changes: positions and numbers of one age mean nothing in another."""
+
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
+        """A copy of the state behind everything appended.
+
+        With `domain_id` it has that domain only, at a cost that does not grow with the number of domains.
+        """
+
+    @property
+    def written_end(self) -> Position:
+        """The end of the last appended record, durable or not."""
+
+    @property
+    def durable_end(self) -> Position:
+        """The end of the last durable record: readers see the groups in front of it."""
+
+    def sync(self) -> None:
+        """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """Call `failed` once, from whichever thread meets it, when the disk has failed and nothing more is accepted."""
+
+
+class EngineWriter(OpenBinlog, Protocol):
+    """The promises to those who add groups: order, room, and the XA transactions that wait."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Groups up to this size are stored in one piece, larger ones are spilled."""
 
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
@@ -224,8 +249,18 @@ class BinlogEngine(Protocol):
                 waits for the disk.
         """
 
-    def sync(self) -> None:
-        """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""
+    def prepared(self) -> list[Xid]:
+        """Names of the prepared XA transactions."""
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """Commit a prepared XA transaction. Returns the end of its group. Raises `XaStateError` if there is none."""
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """Roll back a prepared XA transaction. Raises `XaStateError` if there is none of that name."""
+
+    @property
+    def last_marker(self) -> bytes | None:
+        """The start marker, if the binlog ends with one; else None."""
 
     def write_log(self) -> None:
         """Hand everything appended so far to the operating system: a crash of this process alone loses none of it."""
@@ -238,13 +273,6 @@ class BinlogEngine(Protocol):
         one `append`, or in one `spill` of each list, and for the `commit` behind these.
         """
 
-    def never_wait_in(self, thread: int) -> None:
-        """Name a thread, by `threading.get_ident`, that must not block, such as that of an event loop.
-
-        If `append`, `spill` or `commit` would wait for room there for more than half a second, which `has_room` is to
-        prevent, they raise `WaitGivenUp`; such a group must be rolled back.
-        """
-
     @property
     def has_room_to_spill(self) -> bool:
         """Whether a large group may go on: false sooner than `has_room`, so that small ones need not wait for it."""
@@ -252,41 +280,19 @@ class BinlogEngine(Protocol):
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """Wait for room, `timeout` seconds at most. Returns whether there is room; True if the store has failed."""
 
-    def counters(self) -> Mapping[str, int]:
-        """Counters and amounts of the store, by the names of SHOW STATUS."""
+    def never_wait_in(self, thread: int) -> None:
+        """Name a thread, by `threading.get_ident`, that must not block, such as that of an event loop.
 
-    def stalled(self) -> list[Stalled]:
-        """The work that the store's threads try again and again. Reads no disk."""
-
-    def purge_held(self) -> PurgeHeld | None:
-        """The files that the limits of age and size could not purge in their last round. Reads no disk."""
-
-    def fsync_times(self) -> Mapping[str, Durations]:
-        """Durations of syncs by kind of file: `redo` for the log, `binlog` for its files."""
-
-    @property
-    def durable_end(self) -> Position:
-        """The end of the last durable record: readers see the groups in front of it."""
-
-    @property
-    def written_end(self) -> Position:
-        """The end of the last appended record, durable or not."""
-
-    @property
-    def last_marker(self) -> bytes | None:
-        """The start marker, if the binlog ends with one; else None."""
-
-    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
-        """A copy of the state behind everything appended.
-
-        With `domain_id` it has that domain only, at a cost that does not grow with the number of domains.
+        If `append`, `spill` or `commit` would wait for room there for more than half a second, which `has_room` is to
+        prevent, they raise `WaitGivenUp`; such a group must be rolled back.
         """
 
-    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""
 
-    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
-        """Call `failed` once, from whichever thread meets it, when the disk has failed and nothing more is accepted."""
+class EngineReader(OpenBinlog, Protocol):
+    """The promises to those who read groups: places, batches cut at fixed places, and files that stay."""
+
+    large_group_bytes: int
+    """Groups above this size are read as a `LargeGroup`. At least 32 KiB: what is on two pages is in memory anyway."""
 
     def first_start(self) -> StartPoint:
         """The first place from which everything can be read: behind groups of which purge has left a half.
@@ -310,6 +316,9 @@ class BinlogEngine(Protocol):
     def read_placed(self, start: Position) -> PlacedBatch:
         """As `read`, with the place of each group, for streams with positions. A batch never goes beyond one file."""
 
+    def is_recent(self, start: Position) -> bool:
+        """Whether reading from `start` is served from memory, without waiting for a disk."""
+
     def locate(self, place: Position) -> Located:
         """The group and borders around a place that comes from outside, right or wrong.
 
@@ -319,69 +328,13 @@ class BinlogEngine(Protocol):
     def state_at(self, place: Position) -> BinlogState:
         """The binlog state where a batch of `read` ended. `PositionPurged` if its file is gone."""
 
-    def is_recent(self, start: Position) -> bool:
-        """Whether reading from `start` is served from memory, without waiting for a disk."""
+    def files(self) -> list[BinlogFile]:
+        """The files, oldest first."""
 
-    def prepared(self) -> list[Xid]:
-        """Names of the prepared XA transactions."""
-
-    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        """Commit a prepared XA transaction. Returns the end of its group. Raises `XaStateError` if there is none."""
-
-    def rollback_prepared(self, xid: Xid) -> Position:
-        """Roll back a prepared XA transaction. Raises `XaStateError` if there is none of that name."""
-
-    def flush(
-        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
-    ) -> None:
-        """FLUSH BINARY LOGS [DELETE_DOMAIN_ID]: go on in a new file, everything before it durable.
-
-        The domains to delete are removed from the state; `DomainInUse` if a file still has groups of one. On a full
-        disk it waits for room; `NoRoom` if `given_up` returns True.
-        """
-
-    def reset(
-        self,
-        state: BinlogState | None = None,
-        given_up: Callable[[], bool] = lambda: False,
-        *,
-        only_if_empty: bool = False,
-    ) -> None:
-        """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
-
-        `only_if_empty`: `BinlogHasGtids` if there is any GTID. `hold`, `first_start` and `find_start` wait for its end.
-        `BinlogInUse` while a hold on files exists, `BinlogInUseByTransaction` with a transaction open or prepared;
-        `NoRoom` if the store is closed, or `given_up` returns True, while the first file waits for room: the binlog is
-        empty then.
-        """
-
-    def purge_to(self, name: str) -> PurgePlan:
-        """PURGE BINARY LOGS TO: delete files before the named one, from the oldest on, up to one that must stay.
-
-        Returns the deleted files, and why the next wanted file was not. `UnknownBinlog` for a bad name, or a file
-        behind the last one; a file that was purged already is fine.
-        """
-
-    def purge_before(self, seconds: float) -> PurgePlan:
-        """PURGE BINARY LOGS BEFORE: the same for files last written before that time, in seconds since 1970."""
-
-    def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
-        """The fate of each file under `purge_to` or `purge_before`, or with neither under the limits of age and size.
-
-        `UnknownBinlog` as for `purge_to`.
-        """
-
-    @property
-    def max_binlog_size_min(self) -> int:
-        """The least that `set_option` takes for max_binlog_size."""
-
-    def set_option(self, name: str, value: int) -> None:
-        """Change one of max_binlog_size, max_binlog_total_size, binlog_expire_logs_seconds (in seconds) and
-        slave_connections_needed_for_purge; the limits apply soon. ValueError for an impossible value.
-        """
-
-    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
-        """The groups and markers that begin in a file (the oldest without a name), from byte `offset` of it on.
+    def groups_of_file(
+        self, file_no: int | None = None, offset: int = 0
+    ) -> Iterator[Iterator[bytes]]:
+        """The groups and markers that begin in a file (the oldest without a number), from byte `offset` of it on.
 
         Each as its bytes, piece by piece, to be taken before the next group. An offset inside a group starts at the
         next one. Up to the durable end. The file is held until the end of the iteration, or until it is closed.
@@ -407,14 +360,77 @@ class BinlogEngine(Protocol):
                 `BinlogBegunAnew`; listeners (`subscribe`) are woken at the end of the RESET MASTER.
         """
 
-    def files(self) -> list[BinlogFile]:
-        """The files, oldest first."""
 
-    def status(self) -> tuple[str, int]:
-        """Name of the file being written and offset of the next write."""
+class EngineAdmin(OpenBinlog, Protocol):
+    """The promises to those who run a store: its files, its limits, its figures, its end."""
+
+    def flush(
+        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """FLUSH BINARY LOGS [DELETE_DOMAIN_ID]: go on in a new file, everything before it durable.
+
+        The domains to delete are removed from the state; `DomainInUse` if a file still has groups of one. On a full
+        disk it waits for room; `NoRoom` if `given_up` returns True.
+        """
+
+    def reset(
+        self,
+        state: BinlogState | None = None,
+        given_up: Callable[[], bool] = lambda: False,
+        *,
+        only_if_empty: bool = False,
+    ) -> None:
+        """RESET MASTER: delete everything and begin anew, with `state` or from nothing. Positions lose their meaning.
+
+        `only_if_empty`: `BinlogHasGtids` if there is any GTID. `hold`, `first_start` and `find_start` wait for its end.
+        `BinlogInUse` while a hold on files exists, `BinlogInUseByTransaction` with a transaction open or prepared;
+        `NoRoom` if the store is closed, or `given_up` returns True, while the first file waits for room: the binlog is
+        empty then.
+        """
+
+    def purge_to(self, file_no: int) -> PurgePlan:
+        """PURGE BINARY LOGS TO: delete files before this one, from the oldest on, up to one that must stay.
+
+        Returns the deleted files, and why the next wanted file was not. `UnknownBinlog` for a file behind the last one;
+        a file that was purged already is fine.
+        """
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """PURGE BINARY LOGS BEFORE: the same for files last written before that time, in seconds since 1970."""
+
+    def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
+        """The fate of each file under `purge_to` or `purge_before`, or with neither under the limits of age and size.
+
+        `UnknownBinlog` as for `purge_to`.
+        """
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        """The least that `set_option` takes for max_binlog_size."""
+
+    def set_option(self, name: str, value: int) -> None:
+        """Change one of max_binlog_size, max_binlog_total_size, binlog_expire_logs_seconds (in seconds) and
+        slave_connections_needed_for_purge; the limits apply soon. ValueError for an impossible value.
+        """
+
+    def counters(self) -> Mapping[str, int]:
+        """Counters and amounts of the store, by the names of SHOW STATUS."""
+
+    def stalled(self) -> list[Stalled]:
+        """The work that the store's threads try again and again. Reads no disk."""
+
+    def purge_held(self) -> PurgeHeld | None:
+        """The files that the limits of age and size could not purge in their last round. Reads no disk."""
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        """Durations of syncs by kind of file: `redo` for the log, `binlog` for its files."""
 
     def stop_waiting(self) -> None:
         """The store will be closed: all waits for room end with an error, now and later."""
 
     def close(self) -> None:
         """Sync, write the last page, give up the directory."""
+
+
+class BinlogEngine(EngineWriter, EngineReader, EngineAdmin, Protocol):
+    """A binlog store that is open: it keeps the promises of all three roles."""

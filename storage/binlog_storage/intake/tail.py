@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.log.stored_groups import digest, groups_from
 
 
 class StoreTail:
     """The last group of a store that nobody writes. Reads at most 3 MiB, and that group."""
 
-    def __init__(self, engine: BinlogEngine) -> None:
+    def __init__(self, engine: EngineReader) -> None:
         """Raises `StorageError`."""
         self.gtid: Gtid | None = None
         """Of the last group; None if there is no group."""

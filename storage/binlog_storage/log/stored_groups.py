@@ -11,7 +11,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid, SlavePosition
 
-from binlog_storage.engine import BinlogEngine, Position, StartPoint
+from binlog_storage.engine import EngineReader, Position, StartPoint
 from binlog_storage.errors import CorruptBinlog
 
 
@@ -35,7 +35,7 @@ class Lookup(NamedTuple):
     passed: bool = False
 
 
-def groups_from(engine: BinlogEngine, place: Position) -> Iterator[StoredGroup]:
+def groups_from(engine: EngineReader, place: Position) -> Iterator[StoredGroup]:
     """All from `place`, where a record begins, up to the durable end. Raises `StorageError`."""
     while (batch := engine.read(place)).end != place:
         if batch.large is not None:
@@ -46,7 +46,7 @@ def groups_from(engine: BinlogEngine, place: Position) -> Iterator[StoredGroup]:
 
 
 def look_for(
-    engine: BinlogEngine, gtid: Gtid, start: StartPoint, *, ascending: bool = True
+    engine: EngineReader, gtid: Gtid, start: StartPoint, *, ascending: bool = True
 ) -> Lookup:
     """Look for a group behind a place. Raises `StorageError`.
 
@@ -66,7 +66,7 @@ def look_for(
 
 
 def find_group(
-    engine: BinlogEngine, gtid: Gtid, others: SlavePosition, *, ascending: bool = True
+    engine: EngineReader, gtid: Gtid, others: SlavePosition, *, ascending: bool = True
 ) -> Lookup:
     """Look for a group as a replica would get it that has all of `others`, and of its domain what comes before it.
 

@@ -46,7 +46,6 @@ from binlog_storage.testing.memory_group import MemoryGroup
 from binlog_storage.testing.memory_history import XA_STEP, MemoryHistory
 from binlog_storage.testing.memory_prepared import MemoryPrepared
 
-FILE_NAME = "memory"
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
 PIECE_BYTES = 1000  # of a large group
 
@@ -203,20 +202,18 @@ class MemoryEngine:
         for wake in list(self._listeners):
             wake()
 
-    def purge_to(self, name: str) -> PurgePlan:
+    def purge_to(self, file_no: int) -> PurgePlan:
         """See `BinlogEngine`. There is no file before the only one."""
-        if name != FILE_NAME:
-            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        _require_known(file_no)
         return PurgePlan([])
 
     def purge_before(self, seconds: float) -> PurgePlan:
         """See `BinlogEngine`. The only file is the one being written."""
         return PurgePlan([])
 
-    def explain_purge(self, to: str | None = None, before: float | None = None) -> list[FileFate]:
+    def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
         """See `BinlogEngine`. The only file is the one being written."""
-        if to not in (None, FILE_NAME):
-            raise UnknownBinlog(f"Target log not found in binlog index: {to!r}")
+        _require_known(to)
         return [
             FileFate(
                 0, self.files()[0].size, 0.0, False, False, ("the binlog file is in active use",)
@@ -231,10 +228,11 @@ class MemoryEngine:
     def set_option(self, name: str, value: int) -> None:
         """See `BinlogEngine`. Nothing depends on any."""
 
-    def groups_of_file(self, name: str | None = None, offset: int = 0) -> Iterator[Iterator[bytes]]:
+    def groups_of_file(
+        self, file_no: int | None = None, offset: int = 0
+    ) -> Iterator[Iterator[bytes]]:
         """See `BinlogEngine`."""
-        if name not in (None, FILE_NAME):
-            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        _require_known(file_no)
         groups = self._groups[max(0, offset - self._history.purged) : self._durable]
         return (iter([payload]) for payload, _ in groups if payload)
 
@@ -254,11 +252,7 @@ class MemoryEngine:
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`. One, of the size of what is durable."""
         size = sum(len(payload) for payload, _ in self._groups[: self._durable])
-        return [BinlogFile(FILE_NAME, size)]
-
-    def status(self) -> tuple[str, int]:
-        """See `BinlogEngine`."""
-        return FILE_NAME, self.written_end.offset
+        return [BinlogFile(0, size)]
 
     # --- what there is ---
 
@@ -423,6 +417,11 @@ class MemoryEngine:
         """See `BinlogEngine`."""
         if not self._failed:
             self.sync()
+
+
+def _require_known(file_no: int | None) -> None:
+    if file_no:
+        raise UnknownBinlog(f"Target log not found in binlog index: {file_no}")
 
 
 def _large(payload: bytes, end: Position) -> LargeGroup:

@@ -11,7 +11,6 @@ import pytest
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine.references import Pin, Reason, References
-from binlog_storage.ibb.file_names import file_name
 
 from tests.binlog_server.lab import DEADLINE_S, Lab, until, within
 
@@ -30,14 +29,14 @@ async def test_a_dump_holds_what_it_reads() -> None:
         for n in range(1, 5):
             lab.publish(f"0-1-{n}")
             engine.flush()
-        no_replica = engine.purge_to(file_name(4))
+        no_replica = engine.purge_to(4)
         assert (no_replica.delete, no_replica.kept) == ([], 0)
         assert "slave_connections_needed_for_purge" in no_replica.why
         replica = await lab.replica("0-1-2", server_id=77)
         await replica.opening()
         assert await replica.groups(2) == "0-1-3,0-1-4"
         await until(lambda: held(references) == [("server_id 77", 4)])
-        assert engine.purge_to(file_name(4)).delete == [0, 1, 2, 3]
+        assert engine.purge_to(4).delete == [0, 1, 2, 3]
         lab.publish("0-1-5")
         engine.flush()
         lab.publish("0-1-6")
@@ -55,7 +54,7 @@ async def test_a_dump_that_is_refused_holds_nothing() -> None:
         engine.flush()
         lab.publish("0-1-3")
         hold = engine.hold("test", engine.durable_end, dump=True)
-        assert engine.purge_to(file_name(1)).delete == [0]
+        assert engine.purge_to(1).delete == [0]
         hold.release()
         replica = await lab.replica("0-1-1")
         number, text = await replica.refused()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
 from binlog_protocol.errors import RemoteError
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.errors import UnknownBinlog
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
@@ -74,9 +76,7 @@ async def test_binary_logs(lab: Lab) -> None:
     session = await client(lab)
     *older, last = await session.query("SHOW BINARY LOGS")
     assert len(older) == len(sizes) - 2
-    assert all(
-        sizes[AS_CLASSIC.store_name(str(name))] * 2 == int(size or 0) for name, size in older
-    )
+    assert all(sizes[AS_CLASSIC.number(str(name))] * 2 == int(size or 0) for name, size in older)
     assert older[0][0] == "binlog.000001"
     assert last == (await session.query("SHOW MASTER STATUS"))[0][:2], (
         "programs take it for the end"
@@ -157,8 +157,10 @@ async def test_purge(lab: Lab) -> None:
 @pytest.mark.parametrize("number", [0, 1, 999_998, 999_999, 12_345_678])
 def test_names(number: int) -> None:
     assert classic_number(classic_name(number)) == number
-    assert AS_CLASSIC.store_name(classic_name(number)) == f"binlog-{number:06d}.ibb"
-    assert AS_CLASSIC.name(f"binlog-{number:06d}.ibb") == classic_name(number)
+    assert AS_CLASSIC.name(number) == classic_name(number)
+    assert AS_CLASSIC.number(classic_name(number)) == number
+    assert AS_STORED.name(number) == f"binlog-{number:06d}.ibb"
+    assert AS_STORED.number(AS_STORED.name(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -166,5 +168,6 @@ def test_names(number: int) -> None:
 )
 def test_names_that_are_none(name: str) -> None:
     assert classic_number(name) is None
-    assert AS_CLASSIC.store_name(name) == ""
-    assert AS_STORED.store_name(name) == name
+    for coordinates in (AS_CLASSIC, AS_STORED):
+        with pytest.raises(UnknownBinlog, match=re.escape(repr(name))):
+            coordinates.number(name)

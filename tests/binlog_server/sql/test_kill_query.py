@@ -6,6 +6,7 @@ import pytest
 from binlog_protocol.connection.commands import Query
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import DiskFull
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.users import Account
@@ -135,9 +136,9 @@ async def test_of_a_wait_for_room_on_the_disk() -> None:
         for client in clients:
             client.command(Query("FLUSH BINARY LOGS").build())
         await until(lambda: engine._full.error is not None)
-        second = engine.files()[1].name
-        await within(dba.query(f"PURGE BINARY LOGS TO '{second}'"))
-        assert engine.files()[0].name == second
+        second = engine.files()[1].number
+        await within(dba.query(f"PURGE BINARY LOGS TO '{file_name(second)}'"))
+        assert engine.files()[0].number == second
         await within(dba.query("CREATE BINLOG LEASE a"))
         # One that runs tells how far it came; one that has not begun was interrupted.
         # The first client may have had a file that was made ahead.

@@ -15,7 +15,6 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import BinlogInUse, StorageError
-from binlog_storage.ibb.file_names import file_name
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.app.app import Server
@@ -57,20 +56,20 @@ def archive(directory: Path, seq_no: int, *, begin: str = "", digest: str | None
     publisher.close()
 
 
-def first_left(engine: BinlogEngine) -> str:
+def first_left(engine: BinlogEngine) -> int:
     """After a purge of all that may go."""
-    engine.purge_to(engine.status()[0])
-    return engine.files()[0].name
+    engine.purge_to(engine.written_end.file_no)
+    return engine.files()[0].number
 
 
 def told(engine: BinlogEngine) -> str:
     """Why the first file stays."""
-    return "; ".join(engine.explain_purge(engine.status()[0])[0].held_by)
+    return "; ".join(engine.explain_purge(engine.written_end.file_no)[0].held_by)
 
 
 def test_only_what_is_archived_goes(engine: IbbEngine, tmp_path: Path) -> None:
     hold = ArchiveHold(engine, tmp_path / "archive")
-    assert first_left(engine) == file_name(0)
+    assert first_left(engine) == 0
     assert f"it is held by the archive {tmp_path / 'archive'}, which does not let any go" in told(
         engine
     )
@@ -78,17 +77,17 @@ def test_only_what_is_archived_goes(engine: IbbEngine, tmp_path: Path) -> None:
 
     archive(tmp_path / "archive", 1)
     hold.refresh()
-    assert first_left(engine) == file_name(1)
+    assert first_left(engine) == 1
     assert told(engine) == f"it is held by the archive {tmp_path / 'archive'}, which is at '0-1-1'"
 
     archive(tmp_path / "archive", 3)
-    assert first_left(engine) == file_name(1)  # not looked at yet
+    assert first_left(engine) == 1  # not looked at yet
     hold.refresh()
-    assert first_left(engine) == file_name(3)
+    assert first_left(engine) == 3
     # Numbered by the archive's beginning, a new hold knows the same.
     fill(engine, 4)
     ArchiveHold(engine, tmp_path / "archive")
-    assert first_left(engine) == file_name(3)
+    assert first_left(engine) == 3
 
 
 def test_a_damaged_manifest_holds_all(engine: IbbEngine, tmp_path: Path) -> None:
@@ -97,15 +96,15 @@ def test_a_damaged_manifest_holds_all(engine: IbbEngine, tmp_path: Path) -> None
     sound = manifest.read_bytes()
     manifest.write_bytes(sound[:-20])
     hold = ArchiveHold(engine, tmp_path)
-    assert first_left(engine) == file_name(0)
+    assert first_left(engine) == 0
     assert "is damaged" in told(engine)
     manifest.write_bytes(sound)
     hold.refresh()
-    assert first_left(engine) == file_name(1)
+    assert first_left(engine) == 1
     # And if it is damaged again later, nothing more goes.
     manifest.unlink()
     hold.refresh()
-    assert first_left(engine) == file_name(1)
+    assert first_left(engine) == 1
     assert "has no _archive.json" in told(engine)
 
 
@@ -113,7 +112,7 @@ def test_an_archive_of_another_history_holds_all(engine: IbbEngine, tmp_path: Pa
     archive(tmp_path / "beyond", 4)
     ArchiveHold(engine, tmp_path / "beyond")
     assert "it is of another history" in told(engine)
-    assert first_left(engine) == file_name(0)
+    assert first_left(engine) == 0
 
     archive(tmp_path / "other", 2, digest="00")
     other = IbbEngine(MemoryDisk(), OPTIONS)
@@ -121,24 +120,24 @@ def test_an_archive_of_another_history_holds_all(engine: IbbEngine, tmp_path: Pa
     hold = ArchiveHold(other, tmp_path / "other")
     assert "its last group 0-1-2 is another one" in told(other)
     hold.refresh()
-    assert first_left(other) == file_name(0)
+    assert first_left(other) == 0
     other.close()
 
 
 def test_an_archive_that_begins_behind_the_oldest_file(engine: IbbEngine, tmp_path: Path) -> None:
     archive(tmp_path, 3, begin="0-1-2")
     ArchiveHold(engine, tmp_path)
-    assert first_left(engine) == file_name(0)
+    assert first_left(engine) == 0
 
 
 def test_what_was_archived_and_purged_is_believed(engine: IbbEngine, tmp_path: Path) -> None:
-    engine.purge_to(file_name(2))
+    engine.purge_to(2)
     archive(tmp_path, 1)
     hold = ArchiveHold(engine, tmp_path)
-    assert first_left(engine) == file_name(2)
+    assert first_left(engine) == 2
     archive(tmp_path, 3)
     hold.refresh()
-    assert first_left(engine) == file_name(3)
+    assert first_left(engine) == 3
 
 
 def test_no_reset_master(engine: IbbEngine, tmp_path: Path) -> None:
@@ -153,10 +152,10 @@ def test_an_empty_store_may_begin_with_a_state(tmp_path: Path) -> None:
     hold = ArchiveHold(engine, tmp_path)
     engine.reset(BinlogState.parse("0-1-4"))
     fill(engine, 5, 6)
-    assert first_left(engine) == file_name(0)
+    assert first_left(engine) == 0
     archive(tmp_path, 5, begin="0-1-4")
     hold.refresh()
-    assert first_left(engine) == file_name(1)
+    assert first_left(engine) == 1
     engine.close()
 
 
@@ -164,10 +163,10 @@ async def test_the_option_of_a_server(tmp_path: Path) -> None:
     async with Lab(store=OPTIONS, binlog_archive_directory=str(tmp_path)) as lab:
         fill(lab.engine, 1, 2)
         lab.server.refresh_holds()
-        assert first_left(lab.engine) == file_name(0)
+        assert first_left(lab.engine) == 0
         archive(tmp_path, 1)
         lab.server.refresh_holds()
-        assert first_left(lab.engine) == file_name(1)
+        assert first_left(lab.engine) == 1
         assert SqlSession(lab.server, 1, "").global_value("binlog_archive_directory") == str(
             tmp_path
         )
@@ -191,10 +190,10 @@ def test_what_nobody_has_thought_of_holds_all(
         hold.refresh()
         hold.refresh()
         assert "does not let any go: KeyError('oops')" in told(engine)
-        assert first_left(engine) == file_name(0)
+        assert first_left(engine) == 0
     assert [bool(record.exc_info) for record in caplog.records] == [True, False]
     hold.refresh()
-    assert first_left(engine) == file_name(2)
+    assert first_left(engine) == 2
 
 
 async def test_the_look_at_holds_goes_on(

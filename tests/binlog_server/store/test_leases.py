@@ -42,11 +42,11 @@ class World:
         self.engine = IbbEngine(self.disk, OPTIONS, facts=self.state)
         self.leases = self.opened()
 
-    def first_left(self) -> str:
+    def first_left(self) -> int:
         """After a purge of all that may go."""
         self.leases.expire()
-        self.engine.purge_to(file_name(3))
-        return self.engine.files()[0].name
+        self.engine.purge_to(3)
+        return self.engine.files()[0].number
 
 
 @pytest.fixture
@@ -57,26 +57,26 @@ def world() -> World:
 def test_holds_from_its_position_on(world: World) -> None:
     lease = world.leases.create("etl", "0-1-1", None, None)
     assert lease.first_file == file_name(1)
-    assert world.first_left() == file_name(1)
-    plan = world.engine.purge_to(file_name(3))
+    assert world.first_left() == 1
+    plan = world.engine.purge_to(3)
     assert plan.why == "it is held by the lease 'etl'"
     assert world.leases.drop("etl")
-    assert world.first_left() == file_name(3)
+    assert world.first_left() == 3
     assert not world.leases.drop("etl")
 
 
 def test_holds_all_without_a_position(world: World) -> None:
     world.leases.create("etl", None, None, None)
-    assert world.first_left() == file_name(0)
+    assert world.first_left() == 0
 
 
 def test_is_moved_by_replacing_it(world: World) -> None:
     world.leases.create("etl", "", None, None)
     with pytest.raises(UnknownServerError, match="exists"):
         world.leases.create("etl", "0-1-2", None, None)
-    assert world.first_left() == file_name(0)
+    assert world.first_left() == 0
     world.leases.create("etl", "0-1-2", None, None, or_replace=True)
-    assert world.first_left() == file_name(2)
+    assert world.first_left() == 2
     assert len(world.engine.references.holds()) == 1
 
 
@@ -86,13 +86,13 @@ def test_alter_moves_forward_and_renews(world: World) -> None:
     moved = world.leases.alter("etl", "0-1-2", None, None)
     assert (moved.first_file, moved.position) == (file_name(2), "0-1-2")
     assert (moved.created, moved.until, moved.max_bytes) == (1000.0, 1500.0, 10**9)
-    assert world.first_left() == file_name(2)
+    assert world.first_left() == 2
     renewed = world.leases.alter("etl", None, 2500.0, None)
     assert (renewed.first_file, renewed.until) == (file_name(2), 2500.0)
     world.now = 2400.0
     world.restart()
     assert world.leases.all() == [renewed]
-    assert world.first_left() == file_name(2)
+    assert world.first_left() == 2
     assert len(world.engine.references.holds()) == 1
 
 
@@ -100,7 +100,7 @@ def test_alter_of_one_without_a_position(world: World) -> None:
     """Its first file was the oldest one when it was made; it stays that."""
     world.leases.create("etl", None, None, None)
     assert world.leases.alter("etl", None, 2000.0, None).first_file == file_name(0)
-    assert world.first_left() == file_name(0)
+    assert world.first_left() == 0
 
 
 def test_what_alter_refuses_changes_nothing(world: World) -> None:
@@ -117,7 +117,7 @@ def test_what_alter_refuses_changes_nothing(world: World) -> None:
     with pytest.raises(UnknownServerError, match="no lease 'other'"):
         world.leases.alter("other", None, None, None)
     assert world.leases.all() == [lease]
-    assert world.first_left() == file_name(2)
+    assert world.first_left() == 2
     assert len(world.engine.references.holds()) == 1
 
 
@@ -131,7 +131,7 @@ def test_one_that_has_ended_cannot_be_renewed(world: World) -> None:
 
 def test_purge_tells_until_when(world: World) -> None:
     world.leases.create("etl", "0-1-1", 90_000.0, 10**9)
-    plan = world.engine.purge_to(file_name(3))
+    plan = world.engine.purge_to(3)
     assert plan.why == (
         "it is held by the lease 'etl' until 1970-01-02 01:00:00 up to 1000000000 bytes"
     )
@@ -148,10 +148,10 @@ def test_a_budget_that_is_used_up_already(world: World) -> None:
 def test_deadline(world: World) -> None:
     world.leases.create("etl", None, 1500.0, None)
     world.now = 1499.0
-    assert world.first_left() == file_name(0)
+    assert world.first_left() == 0
     world.now = 1500.0
     assert world.leases.all() == []
-    assert world.first_left() == file_name(3)
+    assert world.first_left() == 3
     with pytest.raises(UnknownServerError, match="ended already"):
         world.leases.create("etl", None, 1500.0, None)
 
@@ -159,13 +159,13 @@ def test_deadline(world: World) -> None:
 def test_budget(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.leases.create("etl", "0-1-1", None, 200_000)
     assert world.leases.held_bytes(world.leases.all()[0]) == 2 * 32768 + 65536
-    assert world.first_left() == file_name(1)
+    assert world.first_left() == 1
     world.engine.flush()
     world.engine.flush()
-    assert world.first_left() == file_name(1)
+    assert world.first_left() == 1
     world.engine.flush()
     world.engine.flush()
-    assert world.first_left() == file_name(3)
+    assert world.first_left() == 3
     assert world.leases.all() == []
     assert "lease 'etl' ends: " in caplog.text
 
@@ -176,7 +176,7 @@ def test_survives_a_restart(world: World) -> None:
     world.leases.drop("gone")
     world.restart()
     assert world.leases.all() == [lease]
-    assert world.first_left() == file_name(1)
+    assert world.first_left() == 1
     world.now = 5000.0
     world.restart()
     assert world.leases.all() == []
@@ -210,7 +210,7 @@ def test_the_end_of_one_makes_room_on_a_full_disk(
 
     world.disk.fault = full
     assert world.opened().all() == []
-    assert world.first_left() == file_name(3)
+    assert world.first_left() == 3
     assert "Lease 'gone': cannot create" in caplog.text
     world.disk.fault = None
     world.restart()
@@ -232,7 +232,7 @@ def test_who_lets_files_go_is_not_refused_on_a_full_disk(world: World) -> None:
     world.leases.alter("etl", "0-1-2", None, None, told.append)
     assert [text.split(":")[0] for text in told] == ["Lease 'backup'", "Lease 'etl'"]
     assert "No space left on device (injected); until there is room, a restart" in told[0]
-    assert world.first_left() == file_name(2)
+    assert world.first_left() == 2
     with pytest.raises(DiskFull):  # what holds files for longer must be kept
         world.leases.alter("etl", None, 9e9, None, told.append)
     with pytest.raises(DiskFull):

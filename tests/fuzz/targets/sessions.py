@@ -167,12 +167,12 @@ class Sessions:
     def _facts(self) -> tuple[object, ...]:
         server = self._lab.server
         engine = self._lab.engine
-        written, _ = engine.status()
+        written = engine.written_end.file_no
         shown = SqlSession(server, 0, "").system_variables(globally=True)
         return (
             str(engine.binlog_state()),
             [
-                f.name for f in engine.files() if f.name <= written
+                f.number for f in engine.files() if f.number <= written
             ],  # others are made ahead, any time
             server.config,
             {name: text_of(value) for name, value in shown.items()},

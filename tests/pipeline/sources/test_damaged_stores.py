@@ -165,7 +165,7 @@ def test_deleted_at_the_beginning(tmp_path: Path, count: int) -> None:
     assert words in ran.out.decode()
     assert run("events", store, "--start-position", ALL[-3]).code == 0, "what is asked for is there"
     engine = damaged_stores.opened(store)
-    engine.purge_to(file_name(count))
+    engine.purge_to(count)
     engine.close()
     assert not READERS["events"](store).said
     assert run("verify", store).code == 0
@@ -174,7 +174,7 @@ def test_deleted_at_the_beginning(tmp_path: Path, count: int) -> None:
 def test_purged_at_the_beginning(tmp_path: Path) -> None:
     store = damaged_stores.make(tmp_path / "store", "closed")
     engine = damaged_stores.opened(store)
-    engine.purge_to(file_name(MIDDLE))
+    engine.purge_to(MIDDLE)
     engine.close()
     seen = READERS["events"](store)
     assert not seen.said
@@ -190,7 +190,7 @@ def test_a_damaged_file_can_be_purged(tmp_path: Path, damage: str) -> None:
     if "folder" in damage:
         (store / file_name(FIRST)).rmdir()
         (store / file_name(FIRST)).touch()
-    assert engine.purge_to(file_name(LAST)).kept is None
+    assert engine.purge_to(LAST).kept is None
     engine.close()
     assert not READERS["dump"](store).groups
     assert run("verify", store).code == 0

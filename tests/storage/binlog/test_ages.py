@@ -54,7 +54,7 @@ def engine(disk: MemoryDisk) -> IbbEngine:
     engine = IbbEngine(disk, small())
     append_all(engine, simple(400, size=200))
     engine.checkpoint()
-    engine.purge_to(engine.files()[-2].name)
+    engine.purge_to(engine.files()[-2].number)
     append_all(engine, simple(1, first=401))
     return engine
 
@@ -127,7 +127,7 @@ def test_who_comes_waits_for_its_end(
             assert hold.file_no == 0, "of the new binlog"
             append_all(engine, simple(400, size=200))
             engine.checkpoint()
-            assert engine.purge_to(engine.files()[-1].name).delete == []
+            assert engine.purge_to(engine.files()[-1].number).delete == []
             with pytest.raises(BinlogInUse):
                 engine.reset()
         case "a dump, which searches":

@@ -27,7 +27,6 @@ from binlog_storage.errors import (
     WaitGivenUp,
 )
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -103,7 +102,7 @@ def test_others_go_on_while_the_flusher_waits() -> None:
 
     engine._full._instead = wait
     append_all(engine, groups[2:25])
-    assert engine.status()[0] == "binlog-000001.ibb"
+    assert engine.written_end.file_no == 1
     disk.file_bytes_max = 0
     engine.checkpoint()
     assert before == [payloads(groups[:25]), payloads(groups[:28])]
@@ -368,10 +367,10 @@ def test_a_full_disk_does_not_keep_old_files_from_being_purged() -> None:
     engine = IbbEngine(disk, options)
     append_all(engine, simple(100, size=3000))
     engine.checkpoint()
-    last = engine.files()[-1].name
+    last = engine.files()[-1].number
     disk.file_bytes_max = 0
     assert engine.keeper.caretaker.step() == ROOM_RETRY_S
-    assert [file.name for file in engine.files()][-1:] == [last]
+    assert [file.number for file in engine.files()][-1:] == [last]
     assert len(engine.files()) == 2
     engine.close()
 
@@ -384,7 +383,7 @@ def test_purge_makes_room_for_a_writer_that_waits() -> None:
     deleted: list[list[int]] = []
 
     def wait(_: float) -> None:
-        deleted.append(engine.purge_to(engine.status()[0]).delete)
+        deleted.append(engine.purge_to(engine.written_end.file_no).delete)
         disk.file_bytes_max = FILE
 
     engine._full._instead = wait
@@ -585,7 +584,7 @@ def test_where_the_store_begins_is_noted_when_there_is_room(
     engine = IbbEngine(disk, SMALL, facts=facts)
     append_all(engine, simple(60, size=5000))
     engine.checkpoint()
-    first = engine.files()[0].name
+    first = engine.files()[0].number
     states: list[DiskFull] = []
 
     def no_state(kind: str, name: str) -> None:
@@ -597,8 +596,8 @@ def test_where_the_store_begins_is_noted_when_there_is_room(
     engine.set_option("max_binlog_total_size", 2 * FILE)
     engine.step()
     assert states
-    left = [int(file.name[7:13]) for file in engine.files()]
-    assert file_name(left[0]) != first
+    left = [file.number for file in engine.files()]
+    assert left[0] != first
     assert lost_files_of(disk, left)
     disk.fault = None
     engine.step()
@@ -643,9 +642,9 @@ def test_nobody_waits_for_a_reset_that_waits_for_room(to: BinlogState | None) ->
         assert not engine.has_room
         engine.hold("somebody").release()
         assert engine.purge_before(1e12).delete == []
-        assert engine.purge_to(file_name(0)).delete == []
+        assert engine.purge_to(0).delete == []
         assert engine.explain_purge() == []
-        assert [file.name for file in engine.files()] == [file_name(0)]
+        assert [file.number for file in engine.files()] == [0]
         assert list(engine.groups_of_file()) == []
         assert beginning(engine).file_no == 0
         assert str(engine.binlog_state()) == str(to or "")
@@ -746,7 +745,7 @@ def test_facts_that_cannot_be_noted_end_nothing(
     append_all(engine, simple(5, first=100))
     engine.begin().prepare(XID)
     engine.sync()
-    before, end = engine.binlog_state(), engine.status()
+    before, end = engine.binlog_state(), engine.written_end
 
     def fails(kind: str, name: str) -> None:
         if kind == "create" and name.startswith("binlog-server.state"):
@@ -759,7 +758,7 @@ def test_facts_that_cannot_be_noted_end_nothing(
     assert not engine._durability.failed
     assert engine.binlog_state() == before
     if commit is not a_large_group:  # which leaves garbage that no reader reaches
-        assert engine.status() == end
+        assert engine.written_end == end
     assert [hold.reason.name for hold in engine.references.holds()] == ["PREPARED_XA"]
     append_all(engine, simple(2, first=200))  # those that go on do so
     engine.sync()
@@ -783,8 +782,8 @@ def test_a_domain_that_cannot_be_deleted_yet(error: type[DiskError]) -> None:
     engine.flush()
     append_all(engine, GROUPS[:3])
     engine.flush()
-    engine.purge_to(engine.files()[-1].name)
-    before, end = engine.binlog_state(), engine.status()
+    engine.purge_to(engine.files()[-1].number)
+    before, end = engine.binlog_state(), engine.written_end
     kept = read_from(engine, engine.first_start().position)
 
     def fails(kind: str, name: str) -> None:
@@ -796,11 +795,11 @@ def test_a_domain_that_cannot_be_deleted_yet(error: type[DiskError]) -> None:
         with pytest.raises(NoRoom if error is DiskFull else error, match="cannot write facts"):
             engine.flush([7])
     assert not engine._durability.failed
-    assert (engine.binlog_state(), engine.status()) == (before, end)
+    assert (engine.binlog_state(), engine.written_end) == (before, end)
     append_all(engine, GROUPS[3:6])  # commits go on meanwhile
     disk.fault = None
     engine.flush([7])
-    assert engine.status()[0] > end[0]
+    assert engine.written_end.file_no > end[0]
     assert engine.binlog_state() == state_after(GROUPS[:6])
     append_all(engine, GROUPS[6:8])
     engine.sync()

@@ -68,12 +68,12 @@ def test_the_next_file_is_made_ahead_and_of_full_size() -> None:
     disk = MemoryDisk()
     engine = IbbEngine(disk, SMALL)
     assert engine.keeper.caretaker.step() is None
-    assert [(f.name, f.size) for f in engine.files()] == [(file_name(n), FILE) for n in range(2)]
+    assert [(f.number, f.size) for f in engine.files()] == [(n, FILE) for n in range(2)]
     assert not any(file_bytes(disk, file_name(1)))
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2
     groups = simple(40, size=2000)
-    while engine.status()[0] == file_name(0):
+    while engine.written_end.file_no == 0:
         engine.append(*groups.pop(0))
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2, "file 1 is entered in memory only"
@@ -179,7 +179,7 @@ def test_flush_counts_files() -> None:
     engine = IbbEngine(disk, SMALL)
     for number in range(1, 6):
         engine.flush()
-        assert engine.status() == (file_name(number), PAGE_SIZE + 5)
+        assert engine.written_end == (number, PAGE_SIZE + 5)
     assert [f.size for f in engine.files()] == [2 * PAGE_SIZE] * 5 + [FILE]
     assert walk(disk).error is None
     engine.close()
@@ -246,8 +246,8 @@ def test_a_domain_whose_files_were_purged_is_deleted() -> None:
     append_all(engine, simple(2, first=4))
     with pytest.raises(DomainInUse):
         engine.flush(delete_domains=[7])
-    assert engine.status()[0] == file_name(1), "no file is begun by a FLUSH that was refused"
-    engine.purge_to(file_name(1))
+    assert engine.written_end.file_no == 1, "no file is begun by a FLUSH that was refused"
+    engine.purge_to(1)
     for _ in range(2):
         engine.flush(delete_domains=[7])
     kept = BinlogState([Gtid(0, 1, 5)])
@@ -314,7 +314,7 @@ def test_reset_removes_every_file() -> None:
         "notes.txt",
         REDO_NAME,
     }
-    assert engine.status() == (file_name(0), PAGE_SIZE + 5)
+    assert engine.written_end == (0, PAGE_SIZE + 5)
     engine.keeper.caretaker.step()
     assert len(engine.files()) == 2
     engine.close()
@@ -380,7 +380,7 @@ def test_start_up_does_not_grow_with_the_file(tmp_path: Path, pages: int) -> Non
     disk = Counting(tmp_path)
     engine = IbbEngine(disk, options)  # type: ignore[arg-type]
     assert str(engine.binlog_state()) == f"0-1-{count}"
-    assert engine.status()[0] == file_name(0)
+    assert engine.written_end.file_no == 0
     assert disk.pages < 260
     assert disk.redo_bytes < 4 * options.innodb_log_file_size
     engine.close()

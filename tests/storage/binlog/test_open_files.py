@@ -174,7 +174,7 @@ def _bulk(engine: IbbEngine, gtid: Gtid) -> None:
 
 
 def _delete_domain(engine: IbbEngine) -> None:
-    engine.purge_to("binlog-000001.ibb")
+    engine.purge_to(1)
     engine.flush([7])
 
 
@@ -187,7 +187,7 @@ DEEDS: dict[str, Callable[[IbbEngine], object]] = {
     "checkpoint": lambda engine: engine.checkpoint(),
     "flush": lambda engine: engine.flush(),
     "delete a domain": _delete_domain,
-    "purge": lambda engine: engine.purge_to("binlog-000001.ibb"),
+    "purge": lambda engine: engine.purge_to(1),
     "reset": lambda engine: engine.reset(),
     "reset to a state": lambda engine: engine.reset(BinlogState([Gtid(3, 1, 9)])),
     "round": lambda engine: engine.step(),

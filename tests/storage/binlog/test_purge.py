@@ -194,7 +194,7 @@ def five_files(disk: MemoryDisk, **more: int) -> IbbEngine:
 
 
 def numbers(engine: IbbEngine) -> list[int]:
-    return [int(file.name[7:-4]) for file in engine.files()]
+    return [file.number for file in engine.files()]
 
 
 def left(engine: IbbEngine, first: int) -> list[int]:
@@ -206,15 +206,14 @@ def left(engine: IbbEngine, first: int) -> list[int]:
 def test_purge_to() -> None:
     disk = MemoryDisk()
     engine = five_files(disk)
-    assert engine.purge_to(file_name(2)).delete == [0, 1]
+    assert engine.purge_to(2).delete == [0, 1]
     assert numbers(engine) == [2, 3, 4]
-    assert engine.purge_to(file_name(1)) == PurgePlan([])  # merely gone already
-    assert engine.purge_to(file_name(2)) == PurgePlan([])
-    for wrong in (file_name(5), "binlog.000001", "", "../binlog-000003.ibb"):
-        with pytest.raises(UnknownBinlog):
-            engine.purge_to(wrong)
+    assert engine.purge_to(1) == PurgePlan([])  # merely gone already
+    assert engine.purge_to(2) == PurgePlan([])
+    with pytest.raises(UnknownBinlog):
+        engine.purge_to(5)
     engine.keeper.caretaker.step()
-    plan = engine.purge_to(file_name(5))  # made ahead: it is there
+    plan = engine.purge_to(5)  # made ahead: it is there
     assert plan == PurgePlan([2, 3], 4, ACTIVE)
     assert left(engine, 4) == [9, 10]
     engine.close()
@@ -299,22 +298,22 @@ def test_holders(who: str) -> None:
     append_all(engine, simple(2))
     for _ in range(3):
         engine.flush()
-    assert engine.purge_to(file_name(2)) == PurgePlan([], 0, why)
+    assert engine.purge_to(2) == PurgePlan([], 0, why)
     let_go()
     engine.flush()  # the header of the file before tells of open and prepared groups still
-    assert engine.purge_to(file_name(2)) == PurgePlan([0, 1])
+    assert engine.purge_to(2) == PurgePlan([0, 1])
     engine.close()
 
 
 def test_a_hold_that_moves() -> None:
     engine = five_files(MemoryDisk())
     hold = engine.hold("9", Position(1, PAGE_SIZE), dump=True)
-    assert engine.purge_to(file_name(4)) == PurgePlan([0], 1, DUMP)
+    assert engine.purge_to(4) == PurgePlan([0], 1, DUMP)
     hold.move(3)
     hold.move(2)  # never back
-    assert engine.purge_to(file_name(4)) == PurgePlan([1, 2], 3, DUMP)
+    assert engine.purge_to(4) == PurgePlan([1, 2], 3, DUMP)
     hold.release()
-    assert engine.purge_to(file_name(4)) == PurgePlan([3])
+    assert engine.purge_to(4) == PurgePlan([3])
     engine.close()
 
 
@@ -323,9 +322,9 @@ def test_replicas_are_counted() -> None:
     one = engine.hold("1", engine.durable_end, dump=True)
     engine.hold("no replica", engine.durable_end)
     words = "1 more slave connections are needed (slave_connections_needed_for_purge)"
-    assert engine.purge_to(file_name(4)) == PurgePlan([], 0, words)
+    assert engine.purge_to(4) == PurgePlan([], 0, words)
     two = engine.hold("2", engine.durable_end, dump=True)
-    assert engine.purge_to(file_name(4)).delete == [0, 1, 2, 3]
+    assert engine.purge_to(4).delete == [0, 1, 2, 3]
     one.release()
     two.release()
     engine.close()
@@ -345,12 +344,12 @@ def test_references_of_headers_hold_after_a_restart() -> None:
     engine.close()
     engine = IbbEngine(disk, options())
     why = REFERS.format(3)
-    assert engine.purge_to(file_name(3)) == PurgePlan([0], 1, why)
+    assert engine.purge_to(3) == PurgePlan([0], 1, why)
     assert read_from(engine, Position(3, PAGE_SIZE)) == [
         gtid_event(Gtid(0, 1, 2)) + events(500, "far")
     ]
     engine.flush()
-    assert engine.purge_to(file_name(4)).delete == [1, 2, 3]
+    assert engine.purge_to(4).delete == [1, 2, 3]
     engine.close()
 
 
@@ -364,12 +363,12 @@ def test_a_completion_that_is_not_durable(crash: bool) -> None:
     writer.prepare(Xid(1, b"x"))
     engine.flush()
     engine.commit_prepared(Xid(1, b"x"), gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
-    assert engine.purge_to(engine.status()[0]).delete == []
+    assert engine.purge_to(engine.written_end.file_no).delete == []
     if crash:
         disk.crash()
         engine = IbbEngine(disk, options())
         assert engine.prepared() == [Xid(1, b"x")]
-        assert engine.purge_to(file_name(1)).kept == 0
+        assert engine.purge_to(1).kept == 0
         engine.commit_prepared(Xid(1, b"x"), gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
     engine.sync()
     assert read_all(engine) == [gtid_event(Gtid(0, 1, 1)) + events(900, "xa")]
@@ -405,7 +404,7 @@ def test_what_can_be_had_begins_behind_half_groups(restart: bool) -> None:
     engine.append(*group(Gtid(0, 1, 9)))
     engine.sync()
     for purged_to, begins in ((0, 0), (1, 6), (2, 6), (3, 8)):
-        engine.purge_to(file_name(purged_to))
+        engine.purge_to(purged_to)
         if restart:
             engine.close()
             engine = IbbEngine(disk, options())
@@ -447,7 +446,7 @@ def test_everything_is_whole_from_where_the_binlog_begins(seed: int) -> None:
         if rng.random() < 0.1:
             engine.sync()
             engine.checkpoint()
-            engine.purge_to(engine.status()[0])
+            engine.purge_to(engine.written_end.file_no)
             first = engine.first_start()
             assert read_from(engine, first.position) == logged[sequence(first.state) :]
             behind = rng.randint(sequence(first.state), len(logged))
@@ -469,7 +468,7 @@ def test_a_reader_of_a_purged_file_is_told(restart: bool) -> None:
     reader = RecordReader(engine._pages, places[0])
     assert reader.next() is not None
     reader.next()
-    engine.purge_to(file_name(2))
+    engine.purge_to(2)
     if restart:
         engine.close()
         engine = IbbEngine(disk, options())
@@ -524,7 +523,7 @@ def test_concurrent_readers_during_a_purge(tmp_path: Path, rng: random.Random) -
     for thread in threads:
         thread.start()
     for number in range(1, len(engine.files())):
-        engine.purge_to(file_name(number))
+        engine.purge_to(number)
         (tmp_path / f"other-{number}").write_bytes(b"x" * 100_000)  # takes the free descriptors
         done.wait(0.01)
     done.set()
@@ -550,21 +549,21 @@ def test_who_comes_while_files_are_deleted(named: bool) -> None:
     engine = IbbEngine(disk, options(), facts=StateStore(disk))
     append_all(engine, simple(60, size=5000))
     engine.checkpoint()
-    files = [file.name for file in engine.files()]
+    files = [file.number for file in engine.files()]
     assert len(files) > 4
-    found: list[str] = []
+    found: list[int] = []
 
     def comes(kind: str, name: str) -> None:
-        if kind == "sync directory" and not found and files[0] not in disk.names():
+        if kind == "sync directory" and not found and file_name(files[0]) not in disk.names():
             hold = engine.hold("the lease 'etl'", Position(2, PAGE_SIZE) if named else None)
-            found.append(file_name(hold.file_no))
+            found.append(hold.file_no)
 
     disk.fault = comes
     plan = engine.purge_to(files[-1])
     assert found == [files[2 if named else 1]]
-    assert [file.name for file in engine.files()] == files[files.index(found[0]) :]
+    assert [file.number for file in engine.files()] == files[files.index(found[0]) :]
     assert plan.delete == list(range(files.index(found[0])))
-    assert (file_name(plan.kept or 0), plan.why) == (found[0], "it is held by the lease 'etl'")
+    assert (plan.kept, plan.why) == (found[0], "it is held by the lease 'etl'")
     engine.close()
 
 
@@ -576,7 +575,7 @@ def test_the_first_place_is_the_first_whole_record() -> None:
     append_all(engine, groups)
     engine.checkpoint()
     for file in engine.files()[1:-1]:
-        engine.purge_to(file.name)
+        engine.purge_to(file.number)
         start = engine.first_start()
         left = read_from(engine, start.position)
         assert left == payloads(groups)[-len(left) :]
@@ -624,7 +623,7 @@ def test_who_waits_for_room_tries_at_once_behind_a_purge() -> None:
     disk = MemoryDisk()
     engine = five_files(disk)
     tries = engine._full.tries
-    assert engine.purge_to(file_name(1)).delete == [0]
+    assert engine.purge_to(1).delete == [0]
     assert engine._full.tries == tries + 1
 
     def fault(kind: str, name: str) -> None:
@@ -633,12 +632,12 @@ def test_who_waits_for_room_tries_at_once_behind_a_purge() -> None:
 
     disk.fault = fault
     with pytest.raises(DiskError):
-        engine.purge_to(file_name(4))
+        engine.purge_to(4)
     disk.fault = None
     assert engine._full.tries == tries + 2
     assert numbers(engine) == [2, 3, 4]
     assert left(engine, 2) == [5, 6, 7, 8, 9, 10]
-    assert engine.purge_to(file_name(4)).delete == [2, 3]
+    assert engine.purge_to(4).delete == [2, 3]
     engine.close()
 
 
@@ -675,6 +674,6 @@ def test_a_purge_by_hand_says_that_what_is_missing_may_be() -> None:
         disk.unlink(file_name(number))
     engine = IbbEngine(disk, options(), facts=StateStore(disk))
     assert lost_files_of(disk, [2, 3])
-    assert engine.purge_to(file_name(2)) == PurgePlan([])
+    assert engine.purge_to(2) == PurgePlan([])
     assert not lost_files_of(disk, [2, 3])
     engine.close()

@@ -198,11 +198,11 @@ def test_a_torn_last_page_is_cut_and_kept(caplog: pytest.LogCaptureFixture) -> N
     groups = simple(30, size=2000)
     disk = stored(groups)
     engine = IbbEngine(disk, SMALL)
-    name, offset = engine.status()
+    file_no, offset = engine.written_end
     engine.close()
     bare(disk)
     page_no = offset // PAGE_SIZE
-    assert (name, page_no) == (FIRST, 4)
+    assert (file_no, page_no) == (0, 4)
     change(disk, FIRST, flip(page_no * PAGE_SIZE + 100))
     torn = page_of(file_bytes(disk, FIRST), page_no)
     with caplog.at_level(logging.WARNING):
@@ -330,7 +330,7 @@ def test_a_full_state_of_several_pages_that_is_torn() -> None:
     append_all(engine, groups)
     engine.sync()
     count = len(groups)
-    while engine.status()[0] == FIRST:
+    while engine.written_end.file_no == 0:
         count += 1
         groups.append(group(Gtid(0, 1, 70_000 + count), 3000))
         engine.append(*groups[-1])

@@ -106,7 +106,7 @@ def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:
         assert engine.durable_end == engine.written_end
     assert not engine.has_room
     assert number > 30
-    assert engine.status()[0] == file_name(1)
+    assert engine.written_end.file_no == 1
     assert len(read_all(engine)) == number
     assert not engine.wait_for_room(0.1)
     done = threading.Event()
@@ -120,7 +120,7 @@ def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:
     thread.start()
     assert not done.wait(0.2)
     engine.sync()  # that is never in the way
-    assert engine.status()[0] == file_name(1), "a third file would not be found by recovery"
+    assert engine.written_end.file_no == 1, "a third file would not be found by recovery"
     waiting.room()
     assert engine.wait_for_room(DEADLINE)
     assert done.wait(DEADLINE)

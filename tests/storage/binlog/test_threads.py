@@ -112,7 +112,7 @@ def test_readers_beside_flush_and_purge(tmp_path: Path, rng: random.Random) -> N
         elif what < 0.13:
             engine.flush()
         elif what < 0.16:
-            engine.purge_to(engine.status()[0])
+            engine.purge_to(engine.written_end.file_no)
             time.sleep(0.001)
     engine.sync()
     for reader in readers:
@@ -120,7 +120,7 @@ def test_readers_beside_flush_and_purge(tmp_path: Path, rng: random.Random) -> N
     assert [reader.failure for reader in readers] == [None] * 4
     assert [reader.count for reader in readers] == [len(groups)] * 4
     engine.flush()
-    engine.purge_to(engine.status()[0])
+    engine.purge_to(engine.written_end.file_no)
     assert len(engine.files()) <= 3, "nobody holds anything any more"
     assert engine.binlog_state() == state_after(groups)
     engine.close()

@@ -193,7 +193,7 @@ def test_prepared_out_of_the_caches() -> None:
 def oob_refs(disk: MemoryDisk, engine: IbbEngine) -> list[int]:
     engine.sync()
     found = []
-    for number in range(sum(file.name in disk.names() for file in engine.files())):
+    for number in range(sum(file_name(file.number) in disk.names() for file in engine.files())):
         header = FileHeader.parse(file_bytes(disk, file_name(number))[:PAGE_SIZE], number)
         assert header is not None
         found.append(header.oob_ref)
@@ -209,7 +209,7 @@ def test_the_first_file_is_held_from_before_node_0() -> None:
     idle.write(b"in memory only")
     append_all(engine, simple(3, size=16_000))
     one.write(filler(17_000, "node 0"))  # of 16000 bytes, with some 1000 left in file 0
-    assert engine.status()[0] == file_name(1)
+    assert engine.written_end.file_no == 1
     append_all(engine, simple(4, first=4, size=30_000))
     one.rollback()
     append_all(engine, simple(6, first=8, size=30_000))

@@ -11,7 +11,6 @@ from binlog_storage.engine import Xid
 from binlog_storage.errors import CorruptBinlog, DiskError
 from binlog_storage.ibb import xa
 from binlog_storage.ibb.chunk import Position, RecordType
-from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.ibb.xa import XaComplete
@@ -238,18 +237,18 @@ def test_purge_is_held_back_until_the_completion_is_behind() -> None:
     engine.flush()
     engine.close()
     engine = IbbEngine(disk, OPTIONS)
-    plan = engine.purge_to(file_name(1))
+    plan = engine.purge_to(1)
     assert (plan.delete, plan.kept, plan.why) == (
         [],
         0,
         "it holds data of a prepared XA transaction ('one'; XA COMMIT or XA ROLLBACK ends it)",
     )
     commit(engine, ONE)
-    plan = engine.purge_to(file_name(1))
+    plan = engine.purge_to(1)
     assert plan.kept == 0
     assert plan.why.startswith("binlog file number 1 refers to data in it")
     engine.flush()
-    assert engine.purge_to(file_name(2)).delete == [0, 1]
+    assert engine.purge_to(2).delete == [0, 1]
     engine.close()
     engine = IbbEngine(disk, OPTIONS)
     assert engine.prepared() == []

@@ -358,12 +358,12 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
 
     def test_reopening_changes_nothing(self, bench: Bench) -> None:
         engine = filled(bench, simple(30))
-        files, status = engine.files(), engine.status()
+        files, status = engine.files(), engine.written_end
         engine.close()
         for _ in range(3):
             engine = bench.open()
             assert engine.files() == files
-            assert engine.status() == status
+            assert engine.written_end == status
             engine.close()
 
     def test_several_reopenings_stay_in_the_same_file(self, bench: Bench) -> None:
@@ -416,10 +416,10 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
     def test_what_it_says_of_its_files(self, bench: Bench) -> None:
         engine = filled(bench, simple(300, size=1000))
         files = engine.files()
-        name, offset = engine.status()
-        assert files[-1].name == name
-        assert offset > 0
+        end = engine.written_end
+        assert files[-1].number == end.file_no
+        assert end.offset > 0
         assert all(file.size > 0 for file in files)
-        assert [file.name for file in files] == sorted(file.name for file in files)
+        assert [file.number for file in files] == sorted(file.number for file in files)
         assert isinstance(engine.is_recent(engine.durable_end), bool)
         engine.close()

@@ -51,7 +51,7 @@ class Violation(AssertionError):
 
 def groups_held(engine: IbbEngine) -> list[bytes | None]:
     """All durable groups from the first file on; None for one that has lost data to a purge."""
-    numbers = [int(file.name[7:-4]) for file in engine.files()]
+    numbers = [file.number for file in engine.files()]
     # A new store has no file until its first page is written.
     first = min(numbers, default=engine.durable_end.file_no)
     pages = engine._pages

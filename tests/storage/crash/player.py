@@ -14,7 +14,6 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine import GroupWriter, Xid
 from binlog_storage.errors import BinlogInUseByTransaction, DomainInUse
-from binlog_storage.ibb.file_names import file_number
 
 from tests.storage.crash.model import Model
 from tests.storage.groups import GROUP_BYTES_MIN, events, group, gtid_event, marker
@@ -236,11 +235,10 @@ class Player:
     def purge(self, back: int) -> bool:
         """Everything before the current file, or `back` files earlier."""
         last = self._file_no() - back
-        files = [file.name for file in self.engine.files()]
-        names = [name for name in files if (file_number(name) or 0) <= last]
-        if names:
-            self.note("purge", file_number(names[-1]))
-            self.engine.purge_to(names[-1])
+        numbers = [file.number for file in self.engine.files() if file.number <= last]
+        if numbers:
+            self.note("purge", numbers[-1])
+            self.engine.purge_to(numbers[-1])
         return False
 
     def reset(self, _: int) -> bool:

@@ -158,7 +158,7 @@ class Worker:
         return False
 
     def purge(self) -> bool:
-        self.engine.purge_to(self.engine.status()[0])
+        self.engine.purge_to(self.engine.written_end.file_no)
         return False
 
     def reset(self) -> bool:
@@ -213,7 +213,7 @@ def work(disk: MemoryDisk, steps: list[str], seed: int) -> tuple[list[Snapshot],
 def held_by(engine: IbbEngine) -> list[bytes | None]:
     """All groups from the first file on; None for one that has lost data to a purge."""
     engine.sync()
-    first = int(engine.files()[0].name[7:-4])
+    first = engine.files()[0].number
     pages = engine._pages
     reader = RecordReader(pages, Position(first, PAGE_SIZE), engine.durable_end, skip_partial=True)
     found: list[bytes | None] = []

@@ -54,7 +54,7 @@ def everything(engine: BinlogEngine) -> list[bytes]:
     found: list[bytes] = []
     for file in engine.files():
         with contextlib.suppress(PositionPurged):  # made ahead
-            found += [b"".join(pieces) for pieces in engine.groups_of_file(file.name)]
+            found += [b"".join(pieces) for pieces in engine.groups_of_file(file.number)]
     return found
 
 
@@ -388,7 +388,7 @@ def halved(directory: Path) -> Path:
     other.flush()
     other.append(*groups[4])
     other.flush()
-    other.purge_to(other.files()[1].name)
+    other.purge_to(other.files()[1].number)
     other.close()
     return copy_to(disk, directory)
 

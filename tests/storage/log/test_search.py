@@ -109,7 +109,9 @@ def strange_history(rng: random.Random, engine: IbbEngine) -> list[SlavePosition
             except DomainInUse:
                 engine.flush()
         elif what < 0.075:
-            engine.purge_to(engine.status()[0] if rng.random() < 0.6 else engine.files()[0].name)
+            engine.purge_to(
+                engine.written_end.file_no if rng.random() < 0.6 else engine.files()[0].number
+            )
         elif what < 0.09:
             engine.sync()
         seq_nos[domain] += 1
@@ -221,7 +223,7 @@ def test_breaks_are_forgotten_with_their_files() -> None:
         append_all(engine, simple(3))  # from 1 again, each time
         engine.flush()
         assert facts.get(BREAKS_KEY) == list(range(2, turn + 2))
-    engine.purge_to(file_name(4))
+    engine.purge_to(4)
     append_all(engine, simple(1))
     engine.flush()
     assert facts.get(BREAKS_KEY) == [5]

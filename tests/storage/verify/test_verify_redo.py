@@ -38,7 +38,7 @@ def killed() -> MemoryDisk:
     engine = IbbEngine(disk, OPTIONS)
     append_all(engine, simple(20, size=1000))
     engine.checkpoint()
-    assert engine.status()[1] // PAGE_SIZE == 2
+    assert engine.written_end.offset // PAGE_SIZE == 2
     append_all(engine, simple(40, first=21, size=1000))
     engine.sync()
     while engine.step():
