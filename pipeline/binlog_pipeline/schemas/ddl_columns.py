@@ -18,6 +18,7 @@ from binlog_pipeline.schemas.ddl_types import (
     DdlType,
     charset_of_collation,
     charset_of_name,
+    is_wide,
     parse_type,
     with_signs,
 )
@@ -128,9 +129,16 @@ def lower(name: str) -> str:
 class ColumnReader(TokenReader):
     """Reads definitions of columns and keys."""
 
-    def __init__(self, found: Sequence[Token], database: str, sql_mode: int) -> None:
+    def __init__(
+        self,
+        found: Sequence[Token],
+        database: str,
+        sql_mode: int,
+        literal_charset: str | None = None,
+    ) -> None:
         super().__init__(found, database)
         self._sql_mode: Final = sql_mode
+        self._is_wide: Final = is_wide(literal_charset)
 
     def elements(self, into: Elements) -> None:
         """Columns, keys and all, behind the bracket that begins them up to the one that ends them."""
@@ -223,7 +231,10 @@ class ColumnReader(TokenReader):
     def definition(self, name: str) -> Definition:
         """Of a column, behind its name."""
         type_, charset = parse_type(
-            self, self._sql_mode, escapes=not self._sql_mode & NO_BACKSLASH_ESCAPES
+            self,
+            self._sql_mode,
+            escapes=not self._sql_mode & NO_BACKSLASH_ESCAPES,
+            wide=self._is_wide,
         )
         made = Definition(name, type_, charset)
         is_serial = self.tokens[self.at - 1].text.upper() == "SERIAL"

@@ -50,7 +50,7 @@ class _Statement:
         self._said: Final = statement
         self._gtid: Final = gtid
         self._reader: Final = AlterReader(
-            statement.tokens(), statement.database, statement.sql_mode
+            statement.tokens(), statement.database, statement.sql_mode, statement.literal_charset
         )
 
     def apply(self) -> None:

@@ -2,13 +2,14 @@
 
 What was asked of servers, 10.11 and 11.8: INT(0) is int(11), DECIMAL(0) decimal(10,0), YEAR(3) year(4); ZEROFILL is
 unsigned; TEXT(n) is the smallest TEXT that has room for n characters, and so is VARCHAR(n) of more than 65,532 bytes,
-which strict mode refuses; JSON is longtext of utf8mb4; labels lose spaces at their end, unless they are binary.
+which strict mode refuses; JSON is longtext of utf8mb4; labels lose spaces at their end, unless they are binary: those
+are the bytes that collation_connection has for the text.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from binlog_protocol.events.collation_names import charset_named
@@ -68,13 +69,17 @@ _PRINTED: Final = str.maketrans({"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\
 
 @dataclass(frozen=True, slots=True)
 class DdlType:
-    """`characters` of TEXT(n) and BLOB(n) until the character set is known; `suffix` behind the brackets."""
+    """`characters` of TEXT(n) and BLOB(n) until the character set is known; `suffix` behind the brackets.
+
+    is_wide: the session that gave the labels writes ASCII, too, in other bytes.
+    """
 
     name: str
     numbers: tuple[int, ...] = ()
     labels: tuple[str, ...] | None = None
     suffix: str = ""
     characters: int = 0
+    is_wide: bool = field(default=False, compare=False)
 
     @property
     def is_character(self) -> bool:
@@ -105,7 +110,14 @@ class DdlType:
             trimmed = tuple(label.rstrip(" ") for label in self.labels)
             if charset is None and trimmed != self.labels:
                 raise NotUnderstood("labels that end with a space, of an unknown character set")
-            return self if charset == BINARY else replace(self, labels=trimmed)
+            if charset != BINARY:
+                return replace(self, labels=trimmed)
+            if self.is_wide or not all(map(str.isascii, self.labels)):
+                raise NotUnderstood(
+                    f"labels of {self.name.upper()} beyond ASCII, of character set binary: which bytes they are is for "
+                    "the session that gave them"
+                )
+            return self
         if charset == BINARY:
             made = replace(made, name=_BINARY_OF.get(made.name, made.name))
         if not made.is_character:
@@ -192,8 +204,18 @@ def charset_of_collation(name: str) -> str | None:
     return charset_of_name(lower.partition("_")[0])
 
 
-def parse_type(reader: TokenReader, sql_mode: int, *, escapes: bool) -> tuple[DdlType, str | None]:
-    """The type that is next, without its attributes; and the character set that it brings. Raises `NotUnderstood`."""
+def is_wide(charset: str | None) -> bool:
+    """Whether the character set has ASCII in other bytes."""
+    return charset in _NOT_ASCII
+
+
+def parse_type(
+    reader: TokenReader, sql_mode: int, *, escapes: bool, wide: bool
+) -> tuple[DdlType, str | None]:
+    """The type that is next, without its attributes; and the character set that it brings. Raises `NotUnderstood`.
+
+    `wide`: see `DdlType.is_wide`.
+    """
     shown = reader.shown()
     if reader.word() == "MARIADB_SCHEMA":
         reader.at += 1
@@ -218,7 +240,7 @@ def parse_type(reader: TokenReader, sql_mode: int, *, escapes: bool) -> tuple[Dd
     if name == "json":
         return DdlType("longtext"), "utf8mb4"
     if name in ("enum", "set"):
-        return DdlType(name, labels=_labels(reader, escapes=escapes)), None
+        return DdlType(name, labels=_labels(reader, escapes=escapes), is_wide=wide), None
     if name == "real":
         name = "float" if sql_mode & REAL_AS_FLOAT else "double"
     if name == "double":

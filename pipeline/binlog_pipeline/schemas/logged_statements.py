@@ -44,6 +44,7 @@ class LoggedStatement:
     server_charset: the character set of @@collation_server; None for one that is unknown here.
     may_be_temporary: whether it used something of its session alone, such as a temporary table, which hides another of
         the same name. TRUNCATE and ALTER TABLE say so of every temporary table, RENAME TABLE of none (10.11, 11.8).
+    literal_charset: that of @@collation_connection, as `server_charset`.
     has_failed: it is logged for the part that was done: CREATE OR REPLACE TABLE has dropped the old one.
     """
 
@@ -54,6 +55,7 @@ class LoggedStatement:
     server_charset: str | None = None
     may_be_temporary: bool = False
     has_failed: bool = False
+    literal_charset: str | None = None
 
     def tokens(self) -> list[Token]:
         """Of its text as its session's sql_mode means it, without semicolons at the end."""
@@ -93,6 +95,7 @@ class LoggedStatement:
             None if variables.charset is None else charset_of(variables.charset[2]),
             bool(query.header_flags & FLAG_THREAD_SPECIFIC),
             query.error_code != 0,
+            None if variables.charset is None else charset_of(variables.charset[1]),
         )
 
 

@@ -10,8 +10,9 @@
 `type` is COLUMN_TYPE of information_schema.columns, `charset` CHARACTER_SET_NAME, `key` the primary key in its order;
 charset and key may be left out. Where the log has names, columns are found by them, and not all need be in the file.
 A table may be there several times, for layouts that it had: the first that fits the log is taken. What the log says
-itself stands. `seed_writing.py` makes such a file of a server, `binlog_pipeline/jobs/ddl_seed.py` of the log's own DDL:
-with `since`, the GTID of the statement behind each layout, for its reader only.
+itself stands. Labels of ENUM and SET whose charset is binary are taken if they are ASCII without `?`: a text does not
+say which bytes others are. `seed_writing.py` makes such a file of a server, `binlog_pipeline/jobs/ddl_seed.py` of the
+log's own DDL: with `since`, the GTID of the statement behind each layout, for its reader only.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ class SeedColumn:
     def added_to(self, column: Column) -> Column:
         """With what the log does not say."""
         type_ = self.type
+        collation = self.collation if column.collation is None else column.collation
+        labels = type_.labels_of(collation) if column.labels is None else column.labels
         return replace(
             column,
             name=self.name,
             unsigned=type_.unsigned if column.unsigned is None else column.unsigned,
-            collation=self.collation if column.collation is None else column.collation,
-            labels=type_.labels if column.labels is None else column.labels,
+            collation=collation,
+            labels=labels,
             fraction_digits=type_.fraction_digits(column),
             kind=type_.kind,
         )

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.column_type import ColumnType
-from binlog_protocol.events.table_map import Column, Kind
+from binlog_protocol.events.table_map import Column, Kind, Label
 
 T = ColumnType
 _TYPE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?([^()]*)$", re.DOTALL | re.IGNORECASE)
@@ -62,6 +63,7 @@ _TEMPORAL: Final = (T.TIME2, T.DATETIME2, T.TIMESTAMP2)
 _OLD_TEMPORAL: Final = (T.TIME, T.DATETIME, T.TIMESTAMP)
 _BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _VECTOR_ELEMENT: Final = 4
+_NO_TEXT: Final = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,33 @@ class SqlType:
             case "vector":
                 return (layout.size,) == tuple(n * _VECTOR_ELEMENT for n in numbers)
             case "enum" | "set":
-                return column.labels is None or column.labels == self.labels
+                return column.labels is None or self._names(column.labels)
         if layout.type in _TEMPORAL:
             return (numbers or (0,)) == (layout.digits,)
         return layout.size == _FIXED_SIZES.get(self.name, layout.size)
+
+    def labels_of(self, collation: int | None) -> tuple[Label, ...] | None:
+        """Of a column of that collation; None where these do not say which bytes they are, or which of them is which.
+
+        Servers print bytes that are no text as `?` (10.11, 11.8), and those of a binary label that are UTF-8 as that,
+        whatever the session that gave them meant.
+        """
+        labels = self.labels
+        if labels is None:
+            return None
+        if collation == BINARY_COLLATION:
+            is_known = all(label.isascii() and _NO_TEXT not in label for label in labels)
+            return tuple(label.encode() for label in labels) if is_known else None
+        repeated = {label for label in labels if labels.count(label) > 1 and _NO_TEXT in label}
+        return None if repeated else labels
+
+    def _names(self, logged: tuple[Label, ...]) -> bool:
+        """Whether a server may print the labels so."""
+        said = self.labels or ()
+        return len(said) == len(logged) and all(
+            not isinstance(label, str) or label == text
+            for label, text in zip(logged, said, strict=True)
+        )
 
     def fraction_digits(self, column: Column) -> int | None:
         """What old temporal columns do not log."""

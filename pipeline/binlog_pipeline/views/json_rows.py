@@ -1,7 +1,7 @@
 """Rows as JSON objects, made by column: no value becomes a Python object, lists and bytes apart.
 
 numbers                   as they are; DECIMAL too, with all its digits
-text, ENUM, SET           strings
+text, ENUM, SET           strings; numbers and bytes where those are given
 dates and times           strings: 2026-01-02, 2026-01-02 03:04:05.678901, TIMESTAMP with a Z behind it
 TIME                      microseconds; with time=string a string
 bytes                     base64
@@ -53,7 +53,8 @@ def json_values(column: pa.Array) -> pa.Array:
         return pc.if_else(column.is_valid(), objects, pa.scalar(None, pa.string()))
     if pa.types.is_list(type_):
         lists = (
-            None if v is None else json.dumps(v, ensure_ascii=False) for v in column.to_pylist()
+            None if v is None else json.dumps(v, ensure_ascii=False, default=_base64)
+            for v in column.to_pylist()
         )
         return pa.array(lists, pa.string())
     return pc.binary_join_element_wise('"', _text(column), '"', "")
@@ -62,13 +63,15 @@ def json_values(column: pa.Array) -> pa.Array:
 def _text(column: pa.Array) -> pa.Array:
     """What stands between the quotes."""
     if pa.types.is_binary(column.type):
-        encoded = (
-            None if v is None else binascii.b2a_base64(v, newline=False) for v in column.to_pylist()
-        )
-        return pa.array(encoded, pa.binary()).cast(pa.string())
+        encoded = (None if v is None else _base64(v) for v in column.to_pylist())
+        return pa.array(encoded, pa.string())
     if pa.types.is_string(column.type):
         return _escaped(column)
     return column.cast(pa.string())
+
+
+def _base64(raw: bytes) -> str:
+    return binascii.b2a_base64(raw, newline=False).decode()
 
 
 def _escaped(column: pa.Array) -> pa.Array:

@@ -229,6 +229,15 @@ def decode_text(raw: bytes, collation: int) -> str | UndecodedText:
     return UndecodedText(raw, collation)
 
 
+def is_storable(text: str) -> bool:
+    """Whether UTF-8 has it: not with half a surrogate pair in it, as a ucs2 column may have."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def replaced_text(raw: bytes, collation: int) -> str:
     """`raw` as text, with U+FFFD for what is none; without a codec for every byte that is not ASCII."""
     decode = _decoder(charset_of(collation), "replace")

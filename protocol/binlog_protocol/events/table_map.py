@@ -43,7 +43,12 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.charsets import UndecodedText, decode_text
+from binlog_protocol.events.charsets import (
+    BINARY_COLLATION,
+    UndecodedText,
+    decode_text,
+    is_storable,
+)
 from binlog_protocol.events.column_type import (
     CHARACTER_TYPES,
     NUMERIC_TYPES,
@@ -69,6 +74,10 @@ class Kind(IntEnum):
     VECTOR = 4
 
 
+Label = str | bytes | UndecodedText
+"""Of an ENUM or SET: bytes if its character set is binary, undecoded if it is no text in it (servers take those)."""
+
+
 class KeyPart(NamedTuple):
     """A column of the primary key; `prefix` in characters, 0 for the whole column."""
 
@@ -89,7 +98,7 @@ class Column:
     name: str | None = None
     unsigned: bool | None = None
     collation: int | None = None
-    labels: tuple[str, ...] | None = None
+    labels: tuple[Label, ...] | None = None
     geometry_type: int | None = None
     fraction_digits: int | None = None
     kind: Kind = Kind.AS_LOGGED
@@ -290,8 +299,13 @@ def _count(cursor: Cursor) -> int:
     return count
 
 
-def _decode_labels(labels: tuple[bytes, ...], collation: int | None) -> Iterator[str]:
-    """Labels as text; what does not decode keeps its bytes as surrogates."""
+def _decode_labels(labels: tuple[bytes, ...], collation: int | None) -> Iterator[Label]:
+    """As their character set says, so that no two of them that differ become the same."""
+    known = collation or _UTF8
     for raw in labels:
-        text = decode_text(raw, collation or _UTF8)
-        yield raw.decode("utf-8", "surrogateescape") if isinstance(text, UndecodedText) else text
+        if known == BINARY_COLLATION:
+            yield raw
+            continue
+        text = decode_text(raw, known)
+        is_text = isinstance(text, str) and is_storable(text)
+        yield text if is_text else UndecodedText(raw, known)

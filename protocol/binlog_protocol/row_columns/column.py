@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from binlog_protocol.event_text.literals import json_value
-from binlog_protocol.events.charsets import BINARY_COLLATION
+from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
 from binlog_protocol.events.rows import Value
-from binlog_protocol.events.table_map import Column, Kind
+from binlog_protocol.events.table_map import Column, Kind, Label
 from binlog_protocol.row_columns import numbers, plain, temporal, texts
 from binlog_protocol.row_columns.arrays import array, binary
 from binlog_protocol.row_columns.image import value_size
@@ -180,20 +180,36 @@ class _Maker:
         digits = self._layout.digits
         return type_, lambda field: array(type_, temporal.times(field, digits), field.nulls)
 
+    def _labels(self) -> Sequence[Label] | None:
+        """Those of an ENUM or SET; None if it is given by its numbers, as two that differ would become the same."""
+        labels, on_bad = self._column.labels, self._options.bad_text
+        if labels is None or on_bad == "error":
+            return labels
+        if on_bad == "binary":
+            return None if any(isinstance(label, UndecodedText) for label in labels) else labels
+        return labels if texts.are_told_apart(labels) else None
+
+    def _bad_label(self, label: UndecodedText) -> str:
+        if self._options.bad_text == "error":
+            return self._refuse_text(label.raw)
+        return texts.replaced_label(label)
+
     def _enum(self) -> _Made:
-        size, labels = self._layout.size, self._column.labels
+        size, labels = self._layout.size, self._labels()
         if labels is None:
             return pa.int32(), lambda field: numbers.integers(
                 field, size, pa.int32(), unsigned=True
             )
-        return pa.string(), lambda field: texts.enum(field, size, labels)
+        return texts.labels_type(labels), lambda field: texts.enum(
+            field, size, labels, self._bad_label
+        )
 
     def _set(self) -> _Made:
-        size, labels = self._layout.size, self._column.labels
-        joined = self._options.set_labels == "string"
+        size, labels = self._layout.size, self._labels()
+        is_joined = self._options.set_labels == "string"
         if labels is not None:
-            return texts.set_type(joined=joined), lambda field: texts.set_members(
-                field, numbers.set_bits(field, size), labels, joined=joined
+            return texts.set_type(labels, is_joined=is_joined), lambda field: texts.set_members(
+                field, numbers.set_bits(field, size), labels, self._bad_label, is_joined=is_joined
             )
         if size == 8:
             return self._unsigned_words(numbers.unsigned_words)
@@ -233,5 +249,5 @@ class _Maker:
     def _refuse_text(self, raw: bytes) -> str:
         raise UnrepresentableValue(
             f"column {self._name} holds bytes that are no text in its character set: {raw[:32].hex(' ')}; "
-            "bad_text=replace makes U+FFFD of them, bad_text=binary keeps the column as bytes"
+            "bad_text=replace makes U+FFFD of them, bad_text=binary keeps the column as bytes, labels as numbers"
         )

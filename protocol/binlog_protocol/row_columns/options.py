@@ -18,7 +18,8 @@ class ColumnOptions:
     time: TIME as a duration, as microseconds, or as text (it goes to 838 hours, either way).
     unsigned_bigint: BIGINT UNSIGNED and BIT(64) as decimal(20,0), as a long with an error beyond 2^63-1, or as text.
     bad_text: bytes that are no text in their character set become U+FFFD, or an error; `binary` makes every text
-        column binary, as it is in the log.
+        column binary, as it is in the log. An ENUM or SET is given by its numbers if a label is no text with `binary`,
+        and otherwise if two of its labels would become the same.
     bit1: BIT(1) as a long or as a boolean.
     set_labels: a SET as its members joined by commas, or as a list.
     """

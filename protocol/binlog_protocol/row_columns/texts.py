@@ -10,8 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text, replaced_text
+from binlog_protocol.events.charsets import (
+    UndecodedText,
+    charset_of,
+    decode_text,
+    is_storable,
+    replaced_text,
+)
 from binlog_protocol.events.rows import strings
+from binlog_protocol.events.table_map import Label
 from binlog_protocol.row_columns import arrays
 from binlog_protocol.row_columns.row_bytes import Field, Integers
 
@@ -52,18 +59,9 @@ def replacing(collation: int) -> Callable[[bytes], str]:
 
 def _decoded(raw: bytes, collation: int, on_bad: Callable[[bytes], str]) -> str:
     decoded = decode_text(raw, collation)
-    if isinstance(decoded, UndecodedText) or not _is_storable(decoded):
+    if isinstance(decoded, UndecodedText) or not is_storable(decoded):
         return on_bad(raw)
     return decoded
-
-
-def _is_storable(decoded: str) -> bool:
-    """Not with half a surrogate pair in it, as a ucs2 column may have."""
-    try:
-        decoded.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _extends_ascii(collation: int) -> bool:
@@ -75,36 +73,73 @@ def _is_ascii(values: pa.Array) -> bool:
     return data is None or not data.size or int(np.frombuffer(data, np.uint8).max()) < len(_ASCII)
 
 
-def enum(field: Field, size: int, labels: Sequence[str]) -> pa.Array:
+def labels_type(labels: Sequence[Label]) -> pa.DataType:
+    """Of one label: bytes if the character set is binary."""
+    return pa.binary() if isinstance(strings.no_label(labels), bytes) else pa.string()
+
+
+def label_values(
+    labels: Sequence[Label], on_bad: Callable[[UndecodedText], str]
+) -> list[str | bytes]:
+    """What becomes of labels; `on_bad` gives the text of one that is none, or raises."""
+    return [on_bad(label) if isinstance(label, UndecodedText) else label for label in labels]
+
+
+def are_told_apart(labels: Sequence[Label]) -> bool:
+    """Whether those that differ still do when what is no text is replaced."""
+    return len({*label_values(labels, replaced_label)}) == len({*labels})
+
+
+def replaced_label(label: UndecodedText) -> str:
+    return replaced_text(label.raw, label.collation)
+
+
+def enum(
+    field: Field, size: int, labels: Sequence[Label], on_bad: Callable[[UndecodedText], str]
+) -> pa.Array:
+    """An ENUM as its labels; `on_bad` is asked of those that occur."""
     numbers = field.data.unsigned(field.at, size)
     field.refuse(numbers > len(labels))
-    return _taken(["", *labels], numbers, field, pa.string())
+    empty = strings.no_label(labels)
+    occurring = [
+        empty if isinstance(label, UndecodedText) and not field.any(numbers == number) else label
+        for number, label in enumerate(labels, 1)
+    ]
+    values = label_values([empty, *occurring], on_bad)
+    return _taken(values, numbers, field, labels_type(labels))
 
 
-def set_type(*, joined: bool) -> pa.DataType:
-    return pa.string() if joined else pa.list_(pa.string())
+def set_type(labels: Sequence[Label], *, is_joined: bool) -> pa.DataType:
+    """Of a SET: its members joined by commas, or a list of them."""
+    type_ = labels_type(labels)
+    return type_ if is_joined else pa.list_(type_)
 
 
 def set_members(
-    field: Field, bits: NDArray[np.uint64], labels: Sequence[str], *, joined: bool
+    field: Field,
+    bits: NDArray[np.uint64],
+    labels: Sequence[Label],
+    on_bad: Callable[[UndecodedText], str],
+    *,
+    is_joined: bool,
 ) -> pa.Array:
-    """A SET as text, or as a list of its members. Each combination that occurs is put together once."""
+    """A SET, see `set_type`. Each combination that occurs is put together once."""
     if len(labels) < 64:
         field.refuse(bits >> np.uint64(len(labels)) != 0)
     if field.nulls is not None:
         bits = np.where(field.nulls, np.uint64(0), bits)
     combinations, numbers = np.unique(bits, return_inverse=True)
     members = [
-        [label for i, label in enumerate(labels) if combination >> i & 1]
+        label_values([label for i, label in enumerate(labels) if combination >> i & 1], on_bad)
         for combination in combinations.tolist()
     ]
-    values = [",".join(found) for found in members] if joined else members
-    return _taken(values, numbers, field, set_type(joined=joined))
+    empty = strings.no_label(labels)
+    values = [strings.joined(found, empty) for found in members] if is_joined else members
+    return _taken(values, numbers, field, set_type(labels, is_joined=is_joined))
 
 
 def _taken(values: Sequence[Any], numbers: Integers, field: Field, type_: pa.DataType) -> pa.Array:
-    sound = [storable(v) if isinstance(v, str) else [*map(storable, v)] for v in values]
-    return pa.array(sound, type_).take(pa.array(numbers, mask=field.nulls))
+    return pa.array(values, type_).take(pa.array(numbers, mask=field.nulls))
 
 
 def storable(name: str) -> str:

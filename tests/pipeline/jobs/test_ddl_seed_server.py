@@ -270,6 +270,62 @@ def test_the_server_and_its_log_write_the_same_file(
     assert Seed.read(str(told)) == Seed.read(str(asked))
 
 
+LABELS = (  # of a table each, by sessions of that collation_connection
+    ("latin1", "latin1_swedish_ci", "ENUM('\u00e9', 'a') CHARACTER SET binary", [b"\xe9", b"a"]),
+    ("utf8", "utf8mb4_bin", "ENUM('\u00e9', 'a') CHARACTER SET binary", [b"\xc3\xa9", b"a"]),
+    ("ascii", "utf8mb4_bin", "ENUM('a', 'b ') BYTE", [b"a", b"b "]),
+    ("wide", "utf16_general_ci", "ENUM('a', 'b') BYTE", [b"\0a", b"\0b"]),
+    ("hexadecimal", "utf8mb4_bin", "ENUM(x'E9', x'C3A9') COLLATE binary", [b"\xe9", b"\xc3\xa9"]),
+    ("many", "utf8mb4_bin", "SET(x'E9', x'C3A9') CHARACTER SET binary", [b"\xe9", b"\xc3\xa9"]),
+    ("no_text", "utf8mb4_bin", "ENUM(x'E9', 'a') CHARACTER SET utf8mb4", ["\ufffd", "a"]),
+    ("alike", "utf8mb4_bin", "ENUM(x'E8', x'E9') CHARACTER SET utf8mb4", [1, 2]),
+)
+OF_DDL = {"ascii": [b"a", b"b "]}
+"""What NO_LOG and a seed made of the statements tell; of all others the number, or no seed."""
+
+
+@pytest.mark.parametrize("metadata", [NO_LOG, FULL])
+def test_labels_that_differ_never_become_the_same(
+    make_upstream: MakeMariaDB, tmp_path: Path, metadata: str
+) -> None:
+    """Servers take labels that are no text in their character set, and those of a binary one are bytes."""
+    upstream = make_upstream(metadata, server_id=1)
+    run(upstream, "CREATE DATABASE d CHARACTER SET utf8mb4")
+    for table, collation, type_, _ in LABELS:
+        run(
+            upstream,
+            f"SET collation_connection = {collation}",
+            f"CREATE TABLE d.{table} (e {type_} PRIMARY KEY)",
+            f"INSERT INTO d.{table} VALUES (1)",
+            f"INSERT INTO d.{table} VALUES (2)",
+        )
+    run(upstream, "CREATE TABLE d.converted LIKE d.ascii")
+    run(upstream, "ALTER TABLE d.converted CONVERT TO CHARACTER SET latin1")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    told, asked = tmp_path / "told.json", tmp_path / "asked.json"
+    unknown = dict(made_of(store, told).unknown)
+    with upstream.connect(charset="utf8mb4") as connection:
+        write_seed(connection, asked, ["d.*"])
+
+    def given(table: str, seed: Path) -> list[Any]:
+        rows = rows_of(store, table=f"d.{table}", schemaSeed=str(seed))
+        return [value for row in rows for value in row["after"].values()]
+
+    for table, _, _, labels in LABELS:
+        if metadata == FULL:
+            assert given(table, told) == given(table, asked) == labels, table
+            continue
+        assert given(table, told) == OF_DDL.get(table, [1, 2]), table
+        assert (f"d.{table}" in unknown) == (table not in OF_DDL), table
+        if table == "wide":  # the server prints such bytes as they are
+            assert given(table, asked) == labels
+        elif table == "no_text":
+            assert given(table, asked) == ["?", "a"]
+        else:
+            assert given(table, asked) == OF_DDL.get(table, [1, 2]), table
+    assert "of binary converted to latin1" in unknown["d.converted"]
+
+
 def test_what_a_server_did_not_execute_of_a_comment(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:

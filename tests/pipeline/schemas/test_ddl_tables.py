@@ -134,6 +134,7 @@ def test_character_sets_by_default(before: tuple[str, ...], sql: str, want: str)
     assert told(after(*before, sql)) == [want]
 
 
+BEYOND = "beyond ASCII"
 NOT_UNDERSTOOD = [
     ("CREATE TABLE t (a KLINGON)", "type klingon"),
     ("CREATE TABLE t (a INT FROBNICATED)", "'FROBNICATED' of a column"),
@@ -154,6 +155,15 @@ NOT_UNDERSTOOD = [
     ("CREATE TABLE t (a TEXT(100))", "unknown character set"),
     ("CREATE TABLE t (a ENUM('a '))", "unknown character set"),
     ("CREATE TABLE t (a ENUM(0x61))", "label '0x61'"),
+    ("CREATE TABLE t (a ENUM('\u00e9') CHARACTER SET binary)", BEYOND),
+    ("CREATE TABLE t (a SET('a', '\u00e9') BYTE)", BEYOND),
+    ("CREATE TABLE t (a ENUM('\u00e9') COLLATE binary)", BEYOND),
+    ("CREATE TABLE t (a ENUM('\u00e9')) CHARACTER SET binary", BEYOND),
+    ("ALTER TABLE t ADD e ENUM('\u00e9') CHARACTER SET binary", BEYOND),
+    ("ALTER TABLE t MODIFY b SET('\u00e9') CHARACTER SET binary", BEYOND),
+    ("ALTER TABLE t CHANGE b e ENUM('\u00e9') COLLATE 'binary'", BEYOND),
+    ("ALTER TABLE t CHARACTER SET binary, ADD e ENUM('\u00e9')", BEYOND),
+    ("ALTER TABLE t ADD e ENUM('\u00e9') CHARSET latin1, CONVERT TO CHARACTER SET binary", "beside a column"),
     ("CREATE TABLE t (a CHAR(3) CHARSET klingon)", "character set klingon"),
     ("CREATE TABLE t (a CHAR(3) COLLATE klingon_ci)", "character set klingon"),
     ("CREATE TABLE t (a INT) CHARSET klingon", "character set klingon"),
@@ -208,6 +218,19 @@ def test_nothing_is_guessed(sql: str, why: str) -> None:
     apply(catalog, logged("CREATE OR REPLACE TABLE t (z INT)"), "0-1-4")
     assert told(catalog) == ["z int(11) ()"]
     assert T not in catalog.unknown
+
+
+def test_labels_of_columns_that_are_binary() -> None:
+    """Those of ASCII are the same bytes in each session, but for one that writes text in two bytes a letter."""
+    of_bytes = "CREATE DATABASE d CHARACTER SET binary"
+    for sql in ("CREATE TABLE t (a ENUM('\u00e9'))", "CREATE TABLE t (a SET('a', '\u00e9'))"):
+        assert BEYOND in after(of_bytes, sql).unknown[T]
+        assert told(after(DATABASE, sql)) != []
+    sql = "CREATE TABLE t (a ENUM('a', 'b '))"
+    assert told(after(of_bytes, sql)) == ["a enum('a','b ') binary ()"]
+    wide = replace(logged(sql), literal_charset="utf16")
+    assert BEYOND in after(of_bytes, wide).unknown[T]
+    assert told(after(DATABASE, wide)) == ["a enum('a','b') utf8mb4 ()"]
 
 
 @pytest.mark.parametrize("sql", ["CREATE TABLE t (a DATE)", "ALTER TABLE t ADD c TIMESTAMP"])

@@ -94,6 +94,12 @@ def test_any_text(values: list[str | None], name: str) -> None:
     column = pa.array(["cut off", *values], pa.string())[1:]
     found = json_objects([name, "2"], [column, column], len(column)).to_pylist()
     assert [json.loads(text) for text in found] == [{name: v, "2": v} for v in values]
+    raws = pa.array([[b"\xe9", b"a"], None, []], pa.list_(pa.binary()))
+    assert json_objects(["c"], [raws], 3).to_pylist() == [
+        '{"c":["6Q==", "YQ=="]}',
+        '{"c":null}',
+        '{"c":[]}',
+    ]
     assert json_objects([], [], 2).to_pylist() == ["{}", "{}"]
 
 

@@ -155,7 +155,9 @@ class AnyRows:
 
     def _labelled(self) -> AnyColumn:
         count, size = self.rng.choice(((1, 1), (3, 1), (64, 8)))
-        labels = self.rng.choice((tuple(f"l{i}\u00e9" for i in range(count)), None))
+        texts = tuple(f"l{i}\u00e9" for i in range(count))
+        raws = tuple(text.encode("latin1") for text in texts)
+        labels = self.rng.choice((texts, raws, None))
         if self.rng.random() < 0.5:
             return self._of(
                 T.ENUM, lambda: self.number(count).to_bytes(1, "little"), size=1, labels=labels

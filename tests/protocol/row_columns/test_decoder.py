@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.table_map import Column, TableMap
@@ -213,6 +214,9 @@ def test_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 ZERO_DATE = (column(T.DATE, 3), b"\0\0\0")
 BIG = (column(T.LONGLONG, 8, unsigned=True), b"\xff" * 8)
 LABELLED = column(T.SET, 1, labels=("x", "y"))
+OF_BYTES = (b"a", b"\xe9", b"\xc3\xa9")
+NO_TEXT = ("a", UndecodedText(b"\xe9", 45), UndecodedText(b"\xe9\xe9", 45))
+ALIKE = ("a", UndecodedText(b"\xe8", 45), UndecodedText(b"\xe9", 45))
 BAD_TEXT = (column(T.VARCHAR, 9, collation=45), b"\2a\xff")
 OLD_ZERO_DATE = (column(T.DATETIME, 8), bytes(8))
 
@@ -231,6 +235,20 @@ CHOICES = [
     (column(T.BIT, 1, 1), b"\1", {"bit1": "long"}, 1),
     (LABELLED, b"\3", {"set_labels": "array"}, ["x", "y"]),
     (LABELLED, b"\3", {"set_labels": "string"}, "x,y"),
+    (column(T.ENUM, 1, labels=OF_BYTES), b"\2", {}, b"\xe9"),
+    (column(T.ENUM, 1, labels=OF_BYTES), b"\3", {"bad_text": "error"}, b"\xc3\xa9"),
+    (column(T.ENUM, 1, labels=OF_BYTES), b"\0", {}, b""),
+    (column(T.SET, 1, labels=OF_BYTES), b"\6", {}, b"\xe9,\xc3\xa9"),
+    (column(T.SET, 1, labels=OF_BYTES), b"\0", {}, b""),
+    (column(T.SET, 1, labels=OF_BYTES), b"\6", {"set_labels": "array"}, [b"\xe9", b"\xc3\xa9"]),
+    (column(T.ENUM, 1, labels=NO_TEXT), b"\2", {}, "\ufffd"),
+    (column(T.ENUM, 1, labels=NO_TEXT), b"\3", {}, "\ufffd\ufffd"),
+    (column(T.ENUM, 1, labels=NO_TEXT), b"\1", {"bad_text": "error"}, "a"),
+    (column(T.ENUM, 1, labels=NO_TEXT), b"\1", {"bad_text": "binary"}, 1),
+    (column(T.ENUM, 1, labels=ALIKE), b"\3", {}, 3),
+    (column(T.SET, 1, labels=NO_TEXT), b"\3", {}, "a,\ufffd"),
+    (column(T.SET, 1, labels=ALIKE), b"\6", {}, 6),
+    (column(T.SET, 1, labels=ALIKE), b"\1", {"bad_text": "error"}, "a"),
     (*BAD_TEXT, {"bad_text": "replace"}, "a\ufffd"),
     (*BAD_TEXT, {"bad_text": "binary"}, b"a\xff"),
 ]  # fmt: skip
@@ -248,6 +266,8 @@ def test_options(col: Column, value: bytes, options: dict[str, str], expected: A
         (*OLD_ZERO_DATE, {"zero_date": "error"}),
         (*BIG, {"unsigned_bigint": "long"}),
         (*BAD_TEXT, {"bad_text": "error"}),
+        (column(T.ENUM, 1, labels=NO_TEXT), b"\2", {"bad_text": "error"}),
+        (column(T.SET, 1, labels=NO_TEXT), b"\2", {"bad_text": "error"}),
     ],
 )
 def test_errors_that_were_asked_for(col: Column, value: bytes, options: dict[str, str]) -> None:

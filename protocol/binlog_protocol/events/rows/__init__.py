@@ -13,8 +13,10 @@ TIME                                   datetime.timedelta
 CHAR, VARCHAR, TEXT, JSON              str; `UndecodedText` where Python has no codec or the bytes are invalid;
                                        bytes when no collation was logged
 BINARY, VARBINARY, BLOB                bytes; the zeros that the log leaves out of a BINARY are put back
-ENUM                                   str; `EnumIndex` when no labels were logged; "" for the error value
-SET                                    str, members joined by commas; `SetBits` when no labels were logged
+ENUM                                   str, bytes if its character set is binary, `UndecodedText`; `EnumIndex` when
+                                       no labels were logged; "" for the error value
+SET                                    the same, members joined by commas; `SetBits` when no labels were logged, and
+                                       for members that are no text in their character set
 GEOMETRY                               `Geometry`: SRID and WKB
 column of `Kind` UUID, INET4, INET6    uuid.UUID, ipaddress.IPv4Address, ipaddress.IPv6Address (bytes without it)
 column of `Kind` VECTOR                tuple of float (bytes without it)

@@ -21,12 +21,14 @@ from __future__ import annotations
 import ipaddress
 import struct
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText, decode_text
 from binlog_protocol.events.compressed import inflate
+from binlog_protocol.events.table_map import Label
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.values import Cursor
 
@@ -109,22 +111,37 @@ def text(raw: bytes, collation: int | None) -> Text:
     return decode_text(raw, collation)
 
 
-def enum(cursor: Cursor, size: int, labels: tuple[str, ...] | None) -> str | EnumIndex:
+def enum(cursor: Cursor, size: int, labels: tuple[Label, ...] | None) -> Label | EnumIndex:
     index = cursor.integer(size)
     if labels is None:
         return EnumIndex(index)
     if index > len(labels):
         raise ProtocolError(f"row event: label {index} of an ENUM with {len(labels)}")
-    return labels[index - 1] if index else ""
+    return labels[index - 1] if index else no_label(labels)
 
 
-def set_(cursor: Cursor, size: int, labels: tuple[str, ...] | None) -> str | SetBits:
+def set_(cursor: Cursor, size: int, labels: tuple[Label, ...] | None) -> str | bytes | SetBits:
     bits = cursor.integer(size)
     if labels is None:
         return SetBits(bits)
     if bits >> len(labels):
         raise ProtocolError(f"row event: bits {bits:#x} of a SET with {len(labels)} labels")
-    return ",".join(label for i, label in enumerate(labels) if bits >> i & 1)
+    members = [label for i, label in enumerate(labels) if bits >> i & 1]
+    if any(isinstance(member, UndecodedText) for member in members):
+        return SetBits(bits)
+    return joined(members, no_label(labels))
+
+
+def no_label(labels: Sequence[Label]) -> str | bytes:
+    """What an ENUM has for the error value, and a SET without members."""
+    return b"" if any(isinstance(label, bytes) for label in labels) else ""
+
+
+def joined(members: Sequence[Label], empty: str | bytes) -> str | bytes:
+    """Members of a SET with commas between, as a server gives them: all of them text, or all of them bytes."""
+    if isinstance(empty, bytes):
+        return b",".join(member for member in members if isinstance(member, bytes))
+    return ",".join(member for member in members if isinstance(member, str))
 
 
 def geometry(raw: bytes) -> Geometry:

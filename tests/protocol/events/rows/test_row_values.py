@@ -27,6 +27,7 @@ T = ColumnType
 LATIN1, UTF8MB4, UCS2, BINARY, SJIS, DEC8, UNKNOWN = 8, 45, 35, 63, 13, 3, 1000
 HOUR = datetime.timedelta(hours=1)
 UTC = datetime.UTC
+NO_TEXT = UndecodedText(b"\xe9", UTF8MB4)
 
 
 def column(
@@ -157,6 +158,13 @@ STRINGS = [
     (column(T.SET, 1), b"\5", SetBits(5)),
     (column(T.SET, 8, labels=("a", "b", "c")), b"\5" + bytes(7), "a,c"),
     (column(T.SET, 1, labels=("a", "b", "c")), b"\0", ""),
+    (column(T.ENUM, 1, labels=(b"a", b"\xe9")), b"\2", b"\xe9"),
+    (column(T.ENUM, 1, labels=(b"a", b"\xe9")), b"\0", b""),
+    (column(T.ENUM, 1, labels=("a", NO_TEXT)), b"\2", NO_TEXT),
+    (column(T.SET, 1, labels=(b"\xe9", b"\xc3\xa9")), b"\3", b"\xe9,\xc3\xa9"),
+    (column(T.SET, 1, labels=(b"\xe9", b"\xc3\xa9")), b"\0", b""),
+    (column(T.SET, 1, labels=("a", NO_TEXT)), b"\1", "a"),
+    (column(T.SET, 1, labels=("a", NO_TEXT)), b"\3", SetBits(3)),
     (column(T.GEOMETRY, 4), prefixed(b"\xe6\x10\0\0" + b"wkb", 4), Geometry(4326, b"wkb")),
     (column(T.GEOMETRY, 4), prefixed(b"", 4), Geometry(0, b"")),
     (column(T.STRING, 16, collation=BINARY, kind=Kind.UUID), prefixed(b"\1" * 15), uuid.UUID(bytes=b"\1" * 15 + b"\0")),

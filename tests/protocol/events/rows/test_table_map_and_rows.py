@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.compressed import plain_begin, uncompressed
 from binlog_protocol.events.event_type import EventType
@@ -20,7 +21,7 @@ from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import ABSENT, ROWS_TYPES, ChangeKind, RowsEvent, RowsFlags
 from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
-from binlog_protocol.events.table_map import KeyPart, TableMap
+from binlog_protocol.events.table_map import KeyPart, Label, TableMap
 from binlog_protocol.groups.event_group import split_events
 
 from tests.protocol.events.rows import samples
@@ -101,6 +102,12 @@ def field(type_: int, value: bytes) -> bytes:
     return bytes((type_, len(value))) + value
 
 
+def labels_of(collation: int, *labels: bytes) -> tuple[Label, ...] | None:
+    said = bytes((len(labels),)) + b"".join(bytes((len(label),)) + label for label in labels)
+    optional = field(6, said) + field(10, bytes((collation,)))
+    return table_map(small_map(optional)).columns[2].labels
+
+
 def test_optional_metadata_one_by_one() -> None:
     assert [c.unsigned for c in table_map(small_map(field(1, b"\x80"))).columns] == [
         True,
@@ -113,6 +120,9 @@ def test_optional_metadata_one_by_one() -> None:
     assert table_map(small_map(field(9, b"\1\5\0\0"))).primary_key == (KeyPart(1, 5), KeyPart(0, 0))
     labels = table_map(small_map(field(6, b"\2\1a\1\xe9") + field(10, b"\x08"))).columns[2].labels
     assert labels == ("a", "\u00e9")
+    assert labels_of(63, b"a", b"\xe9", b"\xc3\xa9") == (b"a", b"\xe9", b"\xc3\xa9")
+    assert labels_of(45, b"a", b"\xe9") == ("a", UndecodedText(b"\xe9", 45))
+    assert labels_of(35, b"\0a", b"\xd8\0") == ("a", UndecodedText(b"\xd8\0", 35))
     assert table_map(small_map(field(99, b"anything"))) == table_map(small_map())
 
 
