@@ -49,7 +49,7 @@ from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.committer import Committer
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.leases import Leases
@@ -340,11 +340,11 @@ class Server:
             server_id=self.config.server_id,
         )
 
-    def new_committer(
+    def new_transaction(
         self, client: CommitClient, machine: ServerConnection, sql: SqlSession
-    ) -> Committer:
+    ) -> SessionTransaction:
         """See `sessions.host.Host`."""
-        return Committer(
+        return SessionTransaction(
             client,
             machine,
             sql,

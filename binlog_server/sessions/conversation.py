@@ -51,10 +51,10 @@ from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_tex
 from binlog_server.sql.session_settings import login_variables, result_charset
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
-from binlog_server.sql.statements import Statement
+from binlog_server.sql.statements import SetVariables, Statement
 from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
 from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
-from binlog_server.sql_commit.committer import QUICK_WORDS
+from binlog_server.sql_commit.session_transaction import QUICK_WORDS
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 class Conversation:
     """The conversation of one session, from its login on.
 
-    It is the `CommitClient` of its committer, and the `Client` of statements that take longer. On the loop only.
+    It is the `CommitClient` of its transaction, and the `Client` of statements that take longer. On the loop only.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Conversation:
             status=tls_status(channel.transport.get_extra_info("ssl_object")),
             coordinates=coordinates_of(account.replica.style),
         )
-        self.committer = server.new_committer(self, self._machine, self.sql)
+        self.transaction = server.new_transaction(self, self._machine, self.sql)
         connection.database = self._database
         connection.running = self._running
         if request.database:
-            self.committer.use(_encoded(request.database))
+            self.transaction.use(_encoded(request.database))
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # the running statement, if it takes longer
         self._computed: asyncio.Future[Any] | None = None  # its first part, computed in a thread
@@ -124,7 +124,7 @@ class Conversation:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""
         self._heard = True
         try:
-            if data[5:12] not in QUICK_WORDS or not self.committer.quick(data):
+            if data[5:12] not in QUICK_WORDS or not self.transaction.quick(data):
                 return False
             self._said = data[5:_SAID_END]
             self._connection.since = monotonic()
@@ -182,7 +182,7 @@ class Conversation:
             self._dump.cancel(reason)
         if self._work is not None:
             self._work.cancel()
-        self.committer.close()
+        self.transaction.close()
 
     def end(self, error: ServerError | None) -> None:
         """See `connections.connections.Ending`."""
@@ -204,7 +204,7 @@ class Conversation:
             self._dump.shut_down("KILL QUERY")
             self._channel.close()
         elif self._work is None or self._work.done():
-            self.committer.interrupt()
+            self.transaction.interrupt()
         elif self._ends_early:
 
             def done(work: asyncio.Future[Any]) -> None:
@@ -220,7 +220,7 @@ class Conversation:
             self._dump.shut_down()
         self._channel.close()
 
-    # --- Client of a committer, and of `Runner.answer` ---
+    # --- Client of a transaction, and of `Runner.answer` ---
 
     def committed_quickly(self) -> None:
         """See `sql_commit.client.CommitClient`."""
@@ -281,7 +281,7 @@ class Conversation:
             case Query():
                 self._execute(command)
             case InitDatabase(database):
-                self.committer.use(_encoded(database))
+                self.transaction.use(_encoded(database))
                 write(machine.send_ok())
             case Ping():
                 write(machine.send_ok())
@@ -290,7 +290,7 @@ class Conversation:
                 write(machine.send_ok())
             case ResetConnection():
                 self.sql.reset()
-                self.committer.reset()
+                self.transaction.reset()
                 write(machine.send_ok())
             case SetOption():
                 write(machine.send_eof())
@@ -331,7 +331,7 @@ class Conversation:
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError("")  # without the text, which may be a password
             self._query(query.sql, parse_account_statement, self._answer_about_accounts)
-        elif not self.committer.execute(text):
+        elif not self.transaction.execute(text):
             if len(text) > STATEMENT_CHARS_MAX:
                 raise SqlSyntaxError(text[:NEAR_CHARS].decode("utf-8", "replace"))
             self._query(query.sql, parse, self._answer_query)
@@ -340,7 +340,7 @@ class Conversation:
         self, sql: str, parse: Callable[[str], T], answer: Callable[[Callable[[], T]], None]
     ) -> None:
         self._connection.now("Query", "starting", shown_text(sql))
-        text = self.committer.for_grammars(sql)
+        text = self.transaction.for_grammars(sql)
         try:
             self._parse(text, lambda: parse(text), answer)
         finally:
@@ -419,13 +419,17 @@ class Conversation:
         self._answer_statement(statement)
 
     def _answer_statement(self, statement: Statement) -> None:
-        result = self.sql.run(lambda: statement)
+        try:
+            result = self.sql.run(lambda: statement)
+        finally:
+            if isinstance(statement, SetVariables):  # done or not, and whatever of it is left
+                self.transaction.refresh()
         if self._channel.mute:  # the statement was KILL of this connection
             return
         self._idle.start()  # the statement may have SET wait_timeout
         if result is not None:
             self._give(result)
-        elif not self.committer.settle():
+        elif not self.transaction.settle():
             self._machine.warnings = self.sql.warning_count
             self.write(self._machine.send_ok())
 
@@ -454,7 +458,7 @@ class Conversation:
         """State and text of the running statement, for SHOW PROCESSLIST; None if none runs."""
         if self._machine.state is not ServerState.ANSWERING:
             return None
-        waits = self.committer.waits_for_replicas
+        waits = self.transaction.waits_for_replicas
         text = shown_text(self._said.decode("utf-8", "replace"))
         return _WAITS_FOR_REPLICAS if waits else "starting", text
 

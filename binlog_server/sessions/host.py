@@ -19,7 +19,7 @@ from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.committer import Committer
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_ALPHABET = bytes(range(33, 127))
@@ -58,7 +58,7 @@ class Host(ServerView, Protocol):
     ) -> Dump:
         """A dump of the server's store."""
 
-    def new_committer(
+    def new_transaction(
         self, client: CommitClient, machine: ServerConnection, sql: SqlSession
-    ) -> Committer:
-        """A committer for the statements of one session."""
+    ) -> SessionTransaction:
+        """The transaction of one session."""

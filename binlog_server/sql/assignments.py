@@ -132,9 +132,9 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
     if variable.set_session is None or scope is VariableScope.GLOBAL:
         raise ReadOnlyVariable(name)
     session.require(*variable.set_session)
-    if session.in_transaction and not variable.in_transaction:
+    if session.in_transaction() and not variable.in_transaction:
         raise SkippingInsideTransaction if name == "skip_replication" else GtidInsideTransaction
-    if scope is VariableScope.NEXT and session.in_transaction:
+    if scope is VariableScope.NEXT and session.in_transaction():
         raise TransactionInProgress
     if isinstance(value, Default):
         return None

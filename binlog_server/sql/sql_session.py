@@ -68,9 +68,9 @@ DECODED_BYTES_MAX = 64 * 1024
 class SqlSession:
     """The SQL side of one connection: its variables, and the results of its statements.
 
-    `login` are the variables that the login has set. `in_transaction` and `database` are kept up to date by the commit
-    side of the session. `diagnostics` are those of the last statement that was not about diagnostics. `coordinates` is
-    the form in which the session shows files and positions.
+    `login` are the variables that the login has set. `in_transaction` is the commit side's, which sets `database`, too.
+    `diagnostics` are those of the last statement that was not about diagnostics. `coordinates` is the form in which the
+    session shows files and positions.
     """
 
     server: ServerView
@@ -83,7 +83,7 @@ class SqlSession:
     grants: frozenset[str] = frozenset()
     login: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, str] = field(default_factory=dict)  # the session's own rows of SHOW STATUS
-    in_transaction: bool = False
+    in_transaction: Callable[[], bool] = lambda: False
     next_read_only: bool | None = None  # SET TRANSACTION READ ONLY or READ WRITE
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)

@@ -232,7 +232,7 @@ def _no_upstream(session: SqlSession, value: str) -> None:
 
 
 def _state_may_be_set(session: SqlSession, value: str) -> None:
-    if session.in_transaction:
+    if session.in_transaction():
         raise NotInTransaction
     session.require_no_upstream()
 

@@ -1,1 +1,1 @@
-"""Statements that are committed as groups: `sql.statement_kind` tells their kind, `committer` commits them."""
+"""Statements that are committed as groups: `sql.statement_kind` tells their kind."""

@@ -23,7 +23,7 @@ class CommitClient(Protocol):
         """Answer OK. `leaves`: close the connection afterwards (COMMIT RELEASE)."""
 
     def committed_quickly(self) -> None:
-        """Answer OK to a statement of `Committer.quick`: one row, no warnings."""
+        """Answer OK to a statement of `SessionTransaction.quick`: one row, no warnings."""
 
     def refused(self, error: ServerError) -> None:
         """Answer with an error."""

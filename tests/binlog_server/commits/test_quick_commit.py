@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
-from binlog_server.sql_commit.committer import Committer
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from tests.binlog_server.lab import PASSWORD, USER, Lab, until
 from tests.binlog_server.transport import Held
 
@@ -78,16 +78,16 @@ async def outcome(
     held = Held(lab.server)
     held.log_in()
     taken = 0
-    committer: Any = held.conversation.committer
-    original = Committer.quick
+    transaction: Any = held.conversation.transaction
+    original = SessionTransaction.quick
 
     def counted(data: bytes) -> bool:
         nonlocal taken
-        done = quick and original(committer, data)
+        done = quick and original(transaction, data)
         taken += done
         return done
 
-    committer.quick = counted
+    transaction.quick = counted
     answers: list[Any] = []
     stream = b"".join(map(packet, texts))
     wholes = [stream] if together else [packet(text) for text in texts]
@@ -181,8 +181,8 @@ async def test_behind_a_reset_the_quick_way_begins_with_a_start_marker_too() -> 
             await until(lambda: bool(writer.packets()))
         assert (await admin.query("RESET MASTER")) == []
         assert engine._groups == []
-        committer: Any = writer.conversation.committer
-        assert committer.quick(packet(b"INSERT INTO t VALUES (3)"))
+        transaction: Any = writer.conversation.transaction
+        assert transaction.quick(packet(b"INSERT INTO t VALUES (3)"))
         stored = [gtid for _, gtid in engine._groups]
         assert stored == [None, Gtid(0, 1, 1)]
         assert EventHeader.parse(engine._groups[0][0]).type == EventType.FORMAT_DESCRIPTION

@@ -20,7 +20,7 @@ from binlog_server.sql.account_sql import AccountSql
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.tokens import LOOP_CHARS_MAX
 from binlog_server.sql.view import Deed, RowStream
-from binlog_server.sql_commit.statement_runner import StatementRunner
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from tests.binlog_server.lab import PASSWORD as REPLICA_PASSWORD
 from tests.binlog_server.lab import REPLICA_AND_WATCHER, USER, Client, Lab, transaction
 
@@ -71,7 +71,12 @@ PLANTED: dict[str, Planted] = {
     "accounts": ("DROP USER a", AccountSql, "run", broken),
     "quick commit": ("INSERT INTO t VALUES (1)", Publisher, "commit_quickly", broken),
     "commit": ("CREATE TABLE d.t (a INT)", Publisher, "commit", broken),
-    "statement in a task": ("CREATE TABLE d.t (a INT)", StatementRunner, "_define", broken_steps),
+    "statement in a task": (
+        "CREATE TABLE d.t (a INT)",
+        SessionTransaction,
+        "_define",
+        broken_steps,
+    ),
 }
 
 

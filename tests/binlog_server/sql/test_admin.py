@@ -333,7 +333,7 @@ def test_binlog_state_only_of_an_empty_binlog(sql: SqlSession) -> None:
     assert errno(sql, "SET gtid_binlog_state='0-1-5'") == 1229
     run(sql, "RESET MASTER")
     assert errno(sql, "SET GLOBAL gtid_binlog_state='nonsense'") == 1941
-    sql.in_transaction = True
+    sql.in_transaction = lambda: True
     assert errno(sql, "SET GLOBAL gtid_binlog_state='0-1-5'") == 1179
 
 

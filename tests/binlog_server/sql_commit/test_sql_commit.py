@@ -22,6 +22,7 @@ from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
@@ -811,6 +812,17 @@ async def test_the_client_is_told_how_its_strings_are_read(server: Lab) -> None:
             assert await ok(client, "INSERT INTO t VALUES (1)") == (1, status)
     await ok(client, "SET sql_mode='ANSI,NO_BACKSLASH_ESCAPES'")
     assert parse_ok(await client.ask(ResetConnection().build())).status == AUTOCOMMIT
+
+
+async def test_session_variables_that_are_set_beside_a_global_one() -> None:
+    """The rest of such a statement is done in a thread, and answered from there."""
+    async with Lab(
+        SlowEngine(), users={USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    ) as lab:
+        client = await connect(lab, USER)
+        await ok(client, "SET sql_mode='ANSI', gtid_domain_id=7, GLOBAL gtid_slave_pos=''")
+        assert await ok(client, "INSERT INTO t VALUES (1)") == (1, AUTOCOMMIT | 0x8000)
+        assert shown(lab) == ["7-1-1 | INSERT INTO t VALUES (1)"]
 
 
 async def test_a_domain_whose_numbers_are_used_up() -> None:
