@@ -15,8 +15,9 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.limits import RECORD_OVERHEAD
 from binlog_storage.binlog.log_writer import LogWriter
-from binlog_storage.binlog.open_group import COMMIT_BYTES, NODE_BYTES, GroupContext, OpenGroup
+from binlog_storage.binlog.open_group import GroupContext, OpenGroup
 from binlog_storage.binlog.page_store import PageKey
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.room import Room
@@ -29,12 +30,6 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.xa import XaComplete, XaPrepare, Xid
 
 _RUN_PAGES = 16  # that `append_run` writes at most: a millisecond if full of small groups
-RECORD_OVERHEAD = 64  # bytes of a record besides its payload, at most
-
-
-def largest_step(piece_bytes: int) -> int:
-    """Bytes written for a group whose two lists have `piece_bytes` together: out of band, and the commit record."""
-    return piece_bytes + 2 * NODE_BYTES + COMMIT_BYTES + 3 * RECORD_OVERHEAD
 
 
 class Appender:

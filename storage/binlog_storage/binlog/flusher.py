@@ -32,9 +32,16 @@ from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.limits import (
+    BATCH_PAGES,
+    CHECKPOINT_PART,
+    SYNC_SPILL_BYTES,
+    UNLOGGED_PAGES,
+    UNSYNCED_PAGES,
+)
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
-from binlog_storage.binlog.room import UNSYNCED_SPILL_BYTES, Room
+from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.errors import DiskError, NoRoom, StoreFailed, TooManyOpenFiles
 from binlog_storage.ibb.chunk import Position
@@ -43,10 +50,6 @@ from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
 
 log = logging.getLogger(__name__)
 
-_BATCH_PAGES = 64
-# A small bound, so that a sync of a file is short: a sync of the redo log, and with it a commit, may wait for it in the
-# disk. While no client commits, the bound is `UNSYNCED_PAGES_MAX`.
-_UNSYNCED_PAGES = 64
 _PUBLISH_S = 0.05
 _PUBLISH_RETRY_S = 5.0
 
@@ -150,7 +153,7 @@ class Flusher:
 
     def synced(self) -> None:
         """The redo log was synced: wake the thread, unless it runs soon by itself."""
-        if self._resting or self._pages.waiting >= _BATCH_PAGES:
+        if self._resting or self._pages.waiting >= BATCH_PAGES:
             self._resting = False
             self.worker.poke()
 
@@ -162,7 +165,7 @@ class Flusher:
 
     def _unlogged_pages(self) -> int:
         """The number of unlogged pages from which on the thread syncs the redo log, to be allowed to write them."""
-        return 2 * _BATCH_PAGES * self._room.unsynced_factor
+        return UNLOGGED_PAGES * self._room.unsynced_factor
 
     def close(self) -> None:
         """Close the publication file."""
@@ -197,7 +200,7 @@ class Flusher:
             stand = self._writer.stand
             tail = self._writer.tail_taken()
         self._durability.sync_log()
-        while batch := self._pages.ready(lsn, _BATCH_PAGES):
+        while batch := self._pages.ready(lsn, BATCH_PAGES):
             self._write(batch)
         self._put([tail])
         self._sync_files()
@@ -220,7 +223,7 @@ class Flusher:
             if capture is None or self._redo.durable_lsn < capture.lsn:
                 return False
             self._capture = None
-            while batch := self._pages.ready(capture.lsn, _BATCH_PAGES):
+            while batch := self._pages.ready(capture.lsn, BATCH_PAGES):
                 self._write(batch)
             # A checkpoint has since written the page with more in it.
             written = capture.lsn <= self._redo.checkpoint_lsn
@@ -265,7 +268,7 @@ class Flusher:
         self._durability.require_sound()
         try:
             while self._pages.written_end < end:
-                if batch := self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES):
+                if batch := self._pages.ready(self._redo.durable_lsn, BATCH_PAGES):
                     self._write(batch, hurry=True)
                 else:
                     self._durability.sync_log()
@@ -288,19 +291,25 @@ class Flusher:
     def _checkpoint_due(self) -> bool:
         redo = self._redo
         entered = self._room.clean_file != self._writer.file_no
-        return entered or redo.lsn - redo.checkpoint_lsn > redo.capacity // 2
+        used = redo.lsn - redo.checkpoint_lsn
+        # A record may need more than half of the log, with the state records that may come with it.
+        return (
+            entered
+            or used > redo.capacity * CHECKPOINT_PART
+            or redo.room() < self._room.redo_wanted
+        )
 
     def _write_some(self) -> bool:
         factor = self._room.unsynced_factor
-        if self._redo.lsn - self._redo.durable_lsn >= UNSYNCED_SPILL_BYTES * factor // 2:
+        if self._redo.lsn - self._redo.durable_lsn >= SYNC_SPILL_BYTES * factor:
             # With flush_log_at_trx_commit=0 or 2, or for a large group, there may be no commit that syncs the redo log.
             self._durability.sync_log()
             self._room.freed()
-        limit = UNSYNCED_PAGES_MAX if factor > 1 else _UNSYNCED_PAGES
-        batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
+        limit = UNSYNCED_PAGES_MAX if factor > 1 else UNSYNCED_PAGES
+        batch = self._pages.ready(self._redo.durable_lsn, BATCH_PAGES)
         if not batch and self._pages.waiting >= self._unlogged_pages():
             self._durability.sync_log()
-            batch = self._pages.ready(self._redo.durable_lsn, _BATCH_PAGES)
+            batch = self._pages.ready(self._redo.durable_lsn, BATCH_PAGES)
         if not batch:
             return False
         self._write(batch, limit, hurry=factor > 1)

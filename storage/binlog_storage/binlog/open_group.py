@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from binlog_protocol.gtid import Gtid
 
+from binlog_storage.binlog.limits import COMMIT_BYTES, NODE_BYTES
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import PageKey
 from binlog_storage.engine import GroupMark
@@ -14,10 +15,6 @@ from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.xa import XaPrepare, Xid
-
-# Bytes besides the data: the references of a node; the GTID event and the lists of a commit record.
-NODE_BYTES = 256
-COMMIT_BYTES = 4096
 
 
 class GroupContext:

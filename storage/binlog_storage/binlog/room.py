@@ -16,18 +16,22 @@ import threading
 import time
 from collections.abc import Callable
 
+from binlog_storage.binlog.limits import (
+    FIFO_PAGES_MAX,
+    FIFO_PAGES_SOFT,
+    FIFO_PAGES_SPILL,
+    FREE_ENOUGH_PART,
+    FREE_SOFT_PART,
+    FREE_SPILL_PART,
+    QUIET_FACTOR,
+    UNSYNCED_SPILL_BYTES,
+)
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.errors import StorageError, WaitGivenUp
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.redo.log import RedoLog
 
-FIFO_PAGES_MAX = 2048  # 32 MiB
-FIFO_PAGES_SOFT = FIFO_PAGES_MAX // 2
-FIFO_PAGES_SPILL = FIFO_PAGES_MAX // 8
-UNSYNCED_SPILL_BYTES = 2 << 20  # of redo
-# While no client commits, large groups may have so many times more unsynced bytes: no commit waits for their sync.
-QUIET_FACTOR = 3
 QUIET_S = 0.2  # without a commit, until "no client commits"
 _LOOK_AGAIN_S = 0.05
 MOMENT_S = 0.5  # the longest wait of a thread that must not block
@@ -70,6 +74,8 @@ class Room:
         self._freed = threading.Condition(threading.Lock())
         self._frees = 0
         self.clean_file = 0  # the file of the last checkpoint
+        self.redo_wanted = 0
+        """The bytes of redo for which somebody waits: a checkpoint must make the room."""
         self._paused = False
         self._closing = False
         self._credit = 0
@@ -90,10 +96,17 @@ class Room:
         self._credit -= size
         if self._credit >= 0:
             return
+        try:
+            self._wait_until_admitted(size, given_up)
+        finally:
+            self.redo_wanted = 0  # others that wait say it again
+        self._credit = self._new_credit()
+
+    def _wait_until_admitted(self, size: int, given_up: Callable[[], bool] | None) -> None:
         hasty = threading.get_ident() == self._hasty
         deadline = time.monotonic() + MOMENT_S
         while not self.admits(size) and not self._failed():
-            self._require_fits(size)
+            self.redo_wanted = max(self.redo_wanted, self._redo_needed(size))
             if self._closing or (given_up is not None and given_up()):
                 raise WaitGivenUp(
                     "there was no room in the binlog, and nobody waits for it any more"
@@ -108,7 +121,6 @@ class Room:
                 self._wait_once()
             finally:
                 self._lock.acquire()
-        self._credit = self._new_credit()
 
     def take(self, size: int) -> bool:
         """Reserve `size` bytes by the softer bounds, without waiting. False if there is no room."""
@@ -117,13 +129,15 @@ class Room:
         self._credit -= size
         return True
 
-    def _require_fits(self, size: int) -> None:
+    def _redo_needed(self, size: int) -> int:
+        """Bytes of redo for a record of `size` bytes. Raises `StorageError` if the log is too small for them."""
         needed = self._writer.redo_bytes(size)
         if needed > self._redo.room_when_empty:
             raise StorageError(
                 f"the redo log is too small: {needed} bytes may be needed for a group of {size} bytes and the GTID "
                 f"state records that come with it. Restart with a larger innodb_log_file_size than {self._redo.size}"
             )
+        return needed
 
     def _new_credit(self) -> int:
         """Bytes that may be appended before the bounds are checked again.
@@ -168,9 +182,18 @@ class Room:
         return self._failed() or (
             self._pages.waiting < FIFO_PAGES_SOFT
             and (self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_step))
-            and redo.room() > redo.capacity // 8
+            and self._redo_has_room()
             and not redo.is_full
             and not self._paused
+        )
+
+    def _redo_has_room(self) -> bool:
+        """Whether the redo log has room for a step, as far as one of half its size can have that."""
+        redo = self._redo
+        room = redo.room()
+        return room > redo.capacity * FREE_ENOUGH_PART or (
+            room > redo.capacity * FREE_SOFT_PART
+            and room >= self._writer.redo_bytes(self._largest_step)
         )
 
     @property
@@ -181,7 +204,7 @@ class Room:
         return self._failed() or (
             self._pages.waiting < FIFO_PAGES_SPILL * factor
             and redo.lsn - redo.durable_lsn < UNSYNCED_SPILL_BYTES * factor
-            and redo.room() > redo.capacity // 3
+            and redo.room() > redo.capacity * FREE_SPILL_PART
             and self.has_room
         )
 

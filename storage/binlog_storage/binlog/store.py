@@ -25,13 +25,14 @@ from typing import Final, TypeVar
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.binlog.appender import Appender, largest_step
+from binlog_storage.binlog.appender import Appender
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.durable_mark import DurableMark
 from binlog_storage.binlog.file_groups import groups_of_file
 from binlog_storage.binlog.file_keeper import FileKeeper
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.limits import largest_step
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.opening import open_log
 from binlog_storage.binlog.options import PAGES_MIN, StoreOptions

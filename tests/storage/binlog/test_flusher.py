@@ -246,7 +246,7 @@ def test_a_file_is_cut_off_behind_its_last_record_and_in_front_of_its_successor(
 
 
 def test_no_file_is_cut_before_all_of_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_storage.binlog.flusher._BATCH_PAGES", 1)
+    monkeypatch.setattr("binlog_storage.binlog.flusher.BATCH_PAGES", 1)
     disk, engine = started(20)
     with engine._append_lock:
         engine._writer.flush()

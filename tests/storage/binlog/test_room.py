@@ -7,6 +7,7 @@ import time
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.limits import largest_step
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import DiskError, DiskFull, StorageError, StoreFailed
 from binlog_storage.ibb.file_names import file_name
@@ -48,11 +49,51 @@ def test_has_room() -> None:
     while engine.has_room:
         number += 1
         engine.append(*group(Gtid(0, 1, number), 9000))
-    assert redo.room() <= redo.capacity // 8
+    assert redo.room() < engine._writer.redo_bytes(largest_step(engine.cache_bytes))
     assert redo.room() > 300_000 // 8, "there is still some for those who do not ask"
     assert engine.wait_for_room(0.0) in (True, False)
     assert engine.wait_for_room()
     assert engine.has_room
+    engine.close()
+
+
+def test_room_holds_for_the_largest_group_in_one_piece() -> None:
+    """With a small log, too: a thread that must not block asks, and does not wait then."""
+    engine = IbbEngine(MemoryDisk(), LARGE)
+    asked = refused = 0
+    for number in range(1, 400):
+        if engine.has_room:
+            asked += 1
+            engine.append(*group(Gtid(0, 1, number), (9000, 9000, engine.cache_bytes)[number % 3]))
+        else:
+            refused += 1
+            engine.wait_for_room()
+    assert asked > 300
+    assert refused > 20
+    assert engine.counters()["Innodb_log_waits"] == 0
+    engine.close()
+
+
+def test_a_group_that_needs_most_of_the_log_gets_it() -> None:
+    """The state records that may come with it count. A checkpoint was due with half of the log in use only: the group
+    waited for it, and it for more groups."""
+    options = small(64, 128, innodb_log_file_size=2 << 20)
+    engine = IbbEngine(MemoryDisk(), options, background=True)
+    engine.reset(BinlogState(Gtid(domain, 1, 1 << 40) for domain in range(60_000)))
+    redo = engine._redo
+    assert redo.capacity // 2 < engine._writer.redo_bytes(2000) < redo.room_when_empty
+
+    def append() -> None:
+        for number in range(1, 1200):
+            engine.append(*group(Gtid(60_000, 1, number), 2000))
+            engine.sync()
+
+    thread = threading.Thread(target=append, daemon=True)
+    thread.start()
+    thread.join(2 * DEADLINE)
+    assert not thread.is_alive()
+    assert engine.counters()["Binlog_commits"] == 1199
+    assert engine.counters()["Innodb_log_waits"] > 0
     engine.close()
 
 
