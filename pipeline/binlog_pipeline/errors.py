@@ -1,4 +1,4 @@
-"""What can go wrong between a source and a DataFrame. Spark shows the text of these to its user: it says what to do."""
+"""Errors between a source and a DataFrame. Spark shows their text to its user: it says what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SourceError(PipelineError):
 
 
 class DataLost(SourceError):
-    """What is wanted was purged, or the history is another one. Never skipped silently."""
+    """Wanted groups were purged, or the history is another one. Never skipped silently."""
 
 
 class SchemaChanged(PipelineError):

@@ -41,7 +41,7 @@ class PushedCondition(NamedTuple):
 def narrowed(
     wanted: Wanted, conditions: Iterable[PushedCondition], view: str, layout: str
 ) -> Wanted:
-    """What is left of `wanted`; conditions that say nothing of groups are passed over.
+    """`wanted`, narrowed by conditions; those that say nothing of groups are passed over.
 
     Times of view events are those of events; of other views, those of groups.
     """
@@ -74,7 +74,7 @@ def narrowed(
 def narrowed_tables(
     patterns: Sequence[str], conditions: Iterable[PushedCondition]
 ) -> tuple[str, ...]:
-    """Of the patterns of option `tables`, none of which are all tables, those that `_db` and `_table` leave."""
+    """The patterns of option `tables` (none: all tables), narrowed by conditions on `_db` and `_table`."""
     databases: frozenset[str] | None = None
     tables: frozenset[str] | None = None
     for condition in conditions:
@@ -103,7 +103,7 @@ def _matching(pattern: str, names: frozenset[str] | None) -> list[str]:
 
 
 def _values(condition: PushedCondition, kind: type[Value]) -> frozenset[Value] | None:
-    """Those that the column may have; None if they are not told one by one."""
+    """The values that the column may have; None if the condition does not list them."""
     if condition.op in ("=", "<=>"):
         found = [condition.value]
     elif condition.op == "in":
@@ -142,7 +142,7 @@ def _and_also(one: Numbers, other: Numbers) -> Numbers:
 
 
 def _times(condition: PushedCondition) -> TimeRange:
-    """Of times in whole seconds."""
+    """The range of times of a condition, in whole seconds."""
     op, value = condition.op, condition.value
     values = list(value) if op == "in" else [value]
     moments = [v for v in values if isinstance(v, datetime) and v.tzinfo is not None]

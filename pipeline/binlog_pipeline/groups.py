@@ -92,7 +92,7 @@ class Groups:
         return len(self.payloads)
 
     def some(self, mask: NDArray[np.bool_]) -> Self:
-        """Those that are True in it, and the markers in front of them or behind all."""
+        """The groups for which `mask` is True, and the markers in front of them or behind all."""
         if mask.all():
             return self
         which = np.flatnonzero(mask)
@@ -114,7 +114,7 @@ class Groups:
         return Gtid(int(self.domain[i]), int(self.server[i]), int(self.seq[i]))
 
     def place(self, i: int) -> Position:
-        """Where group `i` ends."""
+        """The end of group `i`."""
         return Position(int(self.file[i]), int(self.offset[i]))
 
     @property
@@ -137,9 +137,9 @@ class Groups:
 def chosen(
     stream: Iterable[Groups], mask_of: Callable[[Groups], NDArray[np.bool_]]
 ) -> Iterator[Groups]:
-    """Those of which the mask is True, with the markers in front of them.
+    """The groups for which the mask is True, with the markers in front of them.
 
-    What comes behind the last group of all is given alone.
+    Markers behind the last group of all are given alone.
     """
     waiting: list[bytes] = []  # behind a group, and in front of one that did not come yet
     for groups in stream:
@@ -173,7 +173,7 @@ def _heads(payloads: Sequence[bytes]) -> NDArray[np.void]:
 
 
 def _ends(batch: LaidBatch) -> Integers:
-    """Where each group of it ends in its file."""
+    """The end of each group of a batch: offsets in its file."""
     sizes = np.fromiter(map(len, batch.groups), np.int64, len(batch.groups)) + PLAIN_OVERHEAD
     ends = np.cumsum(sizes)
     first, begin = np.array(batch.runs, np.int64).reshape(-1, 2).T

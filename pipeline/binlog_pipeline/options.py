@@ -124,7 +124,7 @@ class SourceOptions:
 
     @property
     def wanted(self) -> Wanted:
-        """What of the source is wanted."""
+        """The groups of the source that the options select."""
         gtids = GtidRange(self.start_gtid, self.end_gtid)
         return Wanted(gtids, TimeRange(self.start_time, self.end_time), self.domains)
 

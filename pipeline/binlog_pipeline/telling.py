@@ -1,4 +1,4 @@
-"""What people are told beside errors, and how a statement is shown in one."""
+"""Messages for people beside errors, and the form of a statement in a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tell(text: str) -> None:
 
 
 def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
-    """For failOnDataLoss=false: a warning that names what is behind `start` and is not there any more."""
+    """Warn of groups behind `start` that were purged, for failOnDataLoss=false."""
     lost = []
     for gtid in oldest.position():
         seen = start.get(gtid.domain_id)

@@ -53,7 +53,7 @@ class Wanted:
         return groups.some(self.mask(groups))
 
     def mask(self, groups: Groups) -> NDArray[np.bool_]:
-        """For each group whether it is wanted."""
+        """Whether each group is wanted."""
         wanted = np.ones(len(groups), np.bool_)
         if self.times.first is not None:
             wanted &= groups.timestamp >= self.times.first

@@ -1,4 +1,4 @@
-"""What most commands take: the source, which part of it, and who does the work."""
+"""Arguments that most commands have: the source, the part of it, and the engine."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(arguments: argparse.Namespace, **more: str) -> SourceOptions:
-    """What was said of the source and the range, as options; `more` are others of `SourceOptions`.
+    """The arguments for source and range, as options; `more` are others of `SourceOptions`.
 
     Raises `BadOption`.
     """

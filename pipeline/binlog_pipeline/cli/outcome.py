@@ -1,4 +1,4 @@
-"""What a command says of a table that it has kept, and its exit code."""
+"""The outcome of a command that has kept a table: its text and its exit code."""
 
 from __future__ import annotations
 

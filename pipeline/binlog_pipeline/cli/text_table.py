@@ -38,7 +38,7 @@ def time_text(seconds: int) -> str:
 
 
 def bar(part: float) -> str:
-    """Of a length that shows a part of 1; what is not nothing is seen."""
+    """A bar for a part of 1, in signs; one sign at least for a part that is not 0."""
     return "#" * max(round(part * _BAR_CELLS), 1 if part else 0)
 
 

@@ -76,7 +76,7 @@ class Rates:
 
     step: int = 1
     amounts: dict[int, Amount] = field(default_factory=dict)
-    """By the first second of each step, counted from 1970."""
+    """Amounts by the first second of each step, counted from 1970."""
 
     def add(self, seconds: Integers, rows: Integers, sizes: Integers) -> None:
         """One element a transaction."""

@@ -1,4 +1,4 @@
-"""What the manifest will say of a part that is being written."""
+"""Facts for the manifest about a part that is being written."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PartFacts:
             self._last_of[domain, server] = seq
 
     def add_bytes(self, data: bytes) -> None:
-        """Of groups that were added."""
+        """Add the bytes of groups that were added."""
         self.crc32c = google_crc32c.extend(self.crc32c, data)
         self.payload_bytes += len(data)
 
@@ -68,7 +68,7 @@ class PartFacts:
         self.times.append(marker_time(marker))
 
     def part(self, path: Path) -> ArchivePart:
-        """Of that file, which is synced."""
+        """The manifest's entry for the part in `path`, which is synced."""
         sync_file(path)
         digest = hashlib.sha256()
         with path.open("rb") as file:

@@ -30,7 +30,7 @@ _TIMES_PER_S: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveItem:
-    """What becomes a part: a slice, without the groups that end at `after` or before.
+    """The content of a part: a slice, without the groups that end at `after` or before.
 
     known_markers: so many start markers in front of its first group are in the archive already.
     """

@@ -1,4 +1,4 @@
-"""What of a source an archive does not have yet.
+"""The plan of an archive run: the groups of a source that an archive does not have yet.
 
 A directory is gone on with at the very place where the archive ended, if the group that ends there is the archive's
 last one, byte by byte. Else, and at other sources, the position tells where; then that group is looked for by its GTID.
@@ -39,10 +39,10 @@ _LOOK_BYTES: Final = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArchivePlan:
-    """What becomes parts, in this order.
+    """The parts to write, in this order.
 
-    size: bytes to be read, about; 0 where nobody knows.
-    end: the state that the archive must have afterwards; None where nobody tells it.
+    size: bytes to be read, about; 0 where that is not known.
+    end: the state that the archive must have afterwards; None where that is not known.
     """
 
     items: Sequence[ArchiveItem]
@@ -51,7 +51,7 @@ class ArchivePlan:
 
 
 def beginning(source: LogSource) -> BinlogState:
-    """What had been logged before the first group of the source. Raises `SourceError`, `StorageError`."""
+    """The GTID binlog state before the first group of the source. Raises `SourceError`, `StorageError`."""
     if isinstance(source, DirectorySource | ArchiveSource):
         return source.beginning()
     return BinlogState(source.earliest())
@@ -60,7 +60,7 @@ def beginning(source: LogSource) -> BinlogState:
 def plan_archive(
     source: LogSource, manifest: ArchiveManifest, partition_bytes: int, *, tail: bool
 ) -> ArchivePlan:
-    """What is behind the archive. Raises `SourceError`, `DataLost`, `StorageError`.
+    """The groups of the source behind the archive. Raises `SourceError`, `DataLost`, `StorageError`.
 
     Args:
         tail: also of the file that is being written, if the source is a directory.
@@ -135,7 +135,7 @@ def _place(
     oldest: BinlogState,
     whole: Position,
 ) -> Position | None:
-    """Where to go on; None if that is not known by place.
+    """The place to go on from; None if it is not known by place.
 
     Args:
         oldest, whole: as of `_whole_from`.

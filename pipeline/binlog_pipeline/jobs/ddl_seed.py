@@ -1,4 +1,4 @@
-"""What the statements of a source tell of its tables, as a file for `schemaSeed`."""
+"""A file for `schemaSeed` from the DDL statements of a source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KnownTable:
 
 @dataclass(frozen=True, slots=True)
 class DdlSeed:
-    """What was written; `unknown` are the tables that are not in it, and why."""
+    """The tables that were written; `unknown` are those left out, with the reason."""
 
     known: tuple[KnownTable, ...]
     unknown: tuple[tuple[str, str], ...]
@@ -99,7 +99,7 @@ def write_ddl_seed(options: SourceOptions, path: Path, engine: Engine | None = N
 
 
 def _known(name: str, layouts: list[TableLayout]) -> KnownTable:
-    """Of a table's layouts, the newest first."""
+    """The description of a table for people; its layouts, the newest first."""
     hidden = sum(
         any(one.may_be_taken_for(newer) for newer in layouts[:i]) for i, one in enumerate(layouts)
     )

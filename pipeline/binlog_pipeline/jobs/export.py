@@ -209,7 +209,7 @@ def _publish(
 
 
 def _judged(manifest: ExportManifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
-    """What XA transactions that are rolled back, or at no end yet, add to the statements of the manifest.
+    """Statements for the manifest from XA transactions that are rolled back, or only prepared.
 
     One that was prepared in front of all that was exported has no rows in it.
     """
@@ -265,7 +265,7 @@ def _end(source: LogSource, start: SlavePosition, wanted: SlavePosition | None) 
 
 
 def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
-    """What all runs into a directory have in common."""
+    """The settings that all runs into a directory have in common."""
     domains = options.domains
     return {
         "layout": layout,

@@ -43,7 +43,7 @@ class DomainNumbers:
 
     @classmethod
     def of(cls, domain: int, servers: Integers, numbers: Integers) -> DomainNumbers:
-        """Of consecutive groups; there is one at least."""
+        """The numbers of consecutive groups of a domain; at least one."""
 
         def gtid(i: int) -> Gtid:
             return Gtid(domain, int(servers[i]), int(numbers[i]))
@@ -55,7 +55,7 @@ class DomainNumbers:
         return made
 
     def merge(self, following: DomainNumbers) -> None:
-        """What comes next in the log."""
+        """Add the numbers that follow in the log."""
         if following.first.seq_no != self.last.seq_no + 1:
             self._note(Gap(self.last, following.first))
         self.last = following.last

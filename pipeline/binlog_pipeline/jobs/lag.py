@@ -21,7 +21,7 @@ from binlog_pipeline.tables.manifest import StateManifest
 
 @dataclass(frozen=True, slots=True)
 class DomainLag:
-    """Of one domain. `behind`: numbers between the two; so many transactions, or fewer where there are gaps."""
+    """The lag in one domain. `behind`: numbers between the two; so many transactions, or fewer where there are gaps."""
 
     domain: int
     at: str
@@ -30,7 +30,7 @@ class DomainLag:
 
 
 def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
-    """By how many GTID numbers `at` is behind `latest`, for each domain that is in either."""
+    """The lag of `at` behind `latest` in GTID numbers, for each domain that is in either."""
     found = []
     for domain in sorted({*latest.domains(), *at.domains()}):
         end, here = latest.get(domain), at.get(domain)
@@ -40,7 +40,7 @@ def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
 
 
 def position_of(what: str) -> SlavePosition:
-    """Of an export, an archive, a state table (Parquet), or a checkpoint of a stream; or the GTID position itself.
+    """The position of an export, archive, state table (Parquet) or stream checkpoint; or a GTID position itself.
 
     Raises `BadOption` for anything else, `SourceError` for one that is damaged, `NotLocal`.
     """

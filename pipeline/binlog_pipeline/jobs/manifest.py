@@ -1,4 +1,4 @@
-"""What an export holds: OUT/_manifest.json. What is not in it does not count.
+"""The content of an export: OUT/_manifest.json. A file that is not in it does not count.
 
     {"format": "binlog-spark export", "version": 1, "source": ..., "settings": {...},
      "begin": "0-1-7", "position": "0-1-5000", "runs": 2,
@@ -129,7 +129,7 @@ class ExportManifest:
 
     @property
     def files(self) -> dict[str, ExportedFile]:
-        """By their paths below the directory."""
+        """All files, by their paths below the directory."""
         return {
             f"{schema.folder}/{file.name}": file
             for table in self.tables
@@ -138,7 +138,7 @@ class ExportManifest:
         }
 
     def schema_of(self, written: WrittenFile) -> TableSchema:
-        """Where a file belongs; made, if it is the first."""
+        """The schema that a file belongs to; made for the first file of a layout."""
         name = written.database, written.table
         table = next((t for t in self.tables if (t.database, t.table) == name), None)
         if table is None:

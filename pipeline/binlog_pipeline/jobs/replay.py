@@ -28,7 +28,7 @@ _SMALL_REDO_BYTES: Final = 4 << 20  # taken at once, and a small store needs no 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was done, and the position at which the store ends then."""
+    """The groups that were taken, and the GTID position of the store behind them."""
 
     taken: Taken
     position: SlavePosition

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OPS: Final = "c,u,d,t,x"
-"""What a state needs of view changes: also that a table was emptied, or that its rows are not known any more."""
+"""Operations that a state needs of view changes: also a table's emptying (t), and unknown changes of rows (x)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run has done.
+    """The outcome of a run.
 
     is_complete: no row is missing and none is in doubt.
     doubt: what may be wrong; empty for nothing.

@@ -37,7 +37,7 @@ class LargeTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class LogStatistics:
-    """Of consecutive groups. A group is a transaction, or a statement such as DDL."""
+    """Statistics of consecutive groups. A group is a transaction, or a statement such as DDL."""
 
     groups: int = 0
     events: int = 0
@@ -47,9 +47,9 @@ class LogStatistics:
     operations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OPS, 0))
     """Rows that were inserted, updated, deleted."""
     tables: dict[str, Amount] = field(default_factory=dict)
-    """By database.table; bytes are those of row events."""
+    """Amounts by database.table; bytes are those of row events."""
     writers: dict[int, Amount] = field(default_factory=dict)
-    """By server id."""
+    """Amounts by server id."""
     domains: dict[int, DomainNumbers] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     rates: Rates = field(default_factory=Rates)
@@ -82,7 +82,7 @@ class LogStatistics:
         self._add_largest(columns, batch.column("tables"))
 
     def merge(self, following: LogStatistics) -> None:
-        """What comes next in the log."""
+        """Add the statistics of the groups that follow in the log."""
         self.groups += following.groups
         self.events += following.events
         self.bytes += following.bytes
@@ -137,7 +137,7 @@ class LogStatistics:
 
 
 class _Columns:
-    """Of a batch of view transactions, as numpy arrays."""
+    """The columns of a batch of view transactions, as numpy arrays."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -157,7 +157,7 @@ class _Columns:
 
 
 def statistics(options: SourceOptions, engine: Engine | None = None) -> LogStatistics:
-    """Of what the options mean. Raises `PipelineError`, `StorageError`."""
+    """The statistics of the groups that the options select. Raises `PipelineError`, `StorageError`."""
     engine = engine or Engine()
     slices, size = cut(open_source(options), options.wanted, engine.count)
     parts: dict[int, LogStatistics] = {}

@@ -34,7 +34,7 @@ _PAGE: Final = """<!DOCTYPE html>
 
 
 def write_plot(found: LogStatistics, source: str, path: Path) -> None:
-    """As .png, or as .html with the picture in it. Raises OSError, and ModuleNotFoundError without matplotlib."""
+    """Write a .png, or a .html with the picture in it. Raises OSError, and ModuleNotFoundError without matplotlib."""
     path = local_path(path)
     picture = _picture(found, source)
     if path.suffix.lower() == ".png":
@@ -157,7 +157,7 @@ def _quiet(axes: Any, grid: str) -> None:
 
 
 def _short(name: str) -> str:
-    """What tells long names apart is mostly at their ends."""
+    """A name cut in its middle, as long names mostly differ at their ends."""
     if len(name) <= _NAME_LENGTH:
         return name
     return f"{name[: _NAME_LENGTH // 3]}…{name[1 - _NAME_LENGTH * 2 // 3 :]}"

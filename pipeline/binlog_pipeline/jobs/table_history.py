@@ -35,7 +35,7 @@ class LoggedLayout:
     first: Gtid
     last: Gtid
     timestamp: int
-    """Of the first."""
+    """The time of `first`, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

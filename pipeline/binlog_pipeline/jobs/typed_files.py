@@ -77,7 +77,7 @@ class TypedFiles:
             self._waiting -= largest.flush()
 
     def close(self) -> list[WrittenFile]:
-        """What was written, now that all of it is."""
+        """Finish all files; they are returned."""
         while self._open:
             self._close_oldest()
         return self._written

@@ -27,7 +27,7 @@ class Verified:
 
 
 def verify(options: SourceOptions, engine: Engine | None = None) -> Verified:
-    """Of what the options mean. Raises `PipelineError`, `StorageError` where not even a plan can be made."""
+    """Check the groups that the options select. Raises `PipelineError`, `StorageError` if no plan can be made."""
     engine = engine or Engine()
     source, wanted = open_source(options), options.wanted
     earliest, latest = source.earliest(), source.latest()
@@ -58,7 +58,7 @@ def _attempt(part: Slice) -> tuple[LogStatistics | TaskFailure]:
 
 
 def _unread(earliest: SlavePosition, latest: SlavePosition, found: LogStatistics) -> Iterator[str]:
-    """What the source says that it has, and did not give."""
+    """Errors for GTIDs that the source says it has, and did not give."""
     for gtid in latest:
         begun = earliest.get(gtid.domain_id)
         if begun is not None and begun.seq_no >= gtid.seq_no:

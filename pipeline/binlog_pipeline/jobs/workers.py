@@ -31,7 +31,7 @@ SPARK_FROM_BYTES: Final = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What was chosen.
+    """The engine chosen for a job.
 
     name: local, spark, or auto: Spark from 2 GiB on, if it is installed, and Java; or if `master` is given.
     workers: processes; 0 is one a core.
@@ -62,7 +62,7 @@ def _has_spark() -> bool:
 
 
 def open_workers(engine: Engine, size: int) -> AbstractContextManager[Workers]:
-    """For a job that reads about so many bytes. Starts Spark, if that is wanted and not started yet."""
+    """Workers for a job that reads about `size` bytes. Starts Spark, if that is wanted and not started yet."""
     if not engine.is_spark(size):
         return nullcontext(LocalWorkers(engine.count))
     from binlog_pipeline.spark.task_workers import spark_workers

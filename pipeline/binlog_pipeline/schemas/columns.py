@@ -30,7 +30,7 @@ def table_fields(table: TableMap, options: ColumnOptions) -> list[pa.Field]:
 
 
 def picked_fields(table: TableMap, options: ColumnOptions, names: Sequence[str]) -> list[pa.Field]:
-    """Of the columns with these names, in their order; of all columns for no names. Raises `BadOption`."""
+    """The Arrow fields of the columns with these names, in their order; all fields for no names. Raises `BadOption`."""
     fields = table_fields(table, options)
     if not names:
         return fields

@@ -21,7 +21,7 @@ class Inconvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """For each column wanted, the number of the column that it is made of, or None where there is none."""
+    """Rows of one layout as rows with `fields`. `sources`: for each field the number of its column, or None."""
 
     fields: tuple[pa.Field, ...]
     sources: tuple[int | None, ...]
@@ -41,7 +41,7 @@ class Conversion:
         return cls(tuple(fields), tuple(sources))
 
     def columns(self, image: pa.RecordBatch) -> list[pa.Array]:
-        """Of an image; null where the layout has no such column."""
+        """The arrays for `fields`, made of a row image; null where the layout has no such column."""
         return [
             pa.nulls(len(image), field.type) if number is None else _as(image, number, field.type)
             for field, number in zip(self.fields, self.sources, strict=True)

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does to columns, from its tokens."""
+"""The reader of ALTER TABLE: its changes of columns and keys, from its tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NamesAnew(NamedTuple):
 
 
 def names_anew(said: LoggedStatement) -> NamesAnew:
-    """Of ADD, CHANGE, RENAME COLUMN. Never raises: of what is not understood all its words may be such names."""
+    """The names in ADD, CHANGE, RENAME COLUMN; all words of a statement that is not understood. Never raises."""
     try:
         reader = AlterReader(said.tokens(), said.database, said.sql_mode)
         if reader.accept("SET", "STATEMENT"):

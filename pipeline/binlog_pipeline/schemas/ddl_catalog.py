@@ -42,12 +42,12 @@ class DdlCatalog:
             yield name, self._past[name][::-1]
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Of a file for `schemaSeed`."""
+        """The entries of a file for `schemaSeed`: one for each layout of each known table."""
         for name, past in self.known():
             yield from (since.layout.entry(name, since.gtid) for since in past)
 
     def layout(self, name: TableName) -> TableLayout:
-        """As the table is now. Raises `NotUnderstood`."""
+        """The layout of a table at this point of the log. Raises `NotUnderstood` if it is not known."""
         found = self._layouts.get(name)
         if found is None:
             raise NotUnderstood(f"{name} is not known" if name in self.unknown else _NO_CREATE)
@@ -67,7 +67,7 @@ class DdlCatalog:
             past.append(Since(layout, gtid))
 
     def is_gone(self, name: TableName) -> None:
-        """It was dropped or got another name; all of a database for `*`."""
+        """Remove a table that was dropped or got another name; all of a database for `*`."""
         for one in self._meant(name):
             self._layouts.pop(one, None)
         self._may_be_there.discard(name)
@@ -77,7 +77,7 @@ class DdlCatalog:
             self.charsets.pop(name.database, None)
 
     def moved(self, old: TableName, new: TableName, gtid: str) -> None:
-        """By RENAME TABLE, or it is a temporary one that moves: then both are not known.
+        """Note a RENAME TABLE. If a temporary table may have been renamed instead, neither name is known any more.
 
         No table takes the name of another: if there is one of the new name, ask `has` before.
         """
@@ -93,7 +93,7 @@ class DdlCatalog:
         self.is_now(new, layout, gtid)
 
     def forget(self, name: TableName, why: str) -> None:
-        """It is not known from here on; all of a database for `*`."""
+        """Note that a table is not known from here on, with the reason; all of a database for `*`."""
         for one in self._meant(name):
             self._layouts.pop(one, None)
             self._past.pop(one, None)

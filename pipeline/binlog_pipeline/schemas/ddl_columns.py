@@ -218,7 +218,7 @@ class ColumnReader(TokenReader):
         return Key(tuple(names), is_primary, tuple(lengths), overlaps, uses_hash)
 
     def _length(self) -> int | None:
-        """Of a part of a key, in brackets."""
+        """The length of a part of a key, in brackets; None without one."""
         if not self.sign("("):
             return None
         word = self.word()
@@ -229,7 +229,7 @@ class ColumnReader(TokenReader):
         return int(word)
 
     def definition(self, name: str) -> Definition:
-        """Of a column, behind its name."""
+        """The definition of a column, read from behind its name."""
         type_, charset = parse_type(
             self,
             self._sql_mode,
@@ -349,7 +349,7 @@ class ColumnReader(TokenReader):
             raise NotUnderstood(f"ON UPDATE {word}")
 
     def _expression(self) -> None:
-        """Of DEFAULT: a value, a function, or anything in brackets."""
+        """Step over the expression of DEFAULT: a value, a function, or anything in brackets. Raises `NotUnderstood`."""
         while self.sign("-") or self.sign("+"):
             pass
         if self.is_sign("("):

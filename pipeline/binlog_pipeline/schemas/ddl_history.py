@@ -75,7 +75,7 @@ class _Statement:
                 self._rename()
 
     def _apply_failed(self) -> None:
-        """Of CREATE OR REPLACE and DROP the old tables are gone; those that were not dropped are not there."""
+        """Apply a CREATE OR REPLACE or DROP that failed: each of its tables was dropped, or was not there."""
         if self._said.meaning.kind not in ("create", "drop"):
             raise NotUnderstood("a statement that failed")
         for name in self._said.meaning.emptied:
@@ -140,7 +140,7 @@ class _Statement:
         catalog.is_now(name, layout, self._gtid)
 
     def _create_index(self) -> None:
-        """It matters if it brings a hidden column."""
+        """Apply CREATE INDEX: a unique key may bring a hidden column."""
         reader = self._reader
         begin = reader.at
         reader.skip_to("ON")

@@ -22,7 +22,7 @@ _QUERY: Final = frozenset(("SELECT", "AS", "IGNORE", "REPLACE", "VALUES"))
 
 @dataclass(slots=True)
 class Options:
-    """What was said; None for what was not. `engine` in small letters.
+    """The options of a table; None for those that the statement does not have. `engine` in small letters.
 
     is_reset: the character set is that of the database, or of the server.
     """

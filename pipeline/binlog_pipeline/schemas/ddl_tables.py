@@ -44,7 +44,7 @@ class TableLayout:
 
     @classmethod
     def made(cls, elements: Elements, options: Options, default: str | None) -> TableLayout:
-        """By CREATE TABLE in a database of that character set. Raises `NotUnderstood`."""
+        """The layout by a CREATE TABLE; `default` is its database's character set. Raises `NotUnderstood`."""
         charset = options.of(default)
         columns = tuple(one.column(charset) for one in elements.columns)
         is_versioned = options.is_versioned or any(one.is_versioned for one in elements.columns)
@@ -63,7 +63,7 @@ class TableLayout:
         return replace(made, key=_primary(keys, columns, elements.periods))
 
     def with_index(self, key: Key) -> TableLayout:
-        """By CREATE UNIQUE INDEX. Raises `NotUnderstood`."""
+        """The layout behind a CREATE UNIQUE INDEX. Raises `NotUnderstood`."""
         made = replace(self, unique=(*self.unique, key))
         made.check()
         return made
@@ -86,7 +86,7 @@ class TableLayout:
             raise NotUnderstood("two columns of one name")
 
     def entry(self, name: TableName, since: str) -> dict[str, Any]:
-        """As it stands in a file for `schemaSeed`: with all columns that the log has."""
+        """The layout's entry in a file for `schemaSeed`: with all columns that the log has."""
         columns: list[dict[str, str]] = []
         for column in self.logged_columns:
             said = {"name": column.name, "type": str(column.type)}
@@ -139,7 +139,7 @@ class Change:
 
 @dataclass(slots=True)
 class Alteration:
-    """What an ALTER TABLE says of columns and primary key.
+    """The changes of an ALTER TABLE to columns and primary key.
 
     dropped, renamed: names, and whether IF EXISTS stands there.
     converts: to `options`' character set. versioning: ADD, DROP SYSTEM VERSIONING.
@@ -210,7 +210,7 @@ class _Columns:
         self._layout: Final = layout
         self._charset: Final = charset
         self.names: Final[dict[str, str]] = {}
-        """Of the columns that there were, in small letters: what they are called now."""
+        """The present names of the columns that there were, by their old names in small letters."""
 
     def columns(self) -> list[DdlColumn]:
         """Raises `NotUnderstood`."""
@@ -260,7 +260,7 @@ class _Columns:
 
     @staticmethod
     def _is_left_out(change: Change, there: set[str]) -> bool:
-        """By IF EXISTS or IF NOT EXISTS."""
+        """Whether IF EXISTS or IF NOT EXISTS makes the server leave a change out. Raises `NotUnderstood`."""
         if change.old is None:
             return change.if_exists and lower(change.definition.name) in there
         if lower(change.old) in there:
@@ -281,7 +281,7 @@ class _Columns:
         raise NotUnderstood(f"there is no column {place} to stand after")
 
     def _converted(self, column: DdlColumn) -> DdlColumn:
-        """By CONVERT TO CHARACTER SET."""
+        """A column behind CONVERT TO CHARACTER SET; unchanged without that clause. Raises `NotUnderstood`."""
         if not (self._wanted.converts and column.type.is_character):
             return column
         if column.charset is None or self._charset is None:

@@ -104,7 +104,7 @@ class DdlType:
         return name, () if name in (*_WIDTHS, "float", "double", "year") else self.numbers
 
     def of_charset(self, charset: str | None) -> DdlType:
-        """As it is when its character set, if it has one, is known. Raises `NotUnderstood`."""
+        """The type that MariaDB takes in a character set; None is an unknown one. Raises `NotUnderstood`."""
         made = self
         if self.labels is not None:
             trimmed = tuple(label.rstrip(" ") for label in self.labels)
@@ -160,7 +160,7 @@ class DdlType:
         return length * (bytes_a_character(charset) if self.is_character else 1)
 
     def converted(self, old: str, new: str) -> DdlType:
-        """By ALTER TABLE ... CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
+        """The type behind ALTER TABLE ... CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
         before, behind = bytes_a_character(old), bytes_a_character(new)
         plain = not {old, new} & _NOT_ASCII and all(map(str.isascii, self.labels or ()))
         if self.labels is not None and not plain:  # servers take their bytes as they are
@@ -186,7 +186,7 @@ def bytes_a_character(charset: str | None) -> int:
 
 
 def charset_of_name(name: str) -> str:
-    """As information_schema calls it. Raises `NotUnderstood`.
+    """The character set of a name, as information_schema calls it. Raises `NotUnderstood`.
 
     utf8 is utf8mb3, as `old_mode` has it unless it was changed: the log does not tell that, and values read the same.
     """

@@ -1,4 +1,4 @@
-"""What is done with rows whose table has another layout than the one that a view was opened with."""
+"""Schema evolution: rows whose table has another layout than the one that a view was opened with."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Evolution:
     with_statements: bool = False
 
     def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
-        """For rows with this layout. Raises `SchemaChanged`, `IncompatibleSchema`.
+        """How rows with this layout become rows of the view. Raises `SchemaChanged`, `IncompatibleSchema`.
 
         Args:
             place, gtid: of the first of their groups that is behind what was loaded; of the first at all, if none is.

@@ -58,7 +58,7 @@ class LoggedStatement:
     literal_charset: str | None = None
 
     def tokens(self) -> list[Token]:
-        """Of its text as its session's sql_mode means it, without semicolons at the end."""
+        """The tokens of the text, by its session's sql_mode, without semicolons at the end."""
         found = [
             *tokens(
                 self.sql,
@@ -72,7 +72,7 @@ class LoggedStatement:
 
     @classmethod
     def parse(cls, event: bytes) -> LoggedStatement:
-        """Of an event of one of `STATEMENT_TYPES`. Raises `ProtocolError`."""
+        """The statement of an event of one of `STATEMENT_TYPES`. Raises `ProtocolError`."""
         if event[TYPE_OFFSET] == EventType.EXECUTE_LOAD_QUERY:
             query = ExecuteLoadQuery.parse(event).query
         elif event[TYPE_OFFSET] == EventType.QUERY_COMPRESSED:

@@ -1,4 +1,4 @@
-"""What a statement does to the rows of a table, and to what is known of them, without a row in the log that says so.
+"""Effects of statements on rows, and on the knowledge of columns, without rows in the log that say so.
 
 A state of a table is made of its rows in the log. That is right only while every other change of its rows is known. So
 this is the one place that knows the statements behind which rows stay what they were, under the names that they had:
@@ -26,13 +26,13 @@ from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.statements import ALL, TableName
 
 SAME, TOLD, UNKNOWN = "same", "told", "unknown"
-"""What is known of the columns' definitions behind a statement: as before it, all of the statement's, nothing."""
+"""Knowledge of the columns' definitions behind a statement: as before it, all told by the statement, none."""
 _NO_CHARACTER: Final = "\ufffd"
 _INDEX: Final = frozenset(("INDEX", "KEY"))
 _OF_INDEX: Final = frozenset(("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"))
 _KEEPING_PARTITIONS: Final = frozenset(("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"))
 _ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM", "MEMORY", "HEAP", "ROCKSDB"))
-"""Those that keep all rows that they are given."""
+"""Engines that keep all rows that they are given."""
 _OPTIONS: Final = frozenset((
     "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE", "KEY_BLOCK_SIZE",
     "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED",
@@ -193,14 +193,14 @@ def _beside(said: LoggedStatement, name: TableName) -> RowEffect | None:
 
 @dataclass(slots=True)
 class _Definitions:
-    """What is found of columns."""
+    """Columns that a statement defines as computed, with a default, or as AUTO_INCREMENT."""
 
     computed: list[str] = field(default_factory=list)
     defaulted: list[str] = field(default_factory=list)
     sources: dict[str, set[str]] = field(default_factory=dict)
-    """Of those that are computed, the texts of the definition; in small letters."""
+    """The texts of the definitions of computed columns, by column; in small letters."""
     numbered: set[str] = field(default_factory=set)
-    """Those that are AUTO_INCREMENT."""
+    """The AUTO_INCREMENT columns."""
 
 
 class _Reader(TokenReader):
@@ -333,7 +333,7 @@ class _Reader(TokenReader):
         return RowEffect("t", self._said.sql, definition=UNKNOWN)
 
     def rename(self) -> RowEffect | None:
-        """Where the rows come from is another table; and of a temporary table it is logged in the same way."""
+        """Refuse a rename: the rows are another table's, and renames of temporary tables are logged in the same way."""
         raise NotUnderstood("the table gets another name, or rows of another one")
 
     def truncate(self) -> RowEffect | None:
@@ -439,7 +439,7 @@ class _Reader(TokenReader):
         self.skip_element()
 
     def _option(self) -> None:
-        """Of the table, one that leaves its rows alone."""
+        """Step over an option of the table that leaves its rows alone. Raises `NotUnderstood` for another one."""
         self.accept("DEFAULT")
         if self.accept("ENGINE"):
             self.sign("=")
@@ -466,7 +466,7 @@ class _Reader(TokenReader):
         self.at += 1
 
     def _refuse_engines(self) -> None:
-        """Of CREATE TABLE."""
+        """Raise `NotUnderstood` for a CREATE TABLE with an engine that may not keep all rows."""
         while not self.is_at_end():
             if self.is_sign("("):
                 self.skip_one()
@@ -556,7 +556,7 @@ class _Reader(TokenReader):
                 self._found.numbered.add(name)
 
     def _cascades(self) -> str:
-        """What is done to its rows for those of another table; engines do it, and the log has nothing of it."""
+        """The foreign key's action by which engines change rows of the table without logging it; empty without one."""
         words = [t.text.upper() if t.kind is TokenKind.WORD else "" for t in self.tokens]
         for i, word in enumerate(words[:-2]):
             if word == "ON" and words[i + 1] in ("DELETE", "UPDATE"):

@@ -61,7 +61,7 @@ def newest_table(
 
 
 class _Search:
-    """What was found in the ranges read so far."""
+    """The search for the newest table map, over the ranges read so far."""
 
     def __init__(self, seeker: _Seeker) -> None:
         self.newest: FoundTable | None = None

@@ -1,4 +1,4 @@
-"""What the log does not say of tables, from a file: names with binlog_row_metadata=MINIMAL, and types such as UUID.
+"""The schema seed: a file with names the log lacks (binlog_row_metadata=MINIMAL), and types such as UUID.
 
     {"version": 1,
      "tables": [{"database": "shop", "table": "orders",

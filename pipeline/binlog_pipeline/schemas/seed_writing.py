@@ -34,7 +34,7 @@ _ROW_TIMES: Final = [{"name": name, "type": "timestamp(6)"} for name in ("row_st
 
 
 class DbConnection(Protocol):
-    """Of any library with the DB-API: pymysql, mariadb, mysql.connector."""
+    """A connection of any library with the DB-API: pymysql, mariadb, mysql.connector."""
 
     def cursor(self) -> Any: ...
 

@@ -90,7 +90,7 @@ class SqlType:
 
     @property
     def kind(self) -> Kind:
-        """What a column is beyond what the log says."""
+        """The kind of a column, where the log does not tell it."""
         return _KINDS.get(self.name, Kind.AS_LOGGED)
 
     @property
@@ -149,7 +149,7 @@ class SqlType:
         )
 
     def fraction_digits(self, column: Column) -> int | None:
-        """What old temporal columns do not log."""
+        """The digits of fractions of seconds: from the type for old temporal columns, which do not log them."""
         digits = self.numbers[0] if self.numbers else 0
         return digits if column.layout.type in _OLD_TEMPORAL else column.fraction_digits
 

@@ -1,4 +1,4 @@
-"""What a statement in the log does to tables: which of them it makes, changes, empties, or writes rows to.
+"""The tables of a statement in the log: those that it makes, changes, empties, or writes rows to.
 
 Only names are looked for. What is not understood is said to be uncertain, so that its reader can be careful.
 """
@@ -48,7 +48,7 @@ _MODIFIERS: Final = frozenset((
 
 @dataclass(frozen=True, slots=True)
 class StatementMeaning:
-    """What is known of a statement.
+    """The kind of a statement, and the tables that it concerns.
 
     kind: create, alter, drop, rename, truncate; dml for what writes rows that are not logged as such; rollback for what
         takes back rows that were logged; other.
@@ -186,7 +186,7 @@ class _Parser(TokenReader):
         return StatementMeaning("truncate", (name,), (name,))
 
     def _object(self) -> tuple[str, bool]:
-        """What kind of thing the statement is about, and whether it is temporary."""
+        """The kind of object that the statement is about, and whether it is temporary. Raises `NotUnderstood`."""
         temporary = False
         while True:
             word = self.word()
@@ -212,7 +212,7 @@ class _Parser(TokenReader):
             self.sign(")")
 
     def _other_tables(self) -> list[TableName]:
-        """That an ALTER TABLE names: its new name, partitions that become tables, or come from them."""
+        """Other tables of an ALTER TABLE: its new name, partitions that become tables, or come from them."""
         names = []
         while self.at < len(self.tokens):
             if self.accept("RENAME"):

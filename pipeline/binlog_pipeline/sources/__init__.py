@@ -1,4 +1,4 @@
-"""Where groups come from: a directory of .ibb files, a running server, an archive. See `source.py`."""
+"""Sources of groups: a directory of .ibb files, a running server, an archive. See `source.py`."""
 
 from binlog_pipeline.sources.source import Feed, LogSource, Slice
 

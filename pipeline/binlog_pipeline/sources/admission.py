@@ -1,4 +1,4 @@
-"""Where a micro-batch ends: at a limit of bytes or transactions, before another schema, or where the log does."""
+"""The end of a micro-batch: a limit of bytes or transactions, another schema, or the end of the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNBOUNDED: Final = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Of one batch; at least one group is taken. None is no limit."""
+    """Limits of one batch; None for no limit. At least one group is taken."""
 
     bytes: int | None = None
     transactions: int | None = None

@@ -44,11 +44,11 @@ class ArchiveSource:
 
     @property
     def is_growing(self) -> bool:
-        """Whoever archives may go on at any time."""
+        """True: another run of `archive` may add parts at any time."""
         return True
 
     def beginning(self) -> BinlogState:
-        """What had been logged before the first group. Raises as `earliest`."""
+        """The GTID binlog state before the first group. Raises as `earliest`."""
         return self.open().begin
 
     def earliest(self) -> SlavePosition:
@@ -93,7 +93,7 @@ class ArchiveSource:
         return ArchiveFeed(self)
 
     def open(self) -> Archive:
-        """As it is now. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+        """The archive at this moment. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
         return Archive.open(Path(self.path))
 
     def check(self, archive: Archive, gtids: GtidRange) -> None:
@@ -163,7 +163,7 @@ class ArchiveFeed:
 
 
 def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
-    """Those that may hold something of it. Raises as `Archive.parts`."""
+    """The parts that may hold wanted groups, with their places. Raises as `Archive.parts`."""
     gtids = pruned(wanted, archive.begin, set(archive.manifest.state.domains()), are_all=True)
     times = within(wanted) or TimeRange()
 

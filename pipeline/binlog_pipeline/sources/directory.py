@@ -71,7 +71,7 @@ class DirectorySource:
         return self.beginning().position()
 
     def beginning(self) -> BinlogState:
-        """What had been logged before the first group that is there. Raises as `earliest`."""
+        """The GTID binlog state before the first group that is there. Raises as `earliest`."""
         published = self.published()
         with self._looking(published) as pages:
             files = pages.files()
@@ -82,7 +82,7 @@ class DirectorySource:
         return whole_from(self.path, pages, files, pages.end or BEYOND)
 
     def _require_first(self, files: list[int]) -> None:
-        """For who wants all there is. Raises `DataLost` where files were deleted otherwise than by a purge."""
+        """Check that reading can start at the beginning. Raises `DataLost` if files were deleted without a purge."""
         lost = lost_files_of(ReadOnlyDisk(Path(self.path)), files)
         if lost and self.fail_on_data_loss:
             raise DataLost(f"{self.path}: {lost}; {RESTORE}")
@@ -167,7 +167,7 @@ class DirectorySource:
     def _files(
         self, pages: LogPages, wanted: Wanted, published: Published | None
     ) -> tuple[list[int], Position]:
-        """Those that are needed for the range, and a place in front of which nothing is whole. Raises `DataLost`."""
+        """The files needed for the range, and a place in front of which nothing is whole. Raises `DataLost`."""
         files, start = pages.files(), wanted.gtids.start
         if start is None:
             self._require_first(files)

@@ -68,7 +68,7 @@ class DirectoryFeed:
                 self.close()  # and once more, from the oldest that is there
 
     def _wait(self, position: SlavePosition, wait_s: float) -> Published | None:
-        """What is published when there is something behind `position`, or time is up."""
+        """The published state, once it is behind `position` or `wait_s` seconds are over; None if none is published."""
         deadline = time.monotonic() + wait_s
         while True:
             published = self._source.published()

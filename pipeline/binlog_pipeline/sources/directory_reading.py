@@ -39,7 +39,7 @@ _U64_MAX: Final = (1 << 64) - 1
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """What is wrong with the files of a directory. Raises `DataLost`, `SourceError`."""
+    """Raise errors of the store as errors of a directory, with advice: `DataLost`, `SourceError`."""
     try:
         yield
     except PositionPurged as error:
@@ -52,7 +52,7 @@ def explained(path: str) -> Iterator[None]:
 
 @contextmanager
 def one_history(path: str, then: Published | None) -> Iterator[None]:
-    """What is read within is of the history of `then`. Raises `SourceError` if RESET MASTER came between.
+    """Check that all that is read within belongs to one history, `then`. Raises `SourceError` after a RESET MASTER.
 
     Files that it deletes are no damage, and those that it makes have other groups at the same places.
     """
@@ -113,13 +113,13 @@ def read_groups(
 
 
 def first_place(path: str, pages: LogPages, begin: Position, limit: Position) -> Position:
-    """Where the first record behind a state record begins; `limit` if there is none that is whole."""
+    """The place of the first record behind a state record; `limit` if none is whole."""
     with explained(path):
         return _or_tail(pages, limit, lambda: first_record(pages, begin, limit))
 
 
 def _or_tail(pages: LogPages, limit: Position, find: Callable[[], Position]) -> Position:
-    """What is found; `limit` if that is a torn tail."""
+    """The result of `find`; `limit` if it meets a torn tail."""
     try:
         return find()
     except TruncatedRecord as error:
@@ -149,7 +149,7 @@ def _explained_large(path: str, large: LargeGroup, published: Published | None) 
 def start_place(
     pages: LogPages, files: list[int], position: SlavePosition, limit: Position
 ) -> Position | None:
-    """Where to read for a position; None if no file reaches back to it, as far as servers are concerned.
+    """The place to read from for a position; None if no file reaches back to it, by the rule of servers.
 
     `limit` if nothing whole begins behind it.
     """
@@ -186,7 +186,7 @@ def within(wanted: Wanted) -> TimeRange | None:
 
 
 def from_oldest(gtids: GtidRange, oldest: BinlogState) -> GtidRange:
-    """What of a range there may be, if everything up to `oldest` was purged."""
+    """The part of a range that there may be, if everything up to `oldest` was purged."""
     start = gtids.start or SlavePosition()
     for gtid in oldest.position():
         seen = start.get(gtid.domain_id)
@@ -196,7 +196,7 @@ def from_oldest(gtids: GtidRange, oldest: BinlogState) -> GtidRange:
 
 
 def pruned(wanted: Wanted, oldest: BinlogState, domains: set[int], *, are_all: bool) -> GtidRange:
-    """For planning: the range of `wanted`, narrowed by its domains and numbers. It misses nothing that was purged.
+    """The range of `wanted` for planning, narrowed by domains and numbers. It misses nothing that was purged.
 
     Args:
         oldest: what was logged before the first group that is there.

@@ -170,7 +170,7 @@ class ServerFeed:
             self._ahead = None
 
     def _state(self) -> BinlogState:
-        """Where the server's log ends; asked for again if the connection was lost. Raises `SourceError`."""
+        """The server's GTID binlog state; asked for again if the connection was lost. Raises `SourceError`."""
         deadline = time.monotonic() + self._address.connect_timeout
         while True:
             try:

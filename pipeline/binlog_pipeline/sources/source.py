@@ -1,4 +1,4 @@
-"""What a source of groups can do, whatever it is. Everything that reads, plans or follows is written against this.
+"""The interface of a source of groups. Everything that reads, plans or follows is written against this.
 
 Slices are pickled and read in other processes, perhaps on other machines; reading one twice gives the same.
 """
@@ -26,14 +26,14 @@ class MarkedSlice(Slice, Protocol):
     """A slice of a source that keeps start markers."""
 
     def read_marked(self) -> Iterator[Groups]:
-        """As `read`, with the markers. There may be some where there are no groups."""
+        """The groups as `read` gives them, with the markers. There may be markers where there are no groups."""
 
 
 class Feed(Protocol):
     """Goes through what is behind a position, again and again, for whoever decides where a batch ends. One owner."""
 
     def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
-        """What is there behind `position`; the end of the iteration is the end of what is there now.
+        """The groups behind `position`; the iteration ends where the log ends now.
 
         If nothing is, it is waited for up to `wait_s` seconds. Raises as `Slice.read`.
         """
@@ -43,11 +43,11 @@ class Feed(Protocol):
 
 
 class LogSource(Protocol):
-    """Where groups come from. Picklable; opens what it needs in each call."""
+    """A source of groups. Picklable; opens files and connections anew in each call."""
 
     @property
     def name(self) -> str:
-        """For errors: what a user would call it."""
+        """The name for errors: a path, or an address."""
 
     @property
     def is_growing(self) -> bool:
@@ -91,4 +91,4 @@ class ListedSource(LogSource, Protocol):
     """A source that can tell what it has without reading it."""
 
     def parts(self, wanted: Wanted) -> Sequence[LogPart]:
-        """Those that may have something that is wanted, in order. Raises as `slices`."""
+        """The parts that may have wanted groups, in order. Raises as `slices`."""

@@ -57,8 +57,10 @@ def read_slice(view: View, selection: ColumnSelection, part: Slice) -> Iterator[
 
 
 def freeze() -> None:
-    """What was imported is not looked through by the collection of garbage that Spark does behind each task: that
-    makes short tasks three times as fast."""
+    """Keep imported modules out of the garbage collection that Spark runs behind each task.
+
+    That makes short tasks three times as fast.
+    """
     global _is_frozen
     if not _is_frozen:
         gc.collect()

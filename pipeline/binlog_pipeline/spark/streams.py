@@ -55,7 +55,7 @@ def state(
 
 
 class StreamTarget:
-    """Where a stream keeps its changes. See `state`."""
+    """The target in which a stream keeps its changes. See `state`."""
 
     def __init__(self, sink: str, path: Path, name: str, keys: Sequence[str]) -> None:
         self._sink: Final = sink
@@ -69,7 +69,7 @@ class StreamTarget:
     def of(
         cls, changes: DataFrame, target: str, *, table: str, keys: Sequence[str], sink: str
     ) -> Self:
-        """For that stream; arguments as of `state`. Raises `BadOption`."""
+        """The target for a stream; arguments as of `state`. Raises `BadOption`."""
         names = changes.schema.names
         missing = [name for name in _NEEDED if name not in names]
         if missing:

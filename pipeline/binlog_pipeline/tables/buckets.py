@@ -77,7 +77,7 @@ class ParquetState:
 
     @property
     def doubt(self) -> str:
-        """What may be wrong, if it is not complete for that."""
+        """The reason for which rows may be wrong or missing; empty for none."""
         return self._facts.doubt or self._facts.waits_for
 
     @property
@@ -286,7 +286,7 @@ def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
 
 
 def _bucket_of(rows: pa.Table, keys: Sequence[str], count: int) -> Integers:
-    """By the text of the key, which is the same in each run."""
+    """The bucket of each row, by the text of its key: the same in each run."""
     hashes = np.zeros(len(rows), np.uint64)
     for key in keys:
         column = rows.column(key)

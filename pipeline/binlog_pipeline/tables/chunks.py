@@ -52,7 +52,7 @@ def chunks(
 
 
 def _last_group(table: pa.Table) -> int:
-    """Where the rows of the last group begin."""
+    """The index at which the rows of the last group begin."""
     gtids = table.column("_gtid")
     is_other = np.zeros(len(table), np.bool_)
     for name in ("domain", "server", "seq"):

@@ -70,7 +70,7 @@ class DeltaState:
 
     @property
     def doubt(self) -> str:
-        """What may be wrong; empty for nothing."""
+        """The reason for which rows may be wrong or missing; empty for none."""
         return self._facts.doubt or self._facts.waits_for
 
     def load(self, rows: pa.Table, position: SlavePosition) -> None:

@@ -1,4 +1,4 @@
-"""What row changes do to a table, key by key: rows are set, set in part, or removed.
+"""Effects of row changes on a table, key by key: rows are set, set in part, or removed.
 
 Changes are rows of view `changes`, layout struct, in any order. An UPDATE that changes the key removes the row of the
 old key and sets that of the new one. What a TRUNCATE has emptied has no effect any more. Behind a statement that has
@@ -131,7 +131,7 @@ def effects(
 def _told(
     changes: pa.Table, ops: NDArray[np.str_], facts: Facts, *, is_empty: bool
 ) -> tuple[bool, str, Facts, int]:
-    """By the statements: whether the table was emptied, what is unknown, the facts, the first change that counts."""
+    """Effects of statements: whether the table was emptied, the doubt, the facts, the first change that counts."""
     statements = changes.column("_statement") if "_statement" in changes.schema.names else None
     unknown: str = ""
     first = behind = 0  # behind: the statement before, with no row since
@@ -253,7 +253,7 @@ def _filled(
     present: NDArray[np.bool_],
     is_update: Booleans,
 ) -> pa.Table:
-    """What an UPDATE has left as it was stands in the image before, if that was logged whole (FULL_NODUP)."""
+    """Rows filled up with columns that an UPDATE did not log, from a whole image before it (FULL_NODUP)."""
     if "_before_present" not in changes.schema.names:
         return rows
     is_whole = is_update & changes.column("_before_present").is_null().to_numpy()
@@ -311,7 +311,7 @@ def _with_keys(
 
 
 def _require_primary(changes: pa.Table, keys: Sequence[str]) -> None:
-    """Of a row that was not logged whole only the primary key is sure to be there. Raises `SourceError`."""
+    """Check that rows not logged whole have all of `keys`: only the primary key is sure. Raises `SourceError`."""
     if "_key" not in changes.schema.names:
         return  # no primary key: the image before has all columns
     primary = {one.name for one in changes.schema.field("_key").type}
@@ -323,7 +323,7 @@ def _require_primary(changes: pa.Table, keys: Sequence[str]) -> None:
 
 
 def _differ(a: pa.Table, b: pa.Table, keys: Sequence[str]) -> Booleans:
-    """Where the keys are not the same; null is like null."""
+    """Whether the keys differ, row by row; null is equal to null."""
     found = np.zeros(len(b), np.bool_)
     for key in keys:
         left, right = a.column(key), b.column(key)

@@ -1,4 +1,4 @@
-"""What statements have told of a table that is kept: what is needed beside its rows to know them."""
+"""Facts that statements have told of a kept table: needed beside its rows to know them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlog_pipeline.telling import shown
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Of one table, at a place of the log.
+    """The facts of one table, at a place of the log.
 
     is_defined: its CREATE TABLE was read, so `computed` and `defaulted` are all there are: as in `RowEffect`.
     doubt: what may be wrong in its rows; empty for nothing.
@@ -33,7 +33,7 @@ class Facts:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Of what `content` made. Raises TypeError, KeyError."""
+        """The facts that `content` made. Raises TypeError, KeyError."""
         names = {name: tuple(content[name]) for name in ("computed", "defaulted")}
         return cls(**{**content, **names})
 
@@ -73,7 +73,7 @@ class Facts:
         return Facts(doubt=doubt if op == "t" else self.doubt or doubt, prepared=self.prepared)
 
     def _behind_end(self, said: Mapping[str, Any], gtid: str) -> Facts:
-        """Of an XA transaction."""
+        """The facts behind the end of an XA transaction."""
         had = self.prepared.get(said["ends"])
         why = said["doubt"] if had else ""  # it is rolled back
         if had is None and not said["doubt"] and not self.was_emptied:

@@ -51,7 +51,7 @@ class Landing:
         self.position = _position(parts[-1]) if parts else SlavePosition()
 
     def add(self, changes: pa.Table, position: SlavePosition) -> pa.Table:
-        """What is new of it, which is returned; `position` is behind all of it. Nothing is written for nothing new."""
+        """Write the new changes, if any, and return them. `position` is behind all of `changes`."""
         changes = behind(changes, self.position)
         if not len(changes):
             return changes
@@ -85,7 +85,7 @@ class LandedDoubts:
         return self._first or "; ".join(self._prepared.values())
 
     def add(self, changes: pa.Table) -> None:
-        """What has landed, in the order of the log."""
+        """Note statements that have landed, in the order of the log."""
         if "_statement" not in changes.schema.names:
             return
         is_one_table = "_db" not in changes.schema.names

@@ -1,4 +1,4 @@
-"""What a state target on disk consists of: TARGET/_manifests/000000000012.json. The highest number counts.
+"""The manifest of a state target on disk: TARGET/_manifests/000000000012.json. The highest number counts.
 
     {"format": "binlog-spark state", "version": 1, "table": "shop.orders", "keys": ["id"],
      "begin": "", "position": "0-1-5000", "complete": true, "schema": "<Arrow, base64>",
@@ -90,7 +90,7 @@ class StateManifest:
             raise SourceError(f"{path} is damaged: {error!r}") from None
 
     def publish(self, target: Path) -> None:
-        """As the next one. Raises `PipelineError` if somebody else was faster, OSError."""
+        """Publish the manifest as the next one. Raises `PipelineError` if another run was faster, OSError."""
         self.number += 1
         folder = target / FOLDER
         folder.mkdir(exist_ok=True)

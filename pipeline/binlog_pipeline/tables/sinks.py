@@ -1,4 +1,4 @@
-"""Where changes of a table are kept, by name: parquet and delta hold the table, changes holds what was given."""
+"""Sinks for changes of a table, by name: parquet and delta hold the table, changes holds the changes themselves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TableSink(Protocol):
 
     @property
     def doubt(self) -> str:
-        """What may be wrong; empty for nothing."""
+        """The reason for which rows may be wrong or missing; empty for none."""
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         """Changes, in the order of the log; `position` is behind them, None in the middle of a group."""
@@ -47,7 +47,7 @@ class TableSink(Protocol):
 
 
 class _StateSink:
-    """Of a table that is kept: its state says where it is, and what is in doubt."""
+    """The sink of a kept table: its state has the position and the doubts."""
 
     _state: ParquetState | DeltaState
 

@@ -1,4 +1,4 @@
-"""What is seen of a source: groups turned into rows. One file a view; `opening.py` chooses."""
+"""Views of a source: groups turned into rows. One file a view; `opening.py` chooses."""
 
 from binlog_pipeline.views.opening import open_view
 from binlog_pipeline.views.view import View

@@ -41,7 +41,7 @@ _COMMIT: Final = b"\0COMMIT"
 
 
 class Heads:
-    """What the beginnings of consecutive groups say. Element 0 is of the group that the decoder knows as `first`."""
+    """The beginnings of consecutive groups. Element 0 is of the group that the decoder knows as `first`."""
 
     def __init__(self, first: int, groups: Iterable[tuple[Integers, ...]]) -> None:
         self.first: Final = first
@@ -53,7 +53,7 @@ class Heads:
         return Gtid(int(self.domain[index]), int(self.server[index]), int(self.seq[index]))
 
     def place(self, index: int) -> Position:
-        """Where one group ends."""
+        """The end of one group."""
         return Position(int(self.file[index]), int(self.offset[index]))
 
 

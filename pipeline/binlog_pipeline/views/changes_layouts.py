@@ -50,7 +50,7 @@ STATEMENT: Final = pa.struct(
         pa.field("ends", pa.string()),
     ]
 )
-"""As `RowEffect`."""
+"""The effect of a statement, with the fields of `RowEffect`."""
 STATEMENT_FIELDS: Final = [
     pa.field("_before_present", pa.binary()),
     pa.field("_statement", STATEMENT),
@@ -136,7 +136,7 @@ class FlatLayout:
 
 @dataclass(frozen=True, slots=True)
 class CdfLayout:
-    """As the change feed of Spark and Delta; an UPDATE is two rows. `_commit_version` ascends from group to group."""
+    """The change feed of Spark and Delta; an UPDATE is two rows. `_commit_version` ascends from group to group."""
 
     fields: tuple[pa.Field, ...]
 
@@ -284,7 +284,7 @@ def layout_named(
     *,
     has_statements: bool = False,
 ) -> ChangesLayout:
-    """For one table. Raises `BadOption` for columns whose names the layout has itself."""
+    """The layout of that name for one table. Raises `BadOption` for columns whose names the layout has itself."""
     layouts: dict[str, ChangesLayout] = {
         "struct": StructLayout(fields, key, has_statements),
         "flat": FlatLayout(fields),

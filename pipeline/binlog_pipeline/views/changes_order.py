@@ -35,7 +35,7 @@ _SORT_BITS: Final = 63
 
 
 class Places:
-    """Where some rows stand: index of the group in `heads`, numbers of event and row."""
+    """The places of rows: index of the group in `heads`, numbers of event and row."""
 
     def __init__(
         self, heads: Heads, group: Integers, event: NDArray[np.int32], row: NDArray[np.int32]

@@ -42,7 +42,7 @@ class Rows:
 
 
 class RowMaker:
-    """For one table. Keeps what it has found out of layouts. One owner."""
+    """Makes the rows of one table. Keeps the forms of layouts that it has met. One owner."""
 
     def __init__(self, evolution: Evolution) -> None:
         self._evolution: Final = evolution
@@ -85,7 +85,7 @@ class RowMaker:
 
 
 def _key(form: TableForm, changes: Changes) -> list[pa.Array]:
-    """As it is behind the change; what an image does not have of it did not change."""
+    """The key behind the change; columns that its image lacks did not change."""
     before, after = changes.before, changes.after
     if after is None:
         assert before is not None

@@ -240,10 +240,10 @@ def told_of_tables(
 def row_statements(
     some: GatheredRows, subscription: Subscription
 ) -> Iterator[tuple[PlacedStatement, TableName, RowEffect]]:
-    """Those that change rows of tables that are wanted without rows in the log: `t` and `x`.
+    """Statements that change rows of wanted tables without rows in the log: effects `t` and `x`.
 
-    Of one of which it is not known which tables it is about `*` of the database in use. So it is of the first that
-    writes rows and is logged as text.
+    If the tables of a statement are not known, it is about `*` of the database in use. The same is said of the first
+    statement that writes rows and is logged as text; not of those behind it.
     """
     is_doubted = False
     for placed in some.statements:

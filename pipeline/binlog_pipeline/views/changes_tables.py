@@ -171,7 +171,7 @@ def _objects(image: pa.RecordBatch, present: Collection[int]) -> pa.Array:
 
 
 def _key(changes: Changes) -> list[pa.Array] | None:
-    """As it is behind the change, where the log says so."""
+    """The key behind the change, as JSON; None where the log does not tell it."""
     names = key_names(changes.table)
     if not names:
         return None

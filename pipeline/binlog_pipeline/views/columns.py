@@ -12,7 +12,7 @@ from binlog_pipeline.errors import BadOption
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """Of a schema: the names of its columns, in the order in which they are given out."""
+    """The chosen columns of a schema: their names, in the order in which they are given out."""
 
     names: tuple[str, ...]
 

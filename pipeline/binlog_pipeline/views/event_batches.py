@@ -69,7 +69,7 @@ def event_batches(groups: Iterable[Groups]) -> Iterator[EventBatch]:
 
 @contextmanager
 def naming(groups: Groups, first: int = 0) -> Iterator[None]:
-    """Whoever looks at bytes counts groups, from `first` on; a user knows them by their GTIDs. Raises `SourceError`."""
+    """Raise errors with the GTID of the group: decoders count groups, from `first` on. Raises `SourceError`."""
     try:
         yield
     except ProtocolError as error:

@@ -40,7 +40,7 @@ class TableNames:
 
 
 def table_codes(databases: pa.Array, tables: pa.Array) -> Integers:
-    """For each pair of names a number that only the same pair has."""
+    """Numbers for pairs of names: the same number for the same pair only."""
     names = pc.binary_join_element_wise(databases, tables, "\0").dictionary_encode()
     codes: Integers = names.indices.to_numpy().astype(np.int64)
     return codes

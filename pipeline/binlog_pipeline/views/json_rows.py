@@ -61,7 +61,7 @@ def json_values(column: pa.Array) -> pa.Array:
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """What stands between the quotes."""
+    """The texts between the quotes: base64 for binary values."""
     if pa.types.is_binary(column.type):
         encoded = (None if v is None else _base64(v) for v in column.to_pylist())
         return pa.array(encoded, pa.string())

@@ -15,7 +15,7 @@ from binlog_pipeline.views.view import View
 
 
 def open_view(options: SourceOptions, source: LogSource) -> View:
-    """For a view whose columns depend on the source that is looked at. Raises `PipelineError`."""
+    """The view that the options name; the columns of view changes depend on the source. Raises `PipelineError`."""
     if options.view == "events":
         return EventsView()
     if options.view == "transactions":

@@ -17,7 +17,7 @@ from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 
 PREPARED, COMMITTED, ROLLED_BACK = "END", "COMMIT", "ROLLBACK"
-"""By the second word of the statement. What is prepared ends with XA END; XA START is not in the log."""
+"""The step by the second word of the statement. A prepared group ends with XA END; XA START is not in the log."""
 _KINDS: Final = (PREPARED, COMMITTED, ROLLED_BACK)
 
 
@@ -76,7 +76,7 @@ def _statements(some: GatheredRows) -> Iterator[_Statement]:
 
 
 def _tables(some: GatheredRows, groups: set[int]) -> dict[int, set[TableName]]:
-    """Of which tables there are rows in these groups."""
+    """The tables with rows in each of these groups."""
     found: dict[int, set[TableName]] = {group: set() for group in groups}
     which = np.array(sorted(groups))
     for changes in some.changes:

@@ -1,4 +1,4 @@
-"""What the events of a group come to: sums, and the few things that one of them says about the transaction."""
+"""Totals of the events of a group: sums, and the few facts that one event tells about the transaction."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Known:
 
     @classmethod
     def at(cls, count: int, which: Integers, values: Integers) -> Self:
-        """Of those groups; the first value holds where there are several."""
+        """The values for those groups of `count`; the first one holds where a group has several."""
         made = cls(np.zeros(count, np.int64), np.zeros(count, np.bool_))
         made.values[which[::-1]] = values[::-1]
         made.there[which] = True
         return made
 
     def or_else(self, other: Known) -> Known:
-        """Where there is none, that of `other`."""
+        """These values, and those of `other` for groups without one."""
         return Known(np.where(self.there, self.values, other.values), self.there | other.there)
 
 
@@ -134,7 +134,7 @@ class GroupTotals:
         )
 
     def and_more(self, other: GroupTotals) -> GroupTotals:
-        """Of one group: with what comes behind it."""
+        """The totals of one group together with those of its further events."""
         inserts, updates, deletes = (a + b for a, b in zip(self.rows, other.rows, strict=True))
         return GroupTotals(
             self.events + other.events,
@@ -161,7 +161,7 @@ def _xid(batch: EventBatch) -> Known:
 
 
 def _thread_id(batch: EventBatch) -> Known:
-    """As the GTID event says it, or else a statement."""
+    """The thread ids, by the GTID event or else by a statement."""
     events, data, count = batch.events, batch.data, len(batch.groups)
     queries = np.flatnonzero(QUERY_TYPES[events.type])
     by_query = data.unsigned(events.begin[queries] + HEADER_SIZE, 4)
@@ -191,7 +191,7 @@ def _xa(batch: EventBatch) -> list[str | None]:
 
 
 def _xa_end(batch: EventBatch, group: int) -> str | None:
-    """By its statement."""
+    """The end of an XA transaction by its statement: commit or rollback; None for neither."""
     events = batch.events
     for i in np.flatnonzero((events.group == group) & QUERY_TYPES[events.type]).tolist():
         event = batch.data.raw[events.begin[i] : events.end[i]]

@@ -1,4 +1,4 @@
-"""What a view of a source is: a schema, and groups turned into record batches of it."""
+"""The interface of a view: a schema, and groups turned into record batches with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class View(Protocol):
 
     @property
     def barrier(self) -> Barrier | None:
-        """Where a micro-batch must begin anew; None: nowhere."""
+        """The rule by which a micro-batch must begin anew; None for no such rule."""
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         """Rows of the schema, in the order of the groups, in batches of a few MiB. Raises `PipelineError`."""

@@ -1,4 +1,4 @@
-"""Where what a server has begins: the position behind which nothing is missing.
+"""The beginning of a server's binlog: the position behind which nothing is missing.
 
 A server with traditional binlog files begins each with the state that it continues (GTID_LIST). The first of them is
 asked for as a dump without GTID, which needs no more than REPLICATION SLAVE.

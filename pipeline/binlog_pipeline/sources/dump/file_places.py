@@ -1,8 +1,8 @@
-"""Where in a binlog file a range begins, for servers that are slow to find that out by a GTID.
+"""Places in binlog files for ranges, for servers that are slow to find a GTID.
 
 A MariaDB before 11.4 has no index of GTIDs: for each dump it reads the file up to the position, seconds where files are
-of a GiB. Who has followed the log knows the place. It is no more than a hint: the dump begins one group early, and if
-that group is not the one that must be there, it is begun anew by GTID.
+of a GiB. A client that has followed the log knows the place. It is no more than a hint: the dump begins one group
+early, and if that group is not the one that must be there, it is begun anew by GTID.
 """
 
 from __future__ import annotations

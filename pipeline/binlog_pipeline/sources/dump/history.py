@@ -1,4 +1,4 @@
-"""What a server's binlog state says of positions: whether they are of its history, and where ranges begin and end."""
+"""Positions in a server's history, by its binlog state: whether they belong to it, and where ranges begin and end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def without_gap(address: ServerAddress, position: SlavePosition) -> SlavePositio
 
 
 def ends_of(name: str, wanted: Wanted, start: SlavePosition, state: BinlogState) -> list[Gtid]:
-    """For each domain of which something is wanted a group that the server has, up to which all that is wanted lies.
+    """The end of the dump in each wanted domain: a group that the server has, with all wanted groups up to it.
 
     Raises `SourceError` if the log ends before what is wanted does.
     """
@@ -84,7 +84,7 @@ def _wanted_ends(wanted: Wanted, state: BinlogState) -> dict[int, Gtid]:
 
 
 def middle_of(start: list[Gtid], until: list[Gtid], state: BinlogState) -> Gtid | None:
-    """Where a range is cut in two, if that is worth it and sound."""
+    """The group at which a range is cut for two connections, if that is worth it and sound; else None."""
     if len(until) != 1:
         return None
     (end,) = until

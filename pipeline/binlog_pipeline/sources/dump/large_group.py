@@ -70,7 +70,7 @@ class LargeGroups:
         return self._is_large
 
     def add(self, events: bytes | bytearray) -> None:
-        """Of the group that is coming, behind its GTID event."""
+        """Keep events of the group that is coming, from behind its GTID event on; none if it can be asked for again."""
         self._is_large = True
         if self._again is not None:
             return
@@ -79,7 +79,7 @@ class LargeGroups:
         self._spilled.add(events)
 
     def finish(self, head: bytes, before: SlavePosition, gtid: Gtid, end: Position) -> LargeGroup:
-        """It is whole; `head` is its GTID event."""
+        """The whole large group; `head` is its GTID event."""
         spilled, self._spilled, self._is_large = self._spilled, None, False
         if self._again is not None:
             return LargeGroup(head, end, partial(self._again, before, gtid))

@@ -84,7 +84,7 @@ class ServerLink:
 
     @property
     def version(self) -> str:
-        """Of the server, as its greeting says."""
+        """The version of the server, as its greeting has it; empty before the greeting."""
         greeting = self.machine.greeting
         return "" if greeting is None else greeting.server_version
 

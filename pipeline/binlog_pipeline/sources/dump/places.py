@@ -1,4 +1,4 @@
-"""Where groups end in what a server has: file number, and offset in the file.
+"""Places of groups in a server's binlog: file number, and the offset in the file at which a group ends.
 
 A MariaDB with traditional binlog files tells names and positions, and so does our server to accounts of the classic
 style: `upstream-bin.000007` is file 7, and the offset is where the last event of the group ends. A group with which its
@@ -41,7 +41,7 @@ def placed(groups: Groups) -> Groups:
 
 
 def place_of(gtid: Gtid, file_no: int, first_end: int, behind_first: int, end: int) -> Position:
-    """Of one group.
+    """The place of one group.
 
     Args:
         first_end: position of the end of its GTID event, as sent.

@@ -15,7 +15,7 @@ _END_S: Final = 5.0
 
 
 class ReadAhead:
-    """Of one reader. Beyond `bytes_max` of what was not taken nothing more is read; a large group counts as much."""
+    """Read-ahead of a reader, in a thread: no more than `bytes_max` not yet taken; a large group counts as much."""
 
     def __init__(self, reader: DumpReader, bytes_max: int = BYTES_AHEAD) -> None:
         self._reader = reader

@@ -34,7 +34,7 @@ class NotThere(Exception):
 
 
 class DumpReader:
-    """For one thread, which iterates over `groups`; `close` may come from another one.
+    """Groups of a dump, for one thread, which iterates over `groups`; `close` may come from another one.
 
     A connection that is lost is made anew, and goes on behind the last whole group, until for `connect_timeout`
     seconds nothing has come.
@@ -70,7 +70,7 @@ class DumpReader:
         self._place = place
         self._passes_incidents = passes_incidents
         self.file_names: dict[int, str] = {}
-        """Of the files that were read, by their numbers."""
+        """The names of the files that were read, by their numbers."""
         # Where reading begins instead of at the position, and what is in front of that is left out.
         self._from: SlavePosition | None = None
         self._closed = threading.Event()
@@ -198,7 +198,7 @@ class DumpReader:
             raise
 
     def _left(self) -> SlavePosition | None:
-        """Of the end: the domains where it is not reached."""
+        """The part of the end that is not reached: its GTIDs in domains where reading has not come so far."""
         if self._until is None:
             return None
         return SlavePosition(

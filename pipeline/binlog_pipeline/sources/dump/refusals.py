@@ -1,4 +1,4 @@
-"""What went wrong on a connection: whether another one may help, and how a user is told."""
+"""Errors on a connection to a server: whether a new connection may help, and the error for the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVICE: Final = {
 }
 
 CAUGHT: Final = (OSError, ProtocolError, RemoteError, UpstreamRefused)
-"""What a connection raises; `source_error` tells it to users."""
+"""Exceptions that a connection raises; `source_error` makes them errors for users."""
 
 
 class EndedEarly(ConnectionError):
@@ -43,7 +43,7 @@ def is_fatal_to_dump(error: Exception) -> bool:
 
 
 def source_error(address: ServerAddress, error: Exception, doing: str) -> PipelineError:
-    """As a user is told. `doing`: what was going on, as 'reading behind 0-1-5'."""
+    """The error for the user. `doing`: the action that failed, as 'reading behind 0-1-5'."""
     begin = f"{address.name}: {doing}: "
     match error:
         case PipelineError():

@@ -64,7 +64,7 @@ class _Gathered:
 
 
 class DumpStream:
-    """Of one connection, on which the dump command was just sent.
+    """Groups of one connection, on which the dump command was just sent.
 
     Args:
         file_names: learns the names of binlog files by their numbers.
