@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -36,6 +36,7 @@ class ReplicaAcks:
         self._moved = moved
         self._place = ReplicaPlace()
         self._asked: deque[_Asked] = deque()
+        self._known: Counter[Ack] = Counter()  # of them: what is none of them is not looked for
         self._unasked = False  # groups were sent since the last one that asked
         self._wanted: Ack | None = None  # asked for, and it is not known yet what it speaks for
 
@@ -58,8 +59,9 @@ class ReplicaAcks:
             return
         if wanted is not None:
             if len(self._asked) >= _ASKED_MAX:
-                self._asked.pop()
+                self._forget(self._asked.pop())
             self._asked.append(_Asked(wanted, end))
+            self._known[wanted] += 1
         elif self._asked:
             self._asked[-1] = self._asked[-1]._replace(end=end)
         else:
@@ -70,14 +72,22 @@ class ReplicaAcks:
     def received(self, ack: Ack) -> None:
         """From the replica. What was not asked for (inside a large group) says nothing.
 
-        Only the very position counts, not a larger one: a position may go back, in front of a ROTATE.
+        Only the very position counts, not a larger one: a position may go back, in front of a ROTATE. Of two that are
+        the same the first is meant.
         """
-        for count, asked in enumerate(self._asked, 1):
+        if ack not in self._known:
+            return
+        while True:
+            asked = self._asked.popleft()
+            self._forget(asked)
             if asked.ack == ack:
-                for _ in range(count):
-                    self._asked.popleft()
                 self._acknowledge(asked.end)
                 return
+
+    def _forget(self, asked: _Asked) -> None:
+        self._known[asked.ack] -= 1
+        if not self._known[asked.ack]:
+            del self._known[asked.ack]
 
     def _acknowledge(self, end: Position) -> None:
         if end > self.acknowledged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -284,6 +285,33 @@ def test_one_that_acknowledges_nothing_takes_no_memory() -> None:
     assert len(replica._asked) == 1024
     replica.received(Ack("a.000001", 4 + 4999 * 100))
     assert replica.acknowledged == Position(0, 4999)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["send", "back", "ack"]), st.integers(0, 5)), max_size=40)
+)
+def test_of_two_that_are_the_same_the_first_is_meant(steps: list[tuple[str, int]]) -> None:
+    """Against a search from the first to the last. Where a ROTATE goes back, the same place is asked for again."""
+    replica = ReplicaAcks(Position(0, 0), checksum=False, moved=lambda: None)
+    replica.sent_event(RotateEvent.fake("a.000001", 1).build())
+    counts, asked, has = 4, list[tuple[int, int]](), 0
+    for end, (step, number) in enumerate(steps, 1):
+        if step == "send":
+            counts += number
+            send(replica, end, number)
+            asked.append((counts, end))
+        elif step == "back":
+            counts = 4 + number
+            replica.sent_event(RotateEvent.fake("a.000001", 1, counts).build())
+        else:
+            replica.received(Ack("a.000001", 4 + number))
+            for place, (position, _) in enumerate(asked):
+                if position == 4 + number:
+                    has = asked[place][1]
+                    del asked[: place + 1]
+                    break
+        assert replica.acknowledged == Position(0, has)
+    assert replica._known == Counter(each.ack for each in replica._asked)
 
 
 @given(

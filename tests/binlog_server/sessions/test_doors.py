@@ -1,8 +1,8 @@
 """The worst that a peer may send through each door, and what it costs: processor time of the loop, and memory.
 
-A door is whatever takes bytes from outside: each command, the login, packets of the compressed protocol, HTTP, the
-stream of an upstream. No single round of the event loop may take more than `HOLD_S` of processor time for it, and
-nothing may take more than four times its size in memory, with a little for what is small.
+A door is whatever takes bytes from outside: each command, the login, TLS, packets of the compressed protocol, HTTP, the
+acknowledgements of a replica, the stream of an upstream. No single round of the event loop may take more than `HOLD_S`
+of processor time for it, and nothing may take more than four times its size in memory, with a little for what is small.
 
 A machine that is busy with other things makes processor time longer, never shorter, by what others take of its caches
 and memory. So the least of several tries counts, and one that took too long counts in units: of the processor time that
@@ -19,6 +19,7 @@ import os
 import queue
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -30,12 +31,18 @@ from typing import Any, Final, TypeVar
 
 import pytest
 from binlog_protocol.connection.auth import native_password_scramble
-from binlog_protocol.connection.commands import BinlogDumpGtid, CommandCode, RegisterSlave
+from binlog_protocol.connection.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    CommandCode,
+    RegisterSlave,
+)
 from binlog_protocol.connection.handshake import (
     REPLICA_CAPABILITIES,
     Capability,
     Greeting,
     LoginRequest,
+    TlsRequest,
 )
 from binlog_protocol.events import EventType, append_checksum, build_event
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
@@ -48,15 +55,18 @@ from binlog_protocol.limits import (
     STATE_ENTRIES_MAX,
 )
 from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.semi_sync import ACK_BYTES_MAX, Ack
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY, REPLICATION_SLAVE
 from binlog_server.accounts.users import Account
+from binlog_server.dumps.stream_writer import STREAM_NAME
 from binlog_server.process.allocation import keep_freed_memory
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, transaction, until
+from tests.binlog_server.tls_client import client_context
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD
 
@@ -339,14 +349,64 @@ class Sender:
                             got = self.socket.recv(1 << 16)
                             if not got:
                                 return
-                            tail = (tail + got)[-200:]
+                            tail = (tail + self.decrypted(got))[-200:]
                     except ConnectionError:
                         return
                 if not left:
                     ready.modify(self.socket, selectors.EVENT_READ)
 
+    def decrypted(self, got: bytes) -> bytes:
+        return got
+
     def close(self) -> None:
         self.socket.close()
+
+
+class TlsSender(Sender):
+    """The same by TLS, where it is the sender's choice how much is in a record."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client_context().wrap_bio(self._in, self._out)
+
+    def begin(self) -> Greeting:
+        """The greeting, and the request for TLS; the ClientHello comes next."""
+        greeting = Greeting.parse(self._packet())
+        self.socket.sendall(frame_packet(TlsRequest().build(), 1)[0])
+        return greeting
+
+    def log_in(self, user: str, capabilities: int = REPLICA_CAPABILITIES) -> None:
+        greeting = self.begin()
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.socket.sendall(self._out.read())
+                self._in.write(self.socket.recv(1 << 16))
+        response = native_password_scramble(PASSWORD, greeting.salt)
+        request = LoginRequest(user, response, capabilities=capabilities | Capability.SSL)
+        self._tls.write(frame_packet(request.build(), 2)[0])
+        self.socket.sendall(self._out.read())
+        heard = b""
+        while len(heard) < 5:
+            heard += self.decrypted(self.socket.recv(1 << 16))
+        assert heard[4:5] == b"\0"
+
+    def records(self, data: bytes, size: int) -> bytes:
+        """So many bytes in each."""
+        for start in range(0, len(data), size):
+            self._tls.write(data[start : start + size])
+        return self._out.read()
+
+    def decrypted(self, got: bytes) -> bytes:
+        self._in.write(got)
+        data = b""
+        with contextlib.suppress(ssl.SSLError):  # no more is here, or an alert
+            while piece := self._tls.read(1 << 16):
+                data += piece
+        return data
 
 
 def a_unit() -> float:
@@ -389,8 +449,14 @@ def a_lab(**options: Any) -> Lab:
     return Lab(users=USERS, max_connect_errors=1_000_000, **options)
 
 
+S = TypeVar("S", bound=Sender)
+
+
 def longest_round(
-    send: Callable[[Sender], None], history: Sequence[Gtid] = (), **options: Any
+    send: Callable[[S], None],
+    history: Sequence[Gtid] = (),
+    client: Callable[[int], S] = Sender,  # type: ignore[assignment]
+    **options: Any,
 ) -> float:
     """While a client does that. `history`: what the store has."""
 
@@ -399,7 +465,7 @@ def longest_round(
             fill(lab.engine, history)
 
             def whole() -> None:
-                sender = Sender(lab.server.port)
+                sender = client(lab.server.port)
                 try:
                     send(sender)
                 finally:
@@ -413,12 +479,18 @@ def longest_round(
     return on_a_plain_loop(run)
 
 
-def memory_taken(send: Callable[[Sender], None], *, http: bool = False) -> int:
+def memory_taken(
+    send: Callable[[S], None],
+    *,
+    http: bool = False,
+    client: Callable[[int], S] = Sender,  # type: ignore[assignment]
+    **options: Any,
+) -> int:
     """Bytes at most, by all of the process but what was there before."""
 
     async def run() -> int:
-        async with a_lab(metrics_listen="127.0.0.1:0" if http else "") as lab:
-            sender = Sender(lab.server.metrics_port if http else lab.server.port)
+        async with a_lab(metrics_listen="127.0.0.1:0" if http else "", **options) as lab:
+            sender = client(lab.server.metrics_port if http else lab.server.port)
             tracemalloc.start()
             try:
                 before = tracemalloc.get_traced_memory()[0]
@@ -568,6 +640,72 @@ def test_no_compressed_packet_takes_much_memory(name: str) -> None:
     assert memory_taken(send) <= 4 * size + FIXED_BYTES
 
 
+# What goes into records of how many bytes.
+IN_RECORDS: Final[Mapping[str, tuple[int, Made]]] = {
+    "pings, a byte a record": (1, command(CommandCode.PING, times=MANY // 2)),
+    "a statement, a byte a record": (1, command(CommandCode.QUERY, b"x" * 3 * MANY)),
+    "pings, as many as a record has": (1 << 14, command(CommandCode.PING, times=5 * MANY)),
+    "a long one": (1 << 14, long_command(CommandCode.PING)),
+}
+
+
+@pytest.mark.parametrize("name", IN_RECORDS)
+@pytest.mark.timeout(120)
+def test_no_records_hold_the_loop(name: str) -> None:
+    size, made = IN_RECORDS[name]
+    data = made() + ASK_LAST_WORD
+
+    def send(sender: TlsSender) -> None:
+        sender.log_in(NOBODY)
+        sender.exchange(sender.records(data, size))
+
+    assert least(lambda: longest_round(send, client=TlsSender)) <= HOLD_S
+
+
+@pytest.mark.parametrize("name", ["a statement, a byte a record", "a long one"])
+@pytest.mark.timeout(120)
+def test_no_records_take_much_memory(name: str) -> None:
+    size, made = IN_RECORDS[name]
+    data = made()
+    sent = 0
+
+    def send(sender: TlsSender) -> None:
+        nonlocal sent
+        sender.log_in(NOBODY)
+        records = sender.records(data + ASK_LAST_WORD, size)
+        sent = len(records)
+        sender.exchange(records)
+
+    taken = memory_taken(send, client=TlsSender)
+    assert taken <= 4 * sent + FIXED_BYTES  # of which one is the records here
+
+
+def record(content: bytes, kind: int = 22) -> bytes:
+    """Of TLS, in plain: of a handshake unless it is said."""
+    return bytes((kind, 3, 1)) + len(content).to_bytes(2, "big") + content
+
+
+HELLO_BEGINS: Final = b"\1\0\xff\xff" + bytes(MANY)  # there is more of it than may come
+NO_HELLO: Final[Mapping[str, Made]] = {
+    "noise": lambda: b"\xff" * (1 << 20),
+    "a long one": lambda: record(b"\1\1\0\0" + bytes(16_000)) + record(bytes(1 << 14)) * 60,
+    "a byte a record": lambda: b"".join(record(bytes((n,))) for n in HELLO_BEGINS),
+    "alerts": lambda: record(b"\1\x5a", 21) * MANY,
+    "empty ones": lambda: record(b"") * MANY,
+}
+
+
+@pytest.mark.parametrize("name", NO_HELLO)
+def test_what_is_no_handshake_does_not_hold_the_loop(name: str) -> None:
+    data = NO_HELLO[name]() + b"\xff" * 16
+
+    def send(sender: TlsSender) -> None:
+        sender.begin()
+        sender.exchange(data)
+
+    assert least(lambda: longest_round(send, client=TlsSender)) <= HOLD_S
+
+
 def memory_left_behind() -> list[bytearray]:
     """Of others: large blocks that were freed lie between small ones that are not."""
     left = []
@@ -609,6 +747,77 @@ def test_what_is_large_is_never_moved_as_a_whole(name: str) -> None:
     data = made() + last
     taken = sorted(once_with(data, REPLICA_CAPABILITIES | capability) for _ in range(5))
     assert taken[-1] <= HOLD_S, taken
+
+
+UNASKED: Final = Ack(STREAM_NAME, 1).build()
+ACKS: Final[Mapping[str, Made]] = {
+    "what was not asked for": lambda: UNASKED * 3000,
+    "long names": lambda: Ack("x" * (ACK_BYTES_MAX - 9), 1).build() * MANY,
+    "no acknowledgements": lambda: frame_packet(b"\x0e", 0)[0] * 5 * MANY,
+    "nothing": lambda: frame_packet(b"", 0)[0] * 5 * MANY,
+}
+NO_ACK: Final = frame_packet(UNASKED[4:5], 0)[0]  # cut off: the server closes
+GROUPS: Final = 1100  # more than a server remembers that it has asked for
+
+
+async def dumping(lab: Lab) -> Sender:
+    """A replica with semi-sync that was asked for many acknowledgements, and has given none."""
+    sender = Sender(lab.server.port)
+    sets = ("mariadb_slave_capability=4", "slave_connect_state=''", "rpl_semi_sync_slave=1")
+
+    def begin() -> None:
+        sender.log_in(REPLICA)
+        for text in sets:
+            sender.socket.sendall(frame_packet(b"\3SET @" + text.encode(), 0)[0])
+            assert sender._packet()[:1] == b"\0"
+        sender.socket.sendall(frame_packet(BinlogDump(7, 0).build(), 0)[0])
+        while b"INSERT" not in sender._packet():
+            pass
+
+    lab.publish([Gtid(0, 1, 1)])
+    await asyncio.to_thread(begin)
+    asked = lab.server.semi_sync
+    for number in range(2, GROUPS):
+        before = asked.requests
+        lab.publish([Gtid(0, 1, number)])
+        await until(lambda: asked.requests > before)  # noqa: B023
+    return sender
+
+
+@pytest.mark.parametrize("name", ACKS)
+@pytest.mark.timeout(120)
+def test_no_acknowledgements_hold_the_loop(name: str) -> None:
+    data = ACKS[name]() + NO_ACK
+
+    async def run() -> float:
+        async with a_lab() as lab:
+            sender = await dumping(lab)
+            with rounds_measured() as rounds:
+                await asyncio.to_thread(sender.exchange, data)
+                await until(lambda: not len(lab.server.connections))
+                sender.close()
+                return rounds.longest
+
+    assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
+
+
+@pytest.mark.parametrize("name", ["what was not asked for", "long names"])
+@pytest.mark.timeout(120)
+def test_no_acknowledgements_take_much_memory(name: str) -> None:
+    data = ACKS[name]() + NO_ACK
+
+    async def run() -> int:
+        async with a_lab() as lab:
+            sender = await dumping(lab)
+            tracemalloc.start()
+            try:
+                await asyncio.to_thread(sender.exchange, data)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+                sender.close()
+
+    assert on_a_plain_loop(run) <= 4 * len(data) + FIXED_BYTES
 
 
 HTTP: Final[Mapping[str, bytes]] = {
