@@ -45,14 +45,15 @@ from binlog_server.sql.account_statements import (
     is_about_accounts,
     parse_account_statement,
 )
-from binlog_server.sql.needed_privileges import PRIVILEGES
+from binlog_server.sql.assignments import SetVariables
+from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
 from binlog_server.sql.parser import parse
 from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql.session_settings import login_variables, result_charset
-from binlog_server.sql.sql_session import SqlSession
+from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS, SqlSession
+from binlog_server.sql.statement import Statement
 from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
-from binlog_server.sql.statements import SetVariables, Statement
-from binlog_server.sql.tokens import LOOP_CHARS_MAX, NEAR_CHARS, STATEMENT_CHARS_MAX
+from binlog_server.sql.tokens import NEAR_CHARS
 from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.session_transaction import QUICK_WORDS
 
@@ -297,7 +298,7 @@ class Conversation:
             case StatisticsCommand():
                 write(machine.send_string(self._statistics()))
             case RegisterSlave():
-                if not self.sql.may(*PRIVILEGES[RegisterSlave]):
+                if not self.sql.may(*NEEDED_FOR_COMMANDS[RegisterSlave]):
                     raise AccessDenied(self._user, self._address, using_password=True)
                 self._connection.registered = command
                 write(machine.send_ok())

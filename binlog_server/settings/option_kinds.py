@@ -22,7 +22,7 @@ from binlog_protocol.errors import WrongVariableValue
 from binlog_protocol.errors.sql_errors import WrongVariableType
 
 if TYPE_CHECKING:
-    from binlog_server.sql.statements import Value
+    from binlog_server.sql.expressions import Value
 
 Warn = Callable[[int, str], None]
 """Is told of what was taken in another form than it was given: number and text of a warning."""

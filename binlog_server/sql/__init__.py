@@ -1,1 +1,1 @@
-"""SQL over the replication port: statements as values (`statements`, `parser`), and their answers (`answers`)."""
+"""SQL over the replication port: statements in families, each in one module, with their answers; see `parser`."""

@@ -37,7 +37,6 @@ from binlog_server.accounts.privileges import (
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
 from binlog_server.sql.account_statements import AccountStatement, Identified, Kind, Oneself, Who
-from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES
 from binlog_server.sql.view import Diagnostic, Level, ResultSet, Work
 
 ACCOUNTS_MAX = 256
@@ -133,11 +132,11 @@ class AccountSql:
 
     def _check_right(self, statement: AccountStatement) -> None:
         mine = all(who.name == self._me.name for who in statement.who)
-        needed = PRIVILEGES[statement.kind]
-        if not (mine and statement.kind in OF_ONES_OWN) and not suffices(self._me.grants, needed):
+        kind, needed = statement.kind, statement.kind.needs
+        if not (mine and kind.is_free_for_ones_own) and not suffices(self._me.grants, needed):
             raise PrivilegeRequired(", ".join(needed))
         for who in (*statement.who, *statement.to):
-            if self._users.is_configured(who.user) and statement.kind in _OPERATIONS:
+            if self._users.is_configured(who.user) and kind in _OPERATIONS:
                 raise OptionPreventsStatement(
                     "[users]", f": '{who.user}' is an account of the configuration file"
                 )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.errors.sql_errors import WrongUsage
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 
 from binlog_server.accounts.account import ANY_HOST, Require
-from binlog_server.sql.tokens import read, unquote, whole_words
+from binlog_server.accounts.privileges import CREATE_USER, RELOAD
+from binlog_server.sql.grammars import Grammar
+from binlog_server.sql.statement import Family
+from binlog_server.sql.tokens import unquote
 
 MAX_USER_CONNECTIONS_MAX = 2**31 - 1
 _MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
@@ -58,6 +59,16 @@ class Kind(Enum):
     SHOW_GRANTS = auto()
     SHOW_CREATE = auto()
     FLUSH = auto()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The privileges of which any one will do."""
+        return (RELOAD,) if self is Kind.FLUSH else (CREATE_USER,)
+
+    @property
+    def is_free_for_ones_own(self) -> bool:
+        """Whether it needs none for one's own account."""
+        return self in (Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +127,12 @@ class AccountStatement:
     tolerant: bool = False  # IF EXISTS, IF NOT EXISTS
 
 
-def parse_account_statement(text: str) -> AccountStatement:
-    """Parse a statement. Raises `SqlSyntaxError` (1064), which quotes no string: one may be a password."""
-    statement: AccountStatement = read(text, build_grammar, lambda _: _Builder())
-    return statement
-
-
-@cache
-def build_grammar() -> Lark:
-    """The grammar of these statements, built at the first call and kept."""
-    grammar = Path(__file__).with_name("accounts.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", maybe_placeholders=True, edit_terminals=whole_words)
-
-
 def _text(token: Token) -> str:
     return unquote(token) if token.type in ("STRING", "QUOTED_NAME") else str(token)
 
 
 class _Builder(Transformer[Token, Any]):
     """A method per rule or alias of the grammar."""
-
-    def start(self, children: list[Any]) -> AccountStatement:
-        statement: AccountStatement = children[0]
-        return statement
 
     def name(self, children: list[Token]) -> Token:
         return children[0]
@@ -277,3 +271,16 @@ class _Builder(Transformer[Token, Any]):
 
     def flush(self, _: list[Any]) -> AccountStatement:
         return AccountStatement(Kind.FLUSH)
+
+
+ACCOUNTS: Final = Grammar(
+    "accounts.lark",
+    [Family((), builder=_Builder)],
+    quotes_strings=False,  # one may be a password
+)
+
+
+def parse_account_statement(text: str) -> AccountStatement:
+    """Parse a statement. Raises `SqlSyntaxError` (1064), which quotes no string: one may be a password."""
+    statement: AccountStatement = ACCOUNTS.parse(text)
+    return statement

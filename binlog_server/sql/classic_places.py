@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from binlog_protocol.dump.classic_positions import (
     POSITIONS_PER_BYTE,
@@ -22,19 +23,26 @@ from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
 from binlog_server.dumps.frame_style import FrameStyle
-from binlog_server.sql.statements import ShowBinlogEvents
 from binlog_server.sql.view import Row
+
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
 _IN_HEAD = (FIRST_EVENT_POSITION, FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE)
 
 
-def style_of(binlog_checksum: str) -> FrameStyle:
-    """The style of a replica that asks for all events: statements show its positions."""
+def style_for(session: SqlSession) -> FrameStyle | None:
+    """The style that gives events their positions in this session; None in the engine style, which has none.
+
+    It is that of a replica that asks for all events.
+    """
+    if not session.coordinates.classic:
+        return None
     return FrameStyle(
         annotate=True,
         skip_marked=False,
         classic=True,
-        checksum=binlog_checksum == ChecksumAlgorithm.CRC32.name,
+        checksum=session.server.config.binlog_checksum == ChecksumAlgorithm.CRC32.name,
     )
 
 
@@ -78,7 +86,7 @@ def _number(position: object) -> int | None:
 
 
 def event_rows(
-    engine: EngineReader, style: FrameStyle, statement: ShowBinlogEvents
+    engine: EngineReader, style: FrameStyle, file: str | None, start: int
 ) -> Iterator[Row]:
     """Rows of SHOW BINLOG EVENTS: the events of one file from a position on. Memory holds one batch of groups.
 
@@ -86,14 +94,10 @@ def event_rows(
 
     Raises `StorageError`, `ProtocolError`.
     """
-    file_no = (
-        AS_CLASSIC.number(statement.file)
-        if statement.file
-        else min(dict(engine.files()), default=0)
-    )
+    file_no = AS_CLASSIC.number(file) if file else min(dict(engine.files()), default=0)
     hold = engine.hold("SHOW BINLOG EVENTS")
     try:
-        offset = max(PAGE_SIZE, statement.start // POSITIONS_PER_BYTE)
+        offset = max(PAGE_SIZE, start // POSITIONS_PER_BYTE)
         before = position_of(PAGE_SIZE)
         for group in _groups(engine, Position(file_no, offset)):
             events = style.events(group.payload)
@@ -104,7 +108,7 @@ def event_rows(
             ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
             for event, length, end_position in zip(events, lengths, ends, strict=True):
                 at = 0 if overtaken else end_position - length
-                if at < statement.start and not overtaken:
+                if at < start and not overtaken:
                     continue
                 whole = bytes(event)
                 yield (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.errors.sql_errors import CommandFailed
@@ -16,8 +18,13 @@ from binlog_storage.errors import PositionPurged, StorageError, UnknownBinlog
 from binlog_server.dumps.coordinates import AS_STORED
 from binlog_server.dumps.frame_style import FrameStyle
 from binlog_server.sql import classic_places
-from binlog_server.sql.statements import ShowBinlogEvents
+from binlog_server.sql.expressions import NO_LIMIT, Limit
+from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.tokens import integer, unquote
 from binlog_server.sql.view import Row, RowStream
+
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
 _COMMAND = "SHOW BINLOG EVENTS"
 _BATCH_ROWS = 200
@@ -31,28 +38,48 @@ def failed(error: StorageError) -> ServerError:
     return CommandFailed(_COMMAND, f"error reading event data: {error}")
 
 
-def show(
-    engine: EngineReader, statement: ShowBinlogEvents, classic: FrameStyle | None = None
-) -> RowStream:
-    """The answer to SHOW BINLOG EVENTS.
+@dataclass(frozen=True, slots=True)
+class ShowBinlogEvents(Statement):
+    """SHOW BINLOG EVENTS; `file` None is the oldest, `start` a position in the file, in the session's coordinates.
 
-    Pos and End_log_pos are 0, as with MariaDB's engine binlog, which addresses no event by a position; with `classic`
-    they are the positions of that style.
+    Pos and End_log_pos are 0, as with MariaDB's engine binlog, which addresses no event by a position; in classic
+    coordinates they are the positions of that style.
     """
-    rows = _rows(engine, statement) if classic is None else _classic(engine, statement, classic)
-    columns = [
-        Column.text("Log_name", 20),
-        Column.bigint("Pos", 21),
-        Column.text("Event_type", 20),
-        Column.integer("Server_id"),
-        Column.bigint("End_log_pos", 21),
-        Column.text("Info", 20),
-    ]
-    return RowStream(columns, _batches(rows, statement))
+
+    syntax = '"SHOW"i "BINLOG"i "EVENTS"i ["IN"i STRING] ["FROM"i INTEGER] [limit]'
+    needs = ("BINLOG MONITOR",)
+
+    file: str | None = None
+    start: int = 0
+    limit: Limit = NO_LIMIT
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ShowBinlogEvents:
+        file, start, limit = children
+        return cls(
+            None if file is None else unquote(file),
+            0 if start is None else integer(start),
+            limit or NO_LIMIT,
+        )
+
+    def answer(self, session: SqlSession) -> RowStream:
+        style, engine = classic_places.style_for(session), session.server.engine
+        rows = _rows(engine, self) if style is None else _classic(engine, self, style)
+        return RowStream(COLUMNS, _batches(rows, self.limit))
 
 
-def _batches(rows: Generator[Row, None, None], statement: ShowBinlogEvents) -> Iterator[list[Row]]:
-    limit = statement.limit
+COLUMNS: Final = [
+    Column.text("Log_name", 20),
+    Column.bigint("Pos", 21),
+    Column.text("Event_type", 20),
+    Column.integer("Server_id"),
+    Column.bigint("End_log_pos", 21),
+    Column.text("Info", 20),
+]
+FAMILY = Family((ShowBinlogEvents,))
+
+
+def _batches(rows: Generator[Row, None, None], limit: Limit) -> Iterator[list[Row]]:
     skip = limit.offset
     left = limit.count
     batch: list[Row] = []
@@ -83,7 +110,7 @@ def _classic(
     engine: EngineReader, statement: ShowBinlogEvents, style: FrameStyle
 ) -> Generator[Row, None, None]:
     try:
-        yield from classic_places.event_rows(engine, style, statement)
+        yield from classic_places.event_rows(engine, style, statement.file, statement.start)
     except ProtocolError as error:
         raise StorageError(str(error)) from error
 

@@ -5,7 +5,8 @@ Both read the store: they are called in a thread.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import BadGtidList
 from binlog_protocol.gtid import Gtid
@@ -14,12 +15,16 @@ from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged
 from binlog_storage.log.stored_groups import look_for
 
-from binlog_server.dumps.coordinates import AS_STORED, Coordinates
-from binlog_server.sql.maintenance import PURGE_REASON, not_a_time, seconds_of
-from binlog_server.sql.shows import utc
-from binlog_server.sql.statements import ExplainGtid, ExplainPurge
-from binlog_server.sql.time_zones import Clock
-from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, ServerView
+from binlog_server.dumps.coordinates import Coordinates
+from binlog_server.sql.maintenance import PURGE_REASON, Purge
+from binlog_server.sql.moments import not_a_time, seconds_of
+from binlog_server.sql.statement import LOOK_AT_FILES, Family, Statement
+from binlog_server.sql.time_zones import Clock, utc
+from binlog_server.sql.tokens import unquote
+from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, ServerView, Work
+
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
 _ONLY_CONNECTED: Final = (
     "Only replicas that are connected hold files back. One that is away and is to come back to these files needs a "
@@ -28,12 +33,59 @@ _ONLY_CONNECTED: Final = (
 HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other history"
 
 
-def explain_purge(
+@dataclass(frozen=True, slots=True)
+class ExplainPurge(Statement):
+    """EXPLAIN PURGE; without `purge` it is about the purge by age and size limits."""
+
+    syntax = '"EXPLAIN"i "PURGE"i _binary_logs? _purge_limit?'
+    needs = LOOK_AT_FILES
+
+    purge: Purge | None = None
+
+    def answer(self, session: SqlSession) -> Work:
+        server, told, clock = session.server, session.diagnostics, session.clock()
+        return Work(lambda: _explain_purge(server, self.purge, told, clock, session.coordinates))
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainGtid(Statement):
+    """EXPLAIN GTID: what became of the group with one GTID.
+
+    One row: the group's status here (have, purged, never seen, other history), and advice for a replica there. Its work
+    raises `BadGtidList` (1941).
+    """
+
+    syntax = '"EXPLAIN"i "GTID"i STRING'
+    needs = LOOK_AT_FILES
+
+    gtid: str
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ExplainGtid:
+        return cls(unquote(children[0]))
+
+    def answer(self, session: SqlSession) -> Work:
+        engine = session.server.engine
+
+        def run() -> ResultSet:
+            gtid = Gtid.parse(self.gtid.strip())
+            if not gtid.seq_no:
+                raise BadGtidList  # numbers begin with 1
+            columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
+            return ResultSet(columns, [(str(gtid), *_found(engine, gtid))])
+
+        return Work(run)
+
+
+FAMILY = Family((ExplainPurge, ExplainGtid))
+
+
+def _explain_purge(
     view: ServerView,
-    statement: ExplainPurge,
+    purge: Purge | None,
     diagnostics: list[Diagnostic],
     clock: Clock,
-    coordinates: Coordinates = AS_STORED,
+    coordinates: Coordinates,
 ) -> ResultSet:
     """One row a file: whether PURGE would delete it, and if not, the reason. Raises `UnknownBinlog`."""
     view.refresh_holds()
@@ -46,14 +98,13 @@ def explain_purge(
         Column.text("Held_back_by", 4096, null=True),
     ]
     to, before = None, None
-    if statement.purge is not None:
-        if statement.purge.to is not None:
-            to = coordinates.number(statement.purge.to)
-        if statement.purge.before is not None:
-            before = seconds_of(statement.purge.before, clock)
-            if before is None:
-                diagnostics.append(not_a_time(statement.purge.before, clock))
-                before = 0.0  # no file is that old
+    if purge is not None and purge.to is not None:
+        to = coordinates.number(purge.to)
+    if purge is not None and purge.before is not None:
+        before = seconds_of(purge.before, clock)
+        if before is None:
+            diagnostics.append(not_a_time(purge.before, clock))
+            before = 0.0  # no file is that old
     fates = view.engine.explain_purge(to, before)
     if any(fate.goes for fate in fates):
         diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
@@ -73,19 +124,6 @@ def explain_purge(
 
 def _yes(value: bool) -> str:
     return "YES" if value else "NO"
-
-
-def explain_gtid(view: ServerView, statement: ExplainGtid) -> ResultSet:
-    """One row: the group's status here (have, purged, never seen, other history), and advice for a replica there.
-
-    Raises `BadGtidList` (1941).
-    """
-    gtid = Gtid.parse(statement.gtid.strip())
-    if not gtid.seq_no:
-        raise BadGtidList  # numbers begin with 1
-    status, advice = _found(view.engine, gtid)
-    columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
-    return ResultSet(columns, [(str(gtid), status, advice)])
 
 
 def _found(engine: EngineReader, gtid: Gtid) -> tuple[str, str]:

@@ -3,72 +3,130 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from binlog_protocol.errors.account_errors import QueryInterrupted
-from binlog_protocol.errors.sql_errors import KillDenied
+from binlog_protocol.errors.sql_errors import KillDenied, UnknownQueryId
+from lark import Token, Transformer
 
-from binlog_server.sql.needed_privileges import PRIVILEGES
-from binlog_server.sql.statements import Expression, Kill, KillUser, Value
-from binlog_server.sql.view import ServerView
+from binlog_server.sql.expressions import Expression, Value
+from binlog_server.sql.statement import ANYBODY, Family, Statement
+from binlog_server.sql.tokens import as_written, integer
 
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
+
+_KILL: Final = ("SUPER", "CONNECTION ADMIN")
 _NUMBER = re.compile(r"\s*([0-9]{1,20})", re.ASCII)
 _U64_MASK = 2**64 - 1
 
 
-class Killer(Protocol):
-    """The session, as KILL sees it."""
+@dataclass(frozen=True, slots=True)
+class Kill(Statement):
+    """KILL of a connection, or of the query it runs.
 
-    server: ServerView
-    connection_id: int
-
-    @property
-    def user(self) -> str:
-        """The user's name, without the host."""
-
-    def may(self, *privileges: str) -> bool:
-        """Whether the account has any of these."""
-
-    def value_of(self, expression: Expression) -> Value:
-        """The value of a constant, variable or function. Raises `ServerError`."""
-
-
-def kill(killer: Killer, statement: Kill) -> None:
-    """KILL of one connection, or of its statement (KILL QUERY).
-
-    Raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317) where it is the session's own.
+    Its answer raises `UnknownThread` (1094), `KillDenied` (1095), `QueryInterrupted` (1317) where it is the session's
+    own.
     """
-    number = _thread_id(killer.value_of(statement.connection_id))
-    server = killer.server
-    if any(c.thread_id == number for c in server.relay.connections if c.runs):
-        raise KillDenied(number)  # STOP SLAVE ends it
-    owner = server.connections.owner(number)
-    if owner != killer.user and not killer.may(*PRIVILEGES[Kill]):
-        raise KillDenied(number)
-    if not statement.query_only:
-        server.connections.kill(number)
-    elif number == killer.connection_id:
-        raise QueryInterrupted  # the session has killed its own statement
-    else:
-        server.connections.interrupt(number)
+
+    syntax = '"KILL"i _hard? [kill_what] expression'
+    needs = _KILL
+    is_free_for_ones_own = True
+
+    connection_id: Expression
+    query_only: bool = False
+
+    @classmethod
+    def built(cls, children: list[Any]) -> Kill:
+        query_only, number = children
+        return cls(number, query_only=bool(query_only))
+
+    def answer(self, session: SqlSession) -> None:
+        number = _thread_id(session.value_of(self.connection_id))
+        server = session.server
+        if any(c.thread_id == number for c in server.relay.connections if c.runs):
+            raise KillDenied(number)  # STOP SLAVE ends it
+        if server.connections.owner(number) != session.user and not session.may(*self.needs):
+            raise KillDenied(number)
+        if not self.query_only:
+            server.connections.kill(number)
+        elif number == session.connection_id:
+            raise QueryInterrupted  # the session has killed its own statement
+        else:
+            server.connections.interrupt(number)
 
 
-def kill_user(killer: Killer, statement: KillUser) -> None:
-    """KILL USER: end all connections of a user; it is no error if there are none. Raises `KillDenied` (1095)."""
-    connections = killer.server.connections
-    found = [
-        int(str(number))
-        for number, _, address, *_ in connections.processlist(statement.user)
-        if statement.host in (None, "%", str(address).rpartition(":")[0])
-    ]
-    if found and statement.user != killer.user and not killer.may(*PRIVILEGES[KillUser]):
-        raise KillDenied(found[0])
-    for number in found:
-        if not statement.query_only:
-            connections.kill(number)
-        elif number != killer.connection_id:
-            connections.interrupt(number)
+@dataclass(frozen=True, slots=True)
+class KillUser(Statement):
+    """KILL USER: all connections of a user, from one host or (None) from anywhere.
+
+    It is no error if there are none. Its answer raises `KillDenied` (1095).
+    """
+
+    syntax = '"KILL"i _hard? [kill_what] "USER"i user_name ["@" user_name]'
+    needs = _KILL
+    is_free_for_ones_own = True
+
+    user: str
+    host: str | None = None
+    query_only: bool = False
+
+    @classmethod
+    def built(cls, children: list[Any]) -> KillUser:
+        query_only, user, host = children
+        return cls(user, None if host is None else host.lower(), query_only=bool(query_only))
+
+    def answer(self, session: SqlSession) -> None:
+        connections = session.server.connections
+        found = [
+            int(str(number))
+            for number, _, address, *_ in connections.processlist(self.user)
+            if self.host in (None, "%", str(address).rpartition(":")[0])
+        ]
+        if found and self.user != session.user and not session.may(*self.needs):
+            raise KillDenied(found[0])
+        for number in found:
+            if not self.query_only:
+                connections.kill(number)
+            elif number != session.connection_id:
+                connections.interrupt(number)
+
+
+@dataclass(frozen=True, slots=True)
+class KillQueryId(Statement):
+    """KILL QUERY ID: refused, as no query here has a number."""
+
+    syntax = '"KILL"i _hard? "QUERY"i "ID"i INTEGER'
+    needs = ANYBODY
+
+    query_id: int
+
+    @classmethod
+    def built(cls, children: list[Any]) -> KillQueryId:
+        return cls(integer(children[0]))
+
+    def answer(self, session: SqlSession) -> NoReturn:
+        raise UnknownQueryId(self.query_id)
+
+
+_RULES = """
+_hard: "HARD"i | "SOFT"i
+!kill_what: "CONNECTION"i | "QUERY"i
+user_name: NAME | STRING | QUOTED_NAME
+"""
+
+
+class _Builder(Transformer[Token, Any]):
+    def kill_what(self, children: list[Token]) -> bool:
+        return children[0].upper() == "QUERY"
+
+    def user_name(self, children: list[Token]) -> str:
+        return as_written(children[0])
+
+
+FAMILY = Family((Kill, KillUser, KillQueryId), _RULES, _Builder)
 
 
 def _thread_id(value: Value) -> int:

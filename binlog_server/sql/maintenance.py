@@ -1,15 +1,19 @@
-"""PURGE, FLUSH, RESET MASTER and the leases. Each is a function that waits for a disk: it is called in a thread."""
+"""PURGE, FLUSH and RESET MASTER. Each has a function that waits for a disk: it is called in a thread."""
 
 from __future__ import annotations
 
-import calendar
 import logging
 import re
-import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from binlog_protocol.errors import ServerError, UnknownServerError, UnknownTargetBinlog
+from binlog_protocol.errors import (
+    EngineBinlogUnavailable,
+    ServerError,
+    UnknownServerError,
+    UnknownTargetBinlog,
+)
 from binlog_protocol.errors.sql_errors import (
     BinlogFileInUse,
     BinlogHasReaders,
@@ -34,34 +38,119 @@ from binlog_storage.errors import (
     StoreFailed,
     UnknownBinlog,
 )
+from lark import Token
 
+from binlog_server.accounts.privileges import RELOAD
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
-from binlog_server.sql.statements import (
-    AlterLease,
-    CreateLease,
-    DropLease,
-    FlushLogs,
-    Moment,
-    Purge,
-)
+from binlog_server.sql.moments import Moment, MomentBuilder, not_a_time, seconds_of
+from binlog_server.sql.statement import CHANGE_FILES, Family, Statement
 from binlog_server.sql.time_zones import Clock
-from binlog_server.sql.view import Diagnostic, Level, ServerView
+from binlog_server.sql.tokens import integer, unquote
+from binlog_server.sql.view import Diagnostic, Level, ServerView, Work
+
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
 log = logging.getLogger(__name__)
 
 PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
-TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
-DATETIME_OVERFLOW = 1441  # ER_DATETIME_FUNCTION_OVERFLOW, as a warning
-_OVERFLOW = "Datetime function: datetime field overflow"
 
-_FIRST_YEAR, _LAST_YEAR = 1970, 9999
-_FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # the earliest time that a shift may give
-_LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
 
-_TIME_TEXT = re.compile(
-    r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]*)?)?)?\s*"
-)
-_TIME_DIGITS = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2}))?")
+@dataclass(frozen=True, slots=True)
+class Purge(Statement):
+    """PURGE BINARY LOGS: `to` a file, or `before` a time."""
+
+    syntax = '"PURGE"i _binary_logs _purge_limit'
+    needs = CHANGE_FILES
+
+    to: str | None = None
+    before: Moment | None = None
+
+    @classmethod
+    def built(cls, children: list[Any]) -> Purge:
+        purge: Purge = children[0]
+        return purge
+
+    def answer(self, session: SqlSession) -> Work:
+        server, told, clock = session.server, session.diagnostics, session.clock()
+        who = f"connection {session.connection_id} ({session.account})"
+        return Work(lambda: purge(server, self, told, clock, session.coordinates, who))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLogs(Statement):
+    """FLUSH BINARY LOGS. `delete_domains` are the numbers of DELETE_DOMAIN_ID as written."""
+
+    syntax = """
+        "FLUSH"i _not_logged? "BINARY"i "LOGS"i [delete_domains]
+        | "FLUSH"i _not_logged? "LOGS"i"""
+    needs = (RELOAD,)
+
+    delete_domains: tuple[str, ...] = ()
+
+    @classmethod
+    def built(cls, children: list[Any]) -> FlushLogs:
+        return cls((children[0] if children else None) or ())
+
+    def answer(self, session: SqlSession) -> Work:
+        server, told = session.server, session.diagnostics
+        return Work.patient("flush", lambda given_up: flush(server, self, told, given_up))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushNothing(Statement):
+    """FLUSH of a cache or log that this server does not have: answered with OK."""
+
+    syntax = '"FLUSH"i _not_logged? ("STATUS"i | "HOSTS"i)'
+    needs = (RELOAD,)
+
+    def answer(self, session: SqlSession) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetMaster(Statement):
+    """RESET MASTER; `to` is refused."""
+
+    syntax = '"RESET"i "MASTER"i ["TO"i INTEGER]'
+    needs = (RELOAD,)
+
+    to: int | None = None
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ResetMaster:
+        return cls(None if children[0] is None else integer(children[0]))
+
+    def answer(self, session: SqlSession) -> Work:
+        if self.to is not None:
+            raise EngineBinlogUnavailable("RESET MASTER TO")
+        session.require_no_upstream()
+        server = session.server
+        return Work.patient(
+            "reset", lambda given_up: reset(server, given_up), server.history_changed
+        )
+
+
+_RULES = """
+_purge_limit: purge_to | purge_before
+purge_to: "TO"i STRING
+purge_before: "BEFORE"i moment
+delete_domains: "DELETE_DOMAIN_ID"i "=" "(" [INTEGER ("," INTEGER)*] ")"
+"""
+
+
+class _Builder(MomentBuilder):
+    def purge_to(self, children: list[Token]) -> Purge:
+        return Purge(to=unquote(children[0]))
+
+    def purge_before(self, children: list[Moment]) -> Purge:
+        return Purge(before=children[0])
+
+    def delete_domains(self, children: list[Token | None]) -> tuple[str, ...]:
+        return tuple(str(token) for token in children if token is not None)
+
+
+FAMILY = Family((Purge, FlushLogs, FlushNothing, ResetMaster), _RULES, _Builder)
 
 
 def server_error(error: StorageError) -> ServerError:
@@ -80,50 +169,6 @@ def server_error(error: StorageError) -> ServerError:
         case DiskError() | StoreFailed():
             return ErrorOnWrite(str(error))
     return UnknownServerError(str(error))
-
-
-def seconds_of(moment: Moment, clock: Clock) -> float | None:
-    """A moment of the session's time zone as seconds since 1970; None if it is no time."""
-    base = _base_of(moment, clock)
-    if base is None:
-        return None
-    try:
-        if moment.plus_months:
-            year, month = divmod(base.year * 12 + base.month - 1 + moment.plus_months, 12)
-            # The 31st becomes the last day of a shorter month.
-            day = min(base.day, calendar.monthrange(year, month + 1)[1])
-            base = base.replace(year, month + 1, day)
-        seconds = clock.seconds(base + timedelta(seconds=moment.plus_seconds))
-    except (OverflowError, ValueError):
-        return None
-    return seconds if _FIRST_SECOND <= seconds <= _LAST_SECOND else None
-
-
-def _base_of(moment: Moment, clock: Clock) -> datetime | None:
-    """A moment before its shift, in the session's zone, where months and days are added; None if it is no time."""
-    try:
-        if moment.today:
-            return clock.local(clock.now).replace(hour=0, minute=0, second=0, microsecond=0)
-        if moment.base is None:
-            return clock.local(time.time() if moment.for_all else clock.now).replace(microsecond=0)
-        if moment.unix:
-            return clock.local(int(moment.base))
-        text = str(moment.base)
-        match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
-        if match is None:
-            return None
-        base = datetime(*(int(part or 0) for part in match.groups()))  # type: ignore[arg-type]
-    except (OverflowError, ValueError, OSError):
-        return None
-    return base if base.year >= _FIRST_YEAR else None
-
-
-def not_a_time(moment: Moment, clock: Clock) -> Diagnostic:
-    """The warning about a moment that `seconds_of` gives None for: its text is no time, or its shift leads too far."""
-    if _base_of(moment, clock) is not None:
-        return Diagnostic(Level.WARNING, DATETIME_OVERFLOW, _OVERFLOW)
-    shown = str(moment.base)[:64]
-    return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
 
 
 def purge(
@@ -267,42 +312,3 @@ def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]
     if view.engine.binlog_state().position() == position:
         return
     reset(view, given_up, BinlogState(position), only_if_empty=True)
-
-
-def create_lease(view: ServerView, statement: CreateLease, clock: Clock) -> None:
-    """CREATE BINLOG LEASE. Raises `ServerError`."""
-    until = _end_of(statement, clock)
-    view.leases.create(
-        statement.name, statement.gtid, until, statement.max_bytes, or_replace=statement.replace
-    )
-
-
-def alter_lease(
-    view: ServerView, statement: AlterLease, diagnostics: list[Diagnostic], clock: Clock
-) -> None:
-    """ALTER BINLOG LEASE; a warning tells if there is no room to write it down. Raises `ServerError`."""
-    until, warn = _end_of(statement, clock), _no_room(diagnostics)
-    view.leases.alter(statement.name, statement.gtid, until, statement.max_bytes, warn)
-
-
-def _no_room(diagnostics: list[Diagnostic]) -> Callable[[str], None]:
-    def warn(text: str) -> None:
-        diagnostics.append(Diagnostic(Level.WARNING, NoRoomOnDisk.errno, text))
-
-    return warn
-
-
-def _end_of(statement: CreateLease | AlterLease, clock: Clock) -> float | None:
-    if statement.until is None:
-        return None
-    until = seconds_of(statement.until, clock)
-    if until is None:
-        raise UnknownServerError(not_a_time(statement.until, clock).message)
-    return until
-
-
-def drop_lease(view: ServerView, statement: DropLease, diagnostics: list[Diagnostic]) -> None:
-    """DROP BINLOG LEASE. Raises `UnknownServerError` (1105) if there is none, unless IF EXISTS."""
-    dropped = view.leases.drop(statement.name, _no_room(diagnostics))
-    if not dropped and not statement.if_exists:
-        raise UnknownServerError(f"there is no lease '{statement.name}'")

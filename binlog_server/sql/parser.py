@@ -1,60 +1,64 @@
-"""Text to `Statement`, by the grammar in `grammar.lark`."""
+"""Text to `Statement`, by the grammars of all families."""
 
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
+from typing import Final
 
 from binlog_protocol.sql.tokens import first_words
-from lark import Lark
 
-from binlog_server.sql import account_statements, replication_statements
-from binlog_server.sql.builder import Builder
-from binlog_server.sql.replication_statements import (
-    is_about_replication,
-    parse_replication_statement,
+from binlog_server.sql import (
+    account_statements,
+    assignments,
+    events,
+    explain,
+    kills,
+    lease_sql,
+    maintenance,
+    no_tables,
+    selects,
+    shows,
+    slave_status,
 )
-from binlog_server.sql.statements import Statement
-from binlog_server.sql.tokens import read, whole_words
+from binlog_server.sql.grammars import Grammar
+from binlog_server.sql.replication_sql import REPLICATION, is_about_replication
+from binlog_server.sql.statement import Statement
 
+_FAMILIES: Final = (
+    selects,
+    shows,
+    events,
+    slave_status,
+    no_tables,
+    assignments,
+    kills,
+    maintenance,
+    lease_sql,
+    explain,
+)
+MAIN: Final = Grammar("grammar.lark", [module.FAMILY for module in _FAMILIES], quotes_strings=True)
 # Statements that monitoring repeats and that hold no password: their parse is cached.
-_REPEATED = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
-_REPEATED_CHARS_MAX = 512
+_REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
+_REPEATED_CHARS_MAX: Final = 512
 
 
 def parse(text: str) -> Statement:
     """The statement in `text`. Raises `SqlSyntaxError` (1064)."""
     if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
         return _parsed_before(text)
-    if is_about_replication(first_words(text)):
-        return parse_replication_statement(text)
-    return _parsed(text)
+    grammar = REPLICATION if is_about_replication(first_words(text)) else MAIN
+    statement: Statement = grammar.parse(text)
+    return statement
 
 
 @lru_cache(maxsize=128)
 def _parsed_before(text: str) -> Statement:
-    return _parsed(text)
-
-
-def _parsed(text: str) -> Statement:
-    statement: Statement = read(text, _lark, Builder, quotes_strings=True)
+    statement: Statement = MAIN.parse(text)
     return statement
 
 
 def build_grammars() -> None:
     """Build all grammars when the server starts: it takes 0.25 s of processor time, which no statement should wait."""
-    for build in (_lark, replication_statements.build_grammar, account_statements.build_grammar):
-        build()
-
-
-@cache
-def _lark() -> Lark:
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(
-        grammar,
-        parser="lalr",
-        propagate_positions=True,
-        maybe_placeholders=True,
-        edit_terminals=whole_words,
-    )
+    for grammar in (MAIN, REPLICATION, account_statements.ACCOUNTS):
+        assert grammar.lark

@@ -1,10 +1,17 @@
-"""Runs the statements about upstreams (CHANGE MASTER, START SLAVE ...). docs/relay.md describes each of them."""
+"""Statements about upstreams (CHANGE MASTER, START SLAVE ...). docs/relay.md describes each of them.
+
+Their work is a `Deed`, to be run on the loop. `answer` raises at once what needs no work to be found; the `Deed` raises
+the other errors. `name` is the connection's; None is the session's default.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.errors.replication_errors import (
     ER_SLAVE_STARTED,
     ER_SLAVE_STOPPED,
@@ -15,52 +22,224 @@ from binlog_protocol.errors.replication_errors import (
     WAS_RUNNING,
     BadSlaveUntil,
     MasterInfoRefused,
+    WrongArguments,
 )
 from binlog_protocol.errors.sql_errors import NotSupportedYet
 from binlog_protocol.gtid import SlavePosition
+from lark import Token, Transformer
 
-from binlog_server.sql.replication_statements import (
-    ChangeMaster,
-    ReplicationStatement,
-    ResetSlave,
-    StartAllSlaves,
-    StartSlave,
-    StopAllSlaves,
-    StopSlave,
-    Until,
-)
+from binlog_server.accounts.privileges import RELOAD
+from binlog_server.sql.grammars import Grammar
+from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote
 from binlog_server.sql.view import Deed, Diagnostic, Level
 from binlog_server.upstreams.master_info import Warn
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
+_FOLLOW: Final = ("SUPER", "REPLICATION SLAVE ADMIN")
 _ONE_TASK: Final = NotSupportedYet(
     "IO_THREAD and SQL_THREAD by themselves: a relay has one task for both, and that is meant"
 )
 _POSITIONS: Final = ("log_file", "log_pos", "relay_log_file", "relay_log_pos")
 _FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
+_BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
+_SLAVES: Final = frozenset(
+    {("SLAVE",), ("REPLICA",), ("ALL", "SLAVES"), ("ALL", "REPLICAS")}  # one upstream, or all
+)
 
 
-def replicate(session: SqlSession, statement: ReplicationStatement) -> Deed:
-    """The work of a statement about upstreams, to be run on the loop.
+def is_about_replication(words: Sequence[str]) -> bool:
+    """Whether a statement is about upstreams, by its first words in upper case."""
+    verb, rest = "".join(words[:1]), (tuple(words[1:2]), tuple(words[1:3]))
+    if verb in ("START", "STOP"):
+        return not _SLAVES.isdisjoint(rest)
+    return (verb, *rest[0]) in (("CHANGE", "MASTER"), ("RESET", "SLAVE"), ("RESET", "REPLICA"))
 
-    Raises `ServerError` at once for an error that needs no work to be found; the `Deed` raises the others.
-    """
-    default = session.master_connection
-    match statement:
-        case ChangeMaster(name, options):
-            return _change(session, default if name is None else name, options)
-        case StartSlave():
-            return _start(session, default if statement.name is None else statement.name, statement)
-        case StopSlave(name, threads):
-            return _stop(session, default if name is None else name, threads)
-        case ResetSlave(name, everything):
-            return _reset(session, default if name is None else name, everything=everything)
-        case StartAllSlaves():
-            return _start_all(session)
-        case StopAllSlaves():
-            return _stop_all(session)
+
+class Until(Enum):
+    """UNTIL of START SLAVE."""
+
+    NONE = auto()
+    GTID = auto()
+    OTHER = auto()  # refused
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMaster(Statement):
+    """CHANGE MASTER. `options` have its names in lower case without MASTER_."""
+
+    syntax = '"CHANGE"i "MASTER"i [STRING] "TO"i option ("," option)* [channel]'
+    needs = _FOLLOW
+
+    name: str | None
+    options: Mapping[str, Any] = field(repr=False)  # one may be a password
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ChangeMaster:
+        name, *options, channel = children
+        return cls(_name(name, channel), dict(options))
+
+    def answer(self, session: SqlSession) -> Deed:
+        name, wanted = _connection(session, self.name), dict(self.options)
+        if wanted.pop("delay", 0):
+            raise NotSupportedYet(
+                "MASTER_DELAY: groups are served as soon as they are durable; set it on the replicas"
+            )
+        for demote in ("demote_to_slave", "demote_to_replica"):
+            wanted.pop(demote, None)  # the binlog's position has the server's own groups already
+        _check_positions(session, name, wanted)
+        for flag in _FLAGS:
+            if flag in wanted:
+                wanted[flag] = bool(wanted[flag])
+
+        async def run() -> None:
+            await session.server.relay.change(name, wanted, _warn_in(session))
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class StartSlave(Statement):
+    """START SLAVE. `threads` are those that the statement names; empty if it names none."""
+
+    syntax = '"START"i _SLAVE [STRING] [threads] [until] [channel]'
+    needs = _FOLLOW
+
+    name: str | None
+    threads: frozenset[str] = frozenset()
+    until: Until = Until.NONE
+    gtids: str = ""
+
+    @classmethod
+    def built(cls, children: list[Any]) -> StartSlave:
+        name, threads, until, channel = children
+        kind, gtids = until or (Until.NONE, "")
+        return cls(_name(name, channel), threads or frozenset(), kind, gtids)
+
+    def answer(self, session: SqlSession) -> Deed:
+        name = _connection(session, self.name)
+        until = None
+        if self.until is Until.OTHER:
+            raise NotSupportedYet(
+                "UNTIL with files, or before a GTID: UNTIL MASTER_GTID_POS = '...' names the last groups that are "
+                "wanted"
+            )
+        if self.until is Until.GTID:
+            if len(self.threads) == 1:
+                raise BadSlaveUntil
+            until = SlavePosition.from_peer(self.gtids)
+
+        async def run() -> None:
+            if not await session.server.relay.start(name, until, _warn_in(session)):
+                _note(session, ER_SLAVE_WAS_RUNNING, WAS_RUNNING)
+            _about_threads(session, self.threads)
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class StopSlave(Statement):
+    """STOP SLAVE."""
+
+    syntax = '"STOP"i _SLAVE [STRING] [threads] [channel]'
+    needs = _FOLLOW
+
+    name: str | None
+    threads: frozenset[str] = frozenset()
+
+    @classmethod
+    def built(cls, children: list[Any]) -> StopSlave:
+        name, threads, channel = children
+        return cls(_name(name, channel), threads or frozenset())
+
+    def answer(self, session: SqlSession) -> Deed:
+        name = _connection(session, self.name)
+
+        async def run() -> None:
+            if not await session.server.relay.stop(name, _warn_in(session)):
+                _note(session, ER_SLAVE_WAS_NOT_RUNNING, WAS_NOT_RUNNING)
+            _about_threads(session, self.threads)
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAllSlaves(Statement):
+    """START ALL SLAVES."""
+
+    syntax = '"START"i "ALL"i _SLAVES [threads]'
+    needs = _FOLLOW
+
+    @classmethod
+    def built(cls, _: list[Any]) -> StartAllSlaves:
+        return cls()
+
+    def answer(self, session: SqlSession) -> Deed:
+        async def run() -> None:
+            for name in await session.server.relay.start_all(_warn_in(session)):
+                _note(session, ER_SLAVE_STARTED, f"SLAVE '{name}' started")
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class StopAllSlaves(Statement):
+    """STOP ALL SLAVES."""
+
+    syntax = '"STOP"i "ALL"i _SLAVES [threads]'
+    needs = _FOLLOW
+
+    @classmethod
+    def built(cls, _: list[Any]) -> StopAllSlaves:
+        return cls()
+
+    def answer(self, session: SqlSession) -> Deed:
+        async def run() -> None:
+            for name in await session.server.relay.stop_all(_warn_in(session)):
+                _note(session, ER_SLAVE_STOPPED, f"SLAVE '{name}' stopped")
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSlave(Statement):
+    """RESET SLAVE; `everything` is RESET SLAVE ALL."""
+
+    syntax = '"RESET"i _SLAVE [STRING] reset_all [channel]'
+    needs = (RELOAD,)
+
+    name: str | None
+    everything: bool = False
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ResetSlave:
+        name, everything, channel = children
+        return cls(_name(name, channel), everything)
+
+    def answer(self, session: SqlSession) -> Deed:
+        name = _connection(session, self.name)
+
+        async def run() -> None:
+            await session.server.relay.reset(name, everything=self.everything)
+
+        return Deed(run)
+
+
+def _name(name: Token | None, channel: str | None) -> str | None:
+    """The connection's name from either of its two places. Raises `WrongArguments` (1210) if both are given."""
+    if name is not None and channel is not None:
+        raise WrongArguments(_BOTH_NAMES)
+    return channel if name is None else unquote(name)
+
+
+def _option(token: Token) -> str:
+    return token.lower().removeprefix("master_")
+
+
+def _connection(session: SqlSession, name: str | None) -> str:
+    return session.master_connection if name is None else name
 
 
 def _note(session: SqlSession, code: int, text: str) -> None:
@@ -74,25 +253,6 @@ def _warn_in(session: SqlSession) -> Warn:
 def _about_threads(session: SqlSession, threads: frozenset[str]) -> None:
     if len(threads) == 1:
         _note(session, _ONE_TASK.errno, _ONE_TASK.message)
-
-
-def _change(session: SqlSession, name: str, options: Mapping[str, Any]) -> Deed:
-    wanted = dict(options)
-    if wanted.pop("delay", 0):
-        raise NotSupportedYet(
-            "MASTER_DELAY: groups are served as soon as they are durable; set it on the replicas"
-        )
-    for demote in ("demote_to_slave", "demote_to_replica"):
-        wanted.pop(demote, None)  # the binlog's position has the server's own groups already
-    _check_positions(session, name, wanted)
-    for flag in _FLAGS:
-        if flag in wanted:
-            wanted[flag] = bool(wanted[flag])
-
-    async def run() -> None:
-        await session.server.relay.change(name, wanted, _warn_in(session))
-
-    return Deed(run)
 
 
 def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) -> None:
@@ -115,52 +275,51 @@ def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) ->
         del options[option]
 
 
-def _start(session: SqlSession, name: str, statement: StartSlave) -> Deed:
-    until = None
-    if statement.until is Until.OTHER:
-        raise NotSupportedYet(
-            "UNTIL with files, or before a GTID: UNTIL MASTER_GTID_POS = '...' names the last groups that are wanted"
+class _Builder(Transformer[Token, Any]):
+    def reset_all(self, children: list[Token]) -> bool:
+        return bool(children)
+
+    def channel(self, children: list[Token]) -> str:
+        return unquote(children[0])
+
+    def threads(self, children: list[Token]) -> frozenset[str]:
+        return frozenset(thread.upper() for thread in children)
+
+    def until_gtid(self, children: list[Token]) -> tuple[Until, str]:
+        return Until.GTID, unquote(children[0])
+
+    def until_other(self, _: list[Token]) -> tuple[Until, str]:
+        return Until.OTHER, ""
+
+    # Options
+
+    def text_option(self, children: list[Token]) -> tuple[str, str]:
+        return _option(children[0]), unquote(children[1])
+
+    def number_option(self, children: list[Token]) -> tuple[str, int]:
+        return _option(children[0]), integer(children[1])
+
+    def heartbeat(self, children: list[Token]) -> tuple[str, float]:
+        if len(children[0]) > NEAR_CHARS:
+            raise SqlSyntaxError(children[0][:NEAR_CHARS])
+        return "heartbeat_period", float(children[0])
+
+    def list_option(self, children: list[Token | None]) -> tuple[str, tuple[int, ...]]:
+        option, *numbers = children
+        assert option is not None
+        return option.lower(), tuple(integer(number) for number in numbers if number is not None)
+
+    def use_gtid(self, children: list[Token]) -> tuple[str, str]:
+        return "use_gtid", children[0].lower().replace("replica", "slave")
+
+
+REPLICATION: Final = Grammar(
+    "replication.lark",
+    [
+        Family(
+            (ChangeMaster, StartSlave, StopSlave, StartAllSlaves, StopAllSlaves, ResetSlave),
+            builder=_Builder,
         )
-    if statement.until is Until.GTID:
-        if len(statement.threads) == 1:
-            raise BadSlaveUntil
-        until = SlavePosition.from_peer(statement.gtids)
-
-    async def run() -> None:
-        if not await session.server.relay.start(name, until, _warn_in(session)):
-            _note(session, ER_SLAVE_WAS_RUNNING, WAS_RUNNING)
-        _about_threads(session, statement.threads)
-
-    return Deed(run)
-
-
-def _stop(session: SqlSession, name: str, threads: frozenset[str]) -> Deed:
-    async def run() -> None:
-        if not await session.server.relay.stop(name, _warn_in(session)):
-            _note(session, ER_SLAVE_WAS_NOT_RUNNING, WAS_NOT_RUNNING)
-        _about_threads(session, threads)
-
-    return Deed(run)
-
-
-def _reset(session: SqlSession, name: str, *, everything: bool) -> Deed:
-    async def run() -> None:
-        await session.server.relay.reset(name, everything=everything)
-
-    return Deed(run)
-
-
-def _start_all(session: SqlSession) -> Deed:
-    async def run() -> None:
-        for name in await session.server.relay.start_all(_warn_in(session)):
-            _note(session, ER_SLAVE_STARTED, f"SLAVE '{name}' started")
-
-    return Deed(run)
-
-
-def _stop_all(session: SqlSession) -> Deed:
-    async def run() -> None:
-        for name in await session.server.relay.stop_all(_warn_in(session)):
-            _note(session, ER_SLAVE_STOPPED, f"SLAVE '{name}' stopped")
-
-    return Deed(run)
+    ],
+    quotes_strings=False,  # one may be a password
+)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors.sql_errors import NoMasterConnection
 from binlog_protocol.wire.results import (
@@ -16,10 +18,14 @@ from binlog_protocol.wire.results import (
 )
 
 from binlog_server.relay.slave_rows import slave_row
-from binlog_server.sql.state_texts import StateTexts
-from binlog_server.sql.view import ResultSet, ServerView
+from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.tokens import unquote
+from binlog_server.sql.view import ResultSet
 
-SlaveRows = Mapping[str, Mapping[str, Value]]  # by connection, then by column
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
+
+_LOOK_AT_UPSTREAM: Final = ("SUPER", "SLAVE MONITOR")
 
 # Columns as MariaDB 11.8 declares them: a text's length in characters, or another type (below 0). `_NULLABLE` names
 # those that may be NULL.
@@ -129,25 +135,60 @@ _NULLABLE = frozenset(
 )
 
 
-def slave_rows(view: ServerView, texts: StateTexts) -> SlaveRows:
-    """The values that both statements show, for all configured upstreams. Changes nothing; on the loop."""
-    timeout = view.config.slave_net_timeout
-    return {
-        c.name: slave_row(c, texts.position, timeout) for c in view.relay.connections if c.info.host
-    }
+@dataclass(frozen=True, slots=True)
+class ShowSlaveStatus(Statement):
+    """SHOW SLAVE STATUS, of the connection with that name; "" is the session's default, which may be without a name.
+
+    Its answer raises `NoMasterConnection` (1617).
+    """
+
+    syntax = """
+        "SHOW"i ("SLAVE"i | "REPLICA"i) [STRING] "STATUS"i
+        | "SHOW"i ("SLAVE"i | "REPLICA"i) "STATUS"i "FOR"i "CHANNEL"i STRING"""
+    needs = _LOOK_AT_UPSTREAM
+
+    connection: str = ""
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ShowSlaveStatus:
+        return cls("" if children[0] is None else unquote(children[0]))
+
+    @property
+    def shows_state(self) -> bool:
+        return True
+
+    def answer(self, session: SqlSession) -> ResultSet:
+        wanted = self.connection or session.master_connection
+        found = [row for name, row in _rows(session) if name.lower() == wanted.lower()]
+        if not found and wanted:
+            raise NoMasterConnection(wanted)
+        return _result(_ONE, found[:1])
 
 
-def one(connection: str, rows: SlaveRows) -> ResultSet:
-    """SHOW SLAVE STATUS of one connection; "" is the one without a name. Raises `NoMasterConnection` (1617)."""
-    found = next((row for name, row in rows.items() if name.lower() == connection.lower()), None)
-    if found is None and connection:
-        raise NoMasterConnection(connection)
-    return _result(_ONE, [] if found is None else [found])
-
-
-def every(rows: SlaveRows) -> ResultSet:
+@dataclass(frozen=True, slots=True)
+class ShowAllSlavesStatus(Statement):
     """SHOW ALL SLAVES STATUS: one row a connection."""
-    return _result(_EVERY, rows.values())
+
+    syntax = '"SHOW"i "ALL"i ("SLAVES"i | "REPLICAS"i) "STATUS"i'
+    needs = _LOOK_AT_UPSTREAM
+
+    @property
+    def shows_state(self) -> bool:
+        return True
+
+    def answer(self, session: SqlSession) -> ResultSet:
+        return _result(_EVERY, (row for _, row in _rows(session)))
+
+
+FAMILY = Family((ShowSlaveStatus, ShowAllSlavesStatus))
+
+
+def _rows(session: SqlSession) -> Iterator[tuple[str, Mapping[str, Value]]]:
+    """Names of all configured upstreams, and the values that both statements show. Changes nothing; on the loop."""
+    server, position = session.server, session.state_texts.position
+    for c in server.relay.connections:
+        if c.info.host:
+            yield c.name, slave_row(c, position, server.config.slave_net_timeout)
 
 
 def _result(columns: Mapping[str, int], rows: Iterable[Mapping[str, Value]]) -> ResultSet:

@@ -1,7 +1,7 @@
 """The SQL side of one connection: its variables, privileges, and the diagnostics of its last statement.
 
 A statement in, a result out, without I/O. A statement that waits for a disk gives `Work`, `RowStream` or `Wait` back,
-for the loop to run (`sql.runner`). `sql.answers` maps statements to the functions that answer them.
+for the loop to run (`sql.runner`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from binlog_protocol.connection.commands import Command
+from binlog_protocol.connection.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    Command,
+    InitDatabase,
+    Ping,
+    Query,
+    Quit,
+    Refresh,
+    RegisterSlave,
+    ResetConnection,
+    SetOption,
+    StatisticsCommand,
+    UnknownCommand,
+)
 from binlog_protocol.errors import (
     PacketTooBig,
     PrivilegeRequired,
@@ -23,29 +37,25 @@ from binlog_protocol.errors.sql_errors import UnknownColumn
 from binlog_protocol.events.charsets import charset_of, decode_text
 from binlog_storage.errors import StorageError
 
-from binlog_server.accounts.privileges import suffices
+from binlog_server.accounts.privileges import RELOAD, REPLICATION_SLAVE, suffices
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql import events, maintenance
-from binlog_server.sql.answers import answer, shows_state
-from binlog_server.sql.functions import call
-from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES, subject
-from binlog_server.sql.parser import parse
-from binlog_server.sql.state_texts import StateTexts
-from binlog_server.sql.statements import (
+from binlog_server.sql.expressions import (
     ColumnName,
     Default,
     Expression,
     Function,
     HeldValue,
     Literal,
-    Select,
-    ShowDiagnostics,
-    Statement,
+    Scope,
     SystemVariable,
     UserVariable,
     Value,
 )
-from binlog_server.sql.statements import Scope as VariableScope
+from binlog_server.sql.functions import call
+from binlog_server.sql.parser import parse
+from binlog_server.sql.state_texts import StateTexts
+from binlog_server.sql.statement import ANYBODY, Statement
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.variables import VARIABLES, Reach
 from binlog_server.sql.view import (
@@ -62,6 +72,22 @@ from binlog_server.sql.view import (
 DIAGNOSTICS_MAX = 64  # rows of SHOW WARNINGS; the default of MariaDB's max_error_count
 DECODED_BYTES_MAX = 64 * 1024
 """Bytes of user variables that one statement may convert to the client's character set: this is done on the loop."""
+
+NEEDED_FOR_COMMANDS: Mapping[type[Command], tuple[str, ...]] = {
+    Query: ANYBODY,  # its statement says it
+    InitDatabase: ANYBODY,
+    Ping: ANYBODY,
+    Quit: ANYBODY,
+    ResetConnection: ANYBODY,
+    SetOption: ANYBODY,
+    StatisticsCommand: ANYBODY,
+    UnknownCommand: ANYBODY,
+    Refresh: (RELOAD,),
+    RegisterSlave: (REPLICATION_SLAVE,),
+    BinlogDump: (REPLICATION_SLAVE,),
+    BinlogDumpGtid: (REPLICATION_SLAVE,),
+}
+"""The privileges of which any one will do."""
 
 
 @dataclass(slots=True)
@@ -149,11 +175,11 @@ class SqlSession:
         """
         try:
             statement = parsed()
-            self._is_about_diagnostics = _asks_for_diagnostics(statement)
+            self._is_about_diagnostics = statement.is_about_diagnostics
             if self._is_about_diagnostics:
                 self.diagnostics = self._told
             self.require_for(statement)
-            result = answer(self, statement)
+            result = statement.answer(self)
         except StorageError as error:
             raise maintenance.server_error(error) from error
         finally:
@@ -169,7 +195,7 @@ class SqlSession:
 
         Raises `PrivilegeRequired` (1227).
         """
-        if not shows_state(statement):
+        if not statement.shows_state:
             return None
         self.require_for(statement)
         texts = self._texts = self.server.state_texts()
@@ -193,11 +219,12 @@ class SqlSession:
     def require_for(self, statement: Statement | Command) -> None:
         """Raises `PrivilegeRequired` (1227) if the account may not do this at all.
 
-        Statements in `OF_ONES_OWN` pass: they check by themselves whether the connection or account is one's own.
+        Statements that are free for one's own pass: they check by themselves whose connection it is.
         """
-        key = subject(statement)
-        if key not in OF_ONES_OWN:
-            self.require(*PRIVILEGES[key])
+        if not isinstance(statement, Statement):
+            self.require(*NEEDED_FOR_COMMANDS[type(statement)])
+        elif not statement.is_free_for_ones_own:
+            self.require(*statement.needs)
 
     def require_no_upstream(self) -> None:
         """Raises 1198 while an upstream is followed: the history cannot be SET while groups come in."""
@@ -260,7 +287,7 @@ class SqlSession:
 
     def global_value(self, name: str) -> str:
         """The global value of a system variable. Raises `UnknownSystemVariable` (1193)."""
-        return self._system_value(VariableScope.GLOBAL, name)
+        return self._system_value(Scope.GLOBAL, name)
 
     def system_variables(self, *, globally: bool) -> dict[str, Shown]:
         """The values that SHOW GLOBAL VARIABLES (`globally`) or SHOW SESSION VARIABLES shows, by name."""
@@ -275,19 +302,19 @@ class SqlSession:
     def clock(self) -> Clock:
         """The session's time: that of SET timestamp, or now, in its time_zone. Raises `UnknownTimeZone` (1298)."""
         timestamp = self.variables.get("timestamp", "")
-        zone = self._system_value(VariableScope.SESSION, "time_zone")
+        zone = self._system_value(Scope.SESSION, "time_zone")
         return Clock.of(timestamp, zone, time.time())
 
-    def _system_value(self, scope: VariableScope, name: str) -> str:
+    def _system_value(self, scope: Scope, name: str) -> str:
         variable = VARIABLES.get(name)
         value = None if variable is None else variable.read(self)
         if variable is None or value is None:
             raise UnknownSystemVariable(name)
-        if scope is VariableScope.GLOBAL and variable.reach is Reach.SESSION_ONLY:
+        if scope is Scope.GLOBAL and variable.reach is Reach.SESSION_ONLY:
             raise ReadOnlyVariable(name, "SESSION")
-        if scope is VariableScope.SESSION and variable.reach is Reach.GLOBAL:
+        if scope is Scope.SESSION and variable.reach is Reach.GLOBAL:
             raise ReadOnlyVariable(name, "GLOBAL")
-        if scope is not VariableScope.GLOBAL and name in self.variables:
+        if scope is not Scope.GLOBAL and name in self.variables:
             return self.variables[name]
         return text_of(value)
 
@@ -300,17 +327,3 @@ def _mapped(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
 
 
 _UNSET = HeldValue(None)
-_DIAGNOSTIC_COUNTS = ("warning_count", "error_count")
-
-
-def _asks_for_diagnostics(statement: Statement) -> bool:
-    """Whether a statement is about diagnostics (SHOW WARNINGS, SELECT @@warning_count) and so leaves them as they
-    are."""
-    return isinstance(statement, ShowDiagnostics) or (
-        isinstance(statement, Select)
-        and any(
-            isinstance(item.expression, SystemVariable)
-            and item.expression.name in _DIAGNOSTIC_COUNTS
-            for item in statement.items
-        )
-    )

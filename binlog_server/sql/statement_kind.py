@@ -2,8 +2,8 @@
 
     DML       becomes a part of a transaction
     DDL       ends the open transaction, and is a group by itself
-    others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and what the grammar of
-              `admin` answers (OTHER)
+    others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and statements that this
+              server answers (OTHER)
 
 Comments are skipped, also in front; the text inside /*! */ counts. Statements that replicas could not repeat are
 refused.
@@ -41,6 +41,9 @@ from binlog_protocol.sql.tokens import (
     tokens,
 )
 
+from binlog_server.accounts.privileges import BINLOG_REPLAY
+from binlog_server.sql.statement import ANYBODY, CHANGE_FILES
+
 
 class Kind(Enum):
     """Kinds of statements, by how a session that commits treats them."""
@@ -61,10 +64,24 @@ class Kind(Enum):
     NOTHING = auto()  # comments alone
     OTHER = auto()
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The privileges of which any one will do. A statement of kind OTHER says it itself."""
+        return _NEEDS[self]
+
+
+_NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    **dict.fromkeys((Kind.DML, Kind.DDL, Kind.LOCK_TABLES), (BINLOG_REPLAY,)),
+    **dict.fromkeys((Kind.XA_COMMIT, Kind.XA_ROLLBACK), CHANGE_FILES),
+    **dict.fromkeys((Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK), ANYBODY),
+    **dict.fromkeys((Kind.SAVEPOINT, Kind.ROLLBACK_TO, Kind.RELEASE_SAVEPOINT), ANYBODY),
+    **dict.fromkeys((Kind.USE, Kind.UNLOCK_TABLES, Kind.NOTHING, Kind.OTHER), ANYBODY),
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement and its kind. `text` is as MariaDB logs it: without the blanks and semicolons around it.
+class Classified:
+    """A statement by its first words. `text` is as MariaDB logs it: without the blanks and semicolons around it.
 
     `name` is that of the savepoint or database; for XA COMMIT and XA ROLLBACK it is the text behind these words.
     """
@@ -159,19 +176,19 @@ _XA: Final = {"RECOVER": Kind.OTHER, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.
 _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
 
 
-def classify(text: bytes) -> Statement:
+def classify(text: bytes) -> Classified:
     """The statement with its kind. Raises `NotSupportedYet` (1235) if it is refused, `SqlSyntaxError` (1064)."""
     text = _trimmed(text)
     first, second, *others = (*first_words(_head(text)), "", "")
     others = [second, *others]
     if first in _DML:
-        return Statement(Kind.DML, text)
+        return Classified(Kind.DML, text)
     if first in _DDL:
         return _ddl(text, first, others)
     if first in _ADMIN:
         if second in ("LOCAL", "NO_WRITE_TO_BINLOG"):
             raise NotSupportedYet(f"{first} {second}: it is not for replicas")
-        return Statement(Kind.DDL if second in _TABLE else Kind.OTHER, text)
+        return Classified(Kind.DDL if second in _TABLE else Kind.OTHER, text)
     if first == "XA" and second in _XA:
         return _xa(text, second)
     if first in _REFUSED:
@@ -179,7 +196,7 @@ def classify(text: bytes) -> Statement:
     read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
     if read is None:
         is_nothing = not first and len(text) <= HEAD_BYTES_MAX and not _tokens_of(text)
-        return Statement(Kind.NOTHING if is_nothing and text else Kind.OTHER, text)
+        return Classified(Kind.NOTHING if is_nothing and text else Kind.OTHER, text)
     if len(text) > HEAD_BYTES_MAX:
         raise _syntax(text)
     return read(text, TokenReader(_tokens_of(text), ""))
@@ -330,24 +347,24 @@ def unquoted_name(name: bytes) -> bytes:
     return name
 
 
-def _ddl(text: bytes, first: str, others: list[str]) -> Statement:
+def _ddl(text: bytes, first: str, others: list[str]) -> Classified:
     words = others[2:] if others[:2] == ["OR", "REPLACE"] else others
     if words[:1] == ["BINLOG"]:  # a lease of this server
-        return Statement(Kind.OTHER, text)
+        return Classified(Kind.OTHER, text)
     if words[:1] == ["TEMPORARY"] and first in ("CREATE", "DROP"):
         raise NotSupportedYet(_TEMPORARY)
     if first == "DROP" and words[:1] == ["PREPARE"]:
         raise NotSupportedYet(_REFUSED["PREPARE"])
-    return Statement(Kind.DDL, text)
+    return Classified(Kind.DDL, text)
 
 
-def _xa(text: bytes, word: str) -> Statement:
+def _xa(text: bytes, word: str) -> Classified:
     kind = _XA[word]
     at = _tokens_of(text)[1].end
-    return Statement(kind, text, b"" if kind is Kind.OTHER else text[at:])
+    return Classified(kind, text, b"" if kind is Kind.OTHER else text[at:])
 
 
-def _ended(statement: Statement, reader: TokenReader) -> Statement:
+def _ended(statement: Classified, reader: TokenReader) -> Classified:
     """The statement. Raises `SqlSyntaxError` if another word follows."""
     while reader.sign(";"):
         pass
@@ -356,15 +373,15 @@ def _ended(statement: Statement, reader: TokenReader) -> Statement:
     return statement
 
 
-def _begin(text: bytes, reader: TokenReader) -> Statement:
+def _begin(text: bytes, reader: TokenReader) -> Classified:
     reader.accept("BEGIN")
     if reader.accept("NOT", "ATOMIC"):
         raise NotSupportedYet("BEGIN NOT ATOMIC: send the statements of it")
     reader.accept("WORK")
-    return _ended(Statement(Kind.BEGIN, text), reader)
+    return _ended(Classified(Kind.BEGIN, text), reader)
 
 
-def _start(text: bytes, reader: TokenReader) -> Statement:
+def _start(text: bytes, reader: TokenReader) -> Classified:
     reader.accept("START", "TRANSACTION")
     said: set[str] = set()
     while (found := next((c for c in _CHARACTERISTICS if reader.accept(*c.split())), None)) or said:
@@ -375,7 +392,7 @@ def _start(text: bytes, reader: TokenReader) -> Statement:
             break
     if {"READ ONLY", "READ WRITE"} <= said:
         raise _syntax(text)
-    statement = Statement(
+    statement = Classified(
         Kind.BEGIN,
         text,
         read_only="READ ONLY" in said,
@@ -385,13 +402,13 @@ def _start(text: bytes, reader: TokenReader) -> Statement:
     return _ended(statement, reader)
 
 
-def _commit(text: bytes, reader: TokenReader) -> Statement:
+def _commit(text: bytes, reader: TokenReader) -> Classified:
     reader.accept("COMMIT")
     reader.accept("WORK")
     return _ending(Kind.COMMIT, text, reader)
 
 
-def _rollback(text: bytes, reader: TokenReader) -> Statement:
+def _rollback(text: bytes, reader: TokenReader) -> Classified:
     reader.accept("ROLLBACK")
     reader.accept("WORK")
     if reader.accept("TO"):
@@ -400,17 +417,17 @@ def _rollback(text: bytes, reader: TokenReader) -> Statement:
     return _ending(Kind.ROLLBACK, text, reader)
 
 
-def _ending(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
+def _ending(kind: Kind, text: bytes, reader: TokenReader) -> Classified:
     """[AND [NO] CHAIN] [[NO] RELEASE], but not CHAIN and RELEASE together."""
     chain = reader.accept("AND", "CHAIN")
     if not chain:
         reader.accept("AND", "NO", "CHAIN")
     stays = reader.accept("NO", "RELEASE")
     leaves = not stays and not chain and reader.accept("RELEASE")
-    return _ended(Statement(kind, text, chain=chain, release=leaves), reader)
+    return _ended(Classified(kind, text, chain=chain, release=leaves), reader)
 
 
-def _named(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
+def _named(kind: Kind, text: bytes, reader: TokenReader) -> Classified:
     try:
         is_bare = bool(reader.word())
         name = reader.identifier()
@@ -418,13 +435,13 @@ def _named(kind: Kind, text: bytes, reader: TokenReader) -> Statement:
         raise _syntax(text) from None
     if is_bare and name.isdigit():  # only a quoted name may be all digits
         raise _syntax(text)
-    return _ended(Statement(kind, text, name.encode("latin-1")), reader)
+    return _ended(Classified(kind, text, name.encode("latin-1")), reader)
 
 
-def _with_name(kind: Kind, *words: str) -> Callable[[bytes, TokenReader], Statement]:
+def _with_name(kind: Kind, *words: str) -> Callable[[bytes, TokenReader], Classified]:
     """A reader of statements of this kind: these words, then a name."""
 
-    def read(text: bytes, reader: TokenReader) -> Statement:
+    def read(text: bytes, reader: TokenReader) -> Classified:
         reader.accept(*words)
         return _named(kind, text, reader)
 
@@ -436,7 +453,7 @@ def _syntax(text: bytes) -> ServerError:
 
 
 # Keys: the first word and the second; "" where the first alone decides.
-_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Statement]]] = {
+_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Classified]]] = {
     ("BEGIN", ""): _begin,
     ("START", "TRANSACTION"): _start,
     ("COMMIT", ""): _commit,
@@ -444,9 +461,9 @@ _CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Statement]]
     ("SAVEPOINT", ""): _with_name(Kind.SAVEPOINT, "SAVEPOINT"),
     ("RELEASE", "SAVEPOINT"): _with_name(Kind.RELEASE_SAVEPOINT, "RELEASE", "SAVEPOINT"),
     ("USE", ""): _with_name(Kind.USE, "USE"),
-    ("LOCK", "TABLES"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
-    ("LOCK", "TABLE"): lambda text, _: Statement(Kind.LOCK_TABLES, text),
-    ("UNLOCK", "TABLES"): lambda text, _: Statement(Kind.UNLOCK_TABLES, text),
-    ("UNLOCK", "TABLE"): lambda text, _: Statement(Kind.UNLOCK_TABLES, text),
-    ("SET", "PASSWORD"): lambda text, _: Statement(Kind.DDL, text),
+    ("LOCK", "TABLES"): lambda text, _: Classified(Kind.LOCK_TABLES, text),
+    ("LOCK", "TABLE"): lambda text, _: Classified(Kind.LOCK_TABLES, text),
+    ("UNLOCK", "TABLES"): lambda text, _: Classified(Kind.UNLOCK_TABLES, text),
+    ("UNLOCK", "TABLE"): lambda text, _: Classified(Kind.UNLOCK_TABLES, text),
+    ("SET", "PASSWORD"): lambda text, _: Classified(Kind.DDL, text),
 }

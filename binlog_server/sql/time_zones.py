@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import time
 import zoneinfo
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ class Clock:
         """NOW(), as MariaDB prints it."""
         shown = datetime.fromtimestamp(self.now, UTC) if in_utc else self.local(self.now)
         return shown.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as MariaDB prints a DATETIME, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
 def _zone(name: str) -> tzinfo | None:

@@ -42,9 +42,9 @@ from binlog_server.settings.option_kinds import (
     Words,
 )
 from binlog_server.sql import maintenance, values
-from binlog_server.sql.needed_privileges import ANYBODY
+from binlog_server.sql.expressions import Scope
 from binlog_server.sql.state_texts import StateTexts
-from binlog_server.sql.statements import Scope
+from binlog_server.sql.statement import ANYBODY
 from binlog_server.sql.view import Level, Result, Shown, Work
 
 if TYPE_CHECKING:

@@ -52,7 +52,6 @@ from binlog_server.commits.room import AppendRoom
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
 from binlog_server.semi_sync.commits import Commits
-from binlog_server.sql.needed_privileges import PRIVILEGES
 from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
@@ -62,8 +61,8 @@ from binlog_server.sql.session_settings import (
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import (
     HEAD_BYTES_MAX,
+    Classified,
     Kind,
-    Statement,
     classify,
     is_stored_program,
     scan_steps,
@@ -337,7 +336,7 @@ class SessionTransaction:
         if (
             self._prepared is None
             and self._machine.status == STATUS_AUTOCOMMIT  # the flags in the quick answer
-            and self._sql.may(*PRIVILEGES[Kind.DML])
+            and self._sql.may(*Kind.DML.needs)
             and not self._reads_only
             and not settings.seq_no
             and not settings.context
@@ -410,7 +409,7 @@ class SessionTransaction:
 
     # --- the statements ---
 
-    def _steps(self, statement: Statement) -> Iterator[None]:
+    def _steps(self, statement: Classified) -> Iterator[None]:
         """The steps of a statement, the client's answer included. Raises `ServerError`, `StorageError`."""
         kind = statement.kind
         if kind is Kind.DML:
@@ -427,7 +426,7 @@ class SessionTransaction:
             read_only = statement.read_only or (not statement.read_write and self._next_reads_only)
             yield from self._commit(begin=True, read_only=read_only)
         elif kind in (Kind.LOCK_TABLES, Kind.UNLOCK_TABLES):
-            self._sql.require(*PRIVILEGES[kind])
+            self._sql.require(*kind.needs)
             yield from self._commit()
         elif kind is Kind.ROLLBACK:
             self._rollback(chain=statement.chain)
@@ -441,7 +440,7 @@ class SessionTransaction:
             self._savepoint(kind, statement.name)
             self._client.committed(0)
 
-    def _change(self, statement: Statement) -> Iterator[None]:
+    def _change(self, statement: Classified) -> Iterator[None]:
         settings = self._check(statement.kind)
         if self._reads_only:
             raise ReadOnlyTransaction
@@ -454,7 +453,7 @@ class SessionTransaction:
         else:
             yield from self._commit(affected_rows=1)
 
-    def _define(self, statement: Statement) -> Iterator[None]:
+    def _define(self, statement: Classified) -> Iterator[None]:
         settings = self._check(statement.kind)
         if self._session_reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction
@@ -472,10 +471,10 @@ class SessionTransaction:
         self._append(standalone=True)
         self._answer_when_committed(0)
 
-    def _complete(self, statement: Statement) -> Iterator[None]:
+    def _complete(self, statement: Classified) -> Iterator[None]:
         """XA COMMIT, XA ROLLBACK of a transaction that is prepared in the binlog."""
         kind, settings = statement.kind, self._settings
-        self._sql.require(*PRIVILEGES[kind])
+        self._sql.require(*kind.needs)
         xid, one_phase = xid_of(statement.name)
         if self._in_transaction():
             raise OutsideXa
@@ -519,7 +518,7 @@ class SessionTransaction:
             self._open.release(name)
 
     def _check(self, kind: Kind) -> Settings:
-        self._sql.require(*PRIVILEGES[kind])
+        self._sql.require(*kind.needs)
         self._publisher.require_open(self._settings.domain_id)
         return self._settings
 

@@ -26,7 +26,7 @@ from binlog_server.relay.gate import Gate
 from binlog_server.sessions.session import ClientSession
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
-from binlog_server.sql.statements import Statement
+from binlog_server.sql.statement import Statement
 from binlog_server.sql.view import Result
 from tests.fuzz import frames
 from tests.fuzz.mutation import mutated

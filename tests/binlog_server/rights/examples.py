@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
@@ -29,14 +29,34 @@ from binlog_protocol.sql.tokens import first_words
 
 from binlog_server.sql.account_statements import Kind as AccountKind
 from binlog_server.sql.account_statements import is_about_accounts, parse_account_statement
-from binlog_server.sql.needed_privileges import ANYBODY, OF_ONES_OWN, PRIVILEGES, Subject, subject
-from binlog_server.sql.parser import parse
+from binlog_server.sql.assignments import SetVariables
+from binlog_server.sql.parser import MAIN, parse
+from binlog_server.sql.replication_sql import REPLICATION
+from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS
+from binlog_server.sql.statement import ANYBODY, Statement
 from binlog_server.sql.statement_kind import Kind as CommitKind
 from binlog_server.sql.statement_kind import classify
-from binlog_server.sql.statements import SetVariables, Show, Statement
 from binlog_server.sql.variables import VARIABLES
 
 VICTIM: Final = "victim"
+Subject = type[Statement] | type[Command] | AccountKind | CommitKind
+"""What has a right of its own."""
+
+
+def needed_for(subject: Subject) -> tuple[str, ...]:
+    """The privileges of which any one will do, as the server says."""
+    if isinstance(subject, AccountKind | CommitKind):
+        return subject.needs
+    if issubclass(subject, Statement):
+        return subject.needs
+    return NEEDED_FOR_COMMANDS[subject]
+
+
+def is_free_for_ones_own(subject: Subject) -> bool:
+    """Whether it needs none for one's own connection or account."""
+    return bool(getattr(subject, "is_free_for_ones_own", False))
+
+
 HASH: Final = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"
 
 
@@ -66,16 +86,16 @@ class Example:
     def subject(self) -> Subject:
         """What it is an example of, by the server's own parsers."""
         if isinstance(self.said, bytes):
-            return subject(parse_command(self.said))
+            return type(parse_command(self.said))
         if is_about_accounts(first_words(self.sql)):
             return parse_account_statement(self.sql).kind
         kind = classify(self.sql.encode()).kind
-        return subject(parse(self.sql)) if kind is CommitKind.OTHER else kind
+        return type(parse(self.sql)) if kind is CommitKind.OTHER else kind
 
     @property
     def needed(self) -> tuple[str, ...]:
         """What the server's tables say of it."""
-        return ANYBODY if self.own else PRIVILEGES[self.subject]
+        return ANYBODY if self.own else needed_for(self.subject)
 
 
 @dataclass(frozen=True)
@@ -209,22 +229,13 @@ EXAMPLES: Final = tuple(example for section in SECTIONS.values() for example in 
 
 # Of them there is nothing to show: they say what another one is, or that there is none.
 WITHOUT_EXAMPLE: Final = frozenset({CommitKind.OTHER, Query, Quit, UnknownCommand})
-assert {example.subject for example in EXAMPLES if not example.own} >= OF_ONES_OWN
 
 
 def everything() -> frozenset[Subject]:
     """Whatever the server's parsers can find, but for what needs no example."""
-    statements = set(_members(Statement)) - {Show}
-    commands = set(_members(Command))
-    found = statements | set(Show) | set(AccountKind) | set(CommitKind) | commands
+    statements = {*MAIN.statements.values(), *REPLICATION.statements.values()}
+    found = {*statements, *AccountKind, *CommitKind, *get_args(Command)}
     return frozenset(found - WITHOUT_EXAMPLE)
-
-
-def _members(union: Any) -> list[type]:
-    members: list[type] = []
-    for member in get_args(union):
-        members += _members(member) if get_args(member) else [member]
-    return members
 
 
 def variables_of(section: str) -> set[str]:

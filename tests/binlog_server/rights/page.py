@@ -14,7 +14,7 @@ COMMAND: Final = "python -m tests.binlog_server.rights"
 
 _HEAD: Final = f"""# What an account may do
 
-Written by `{COMMAND}` from the server's own tables (`binlog_server/sql/needed_privileges.py`), never by hand. A
+Written by `{COMMAND}` from what the server's statements say (`needs`; `binlog_server/sql/`), never by hand. A
 test says each line with each privilege alone and without any; another one asks a real MariaDB.
 
 Any one of the privileges named will do; **nothing** is what everybody may who has logged in: `USAGE` is enough. `ALL

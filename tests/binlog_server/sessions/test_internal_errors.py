@@ -15,10 +15,12 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.dumps.dump import Dump
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.sessions import conversation
-from binlog_server.sql import answers, events, maintenance
+from binlog_server.sql import events, maintenance
 from binlog_server.sql.account_sql import AccountSql
+from binlog_server.sql.grammars import LOOP_CHARS_MAX
+from binlog_server.sql.replication_sql import StopSlave
+from binlog_server.sql.shows import ShowVariables
 from binlog_server.sql.sql_session import SqlSession
-from binlog_server.sql.tokens import LOOP_CHARS_MAX
 from binlog_server.sql.view import Deed, RowStream
 from binlog_server.sql_commit.session_transaction import SessionTransaction
 from tests.binlog_server.lab import PASSWORD as REPLICA_PASSWORD
@@ -56,16 +58,16 @@ def a_deed(*_: Any) -> Deed:
 
 
 def a_stream(*_: Any) -> RowStream:
-    return RowStream(events.show(None, None, None).columns, broken_steps())  # type: ignore[arg-type]
+    return RowStream(events.COLUMNS, broken_steps())  # type: ignore[arg-type]
 
 
 Planted = tuple[str, Any, str, Callable[..., Any]]
 PLANTED: dict[str, Planted] = {
-    "at once": ("SHOW STATUS", answers, "_show", broken),
+    "at once": ("SHOW STATUS", ShowVariables, "answer", broken),
     "parsed in a thread": (f"SELECT {LONG} 1", SqlSession, "run", broken),
     "the parser": (f"SELECT {LONG} 1", conversation, "parse", broken),
     "Work": ("PURGE BINARY LOGS BEFORE NOW()", maintenance, "purge", broken),
-    "Deed": ("STOP SLAVE", answers, "replicate", a_deed),
+    "Deed": ("STOP SLAVE", StopSlave, "answer", a_deed),
     "RowStream": ("SHOW BINLOG EVENTS", events, "_rows", broken),
     "Wait": ("SELECT MASTER_GTID_WAIT('0-1-99', 9)", None, "sync", broken),
     "accounts": ("DROP USER a", AccountSql, "run", broken),

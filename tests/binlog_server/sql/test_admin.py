@@ -23,9 +23,8 @@ from binlog_server.accounts.users import Account
 from binlog_server.app.app import Server
 from binlog_server.connections.connections import Connection
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
-from binlog_server.sql.maintenance import seconds_of
+from binlog_server.sql.moments import Moment, seconds_of
 from binlog_server.sql.sql_session import SqlSession
-from binlog_server.sql.statements import Moment
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.upstreams.master_info import MasterInfo

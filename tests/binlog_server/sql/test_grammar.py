@@ -11,6 +11,25 @@ from binlog_protocol.errors import ServerError, SqlSyntaxError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from binlog_server.sql.assignments import Assignment, SetStatement, SetVariables
+from binlog_server.sql.events import ShowBinlogEvents
+from binlog_server.sql.explain import ExplainGtid, ExplainPurge
+from binlog_server.sql.expressions import (
+    Default,
+    Expression,
+    Function,
+    Limit,
+    Literal,
+    Scope,
+    SystemVariable,
+    UserVariable,
+    Value,
+)
+from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.kills import Kill, KillQueryId, KillUser
+from binlog_server.sql.lease_sql import AlterLease, CreateLease, DropLease, ShowBinlogLeases
+from binlog_server.sql.maintenance import FlushLogs, FlushNothing, Purge, ResetMaster
+from binlog_server.sql.moments import Moment
 from binlog_server.sql.parser import parse
 from binlog_server.sql.row_filter import (
     EVERYTHING,
@@ -23,43 +42,21 @@ from binlog_server.sql.row_filter import (
     filtered,
     may_hold,
 )
-from binlog_server.sql.statements import (
-    AlterLease,
-    Assignment,
-    CreateLease,
-    Default,
-    DropLease,
-    ExplainGtid,
-    ExplainPurge,
-    Expression,
-    FlushLogs,
-    FlushNothing,
-    Function,
-    Kill,
-    KillQueryId,
-    KillUser,
-    Limit,
-    Literal,
-    Moment,
-    Purge,
-    ResetMaster,
-    Scope,
-    Select,
-    SelectItem,
-    SetStatement,
-    SetVariables,
-    Show,
-    ShowBinlogEvents,
+from binlog_server.sql.selects import Select, SelectItem
+from binlog_server.sql.shows import (
+    ShowBinaryLogs,
+    ShowBinlogReplicas,
     ShowDatabases,
     ShowDiagnostics,
-    ShowSlaveStatus,
+    ShowEngines,
+    ShowMasterStatus,
+    ShowPrivileges,
+    ShowProcesslist,
+    ShowSlaveHosts,
     ShowVariables,
-    Statement,
-    SystemVariable,
-    UserVariable,
-    Value,
 )
-from binlog_server.sql.tokens import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.slave_status import ShowAllSlavesStatus, ShowSlaveStatus
+from binlog_server.sql.statement import Statement
 
 GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT
 
@@ -217,14 +214,14 @@ CLIENTS: dict[str, Statement] = {
     "SHOW STATUS LIKE 'Uptime'": like("Uptime", status=True),
     "SHOW SESSION STATUS LIKE 'Ssl_version'": like("Ssl_version", SESSION, status=True),
     "SHOW VARIABLES": like(None),
-    "SHOW MASTER STATUS": Show.MASTER_STATUS,
-    "show binlog status": Show.MASTER_STATUS,
-    "SHOW BINARY LOGS": Show.BINARY_LOGS,
-    "SHOW MASTER LOGS": Show.BINARY_LOGS,
-    "SHOW SLAVE HOSTS": Show.SLAVE_HOSTS,
-    "SHOW REPLICA HOSTS": Show.SLAVE_HOSTS,
-    "SHOW PROCESSLIST": Show.PROCESSLIST,
-    "SHOW FULL PROCESSLIST": Show.FULL_PROCESSLIST,
+    "SHOW MASTER STATUS": ShowMasterStatus(),
+    "show binlog status": ShowMasterStatus(),
+    "SHOW BINARY LOGS": ShowBinaryLogs(),
+    "SHOW MASTER LOGS": ShowBinaryLogs(),
+    "SHOW SLAVE HOSTS": ShowSlaveHosts(),
+    "SHOW REPLICA HOSTS": ShowSlaveHosts(),
+    "SHOW PROCESSLIST": ShowProcesslist(),
+    "SHOW FULL PROCESSLIST": ShowProcesslist(full=True),
     "SHOW WARNINGS": ShowDiagnostics(),
     "KILL CONNECTION 17": Kill(Literal(17)),
     "KILL QUERY 17": Kill(Literal(17), query_only=True),
@@ -239,9 +236,9 @@ ADMIN: dict[str, Statement] = {
     "SHOW BINLOG EVENTS IN 'f' FROM 4 LIMIT 3": ShowBinlogEvents("f", 4, Limit(0, 3)),
     "SHOW BINLOG EVENTS LIMIT 2,3": ShowBinlogEvents(limit=Limit(2, 3)),
     "SHOW BINLOG EVENTS LIMIT 3 OFFSET 2": ShowBinlogEvents(limit=Limit(2, 3)),
-    "SHOW STORAGE ENGINES": Show.ENGINES,
-    "SHOW BINLOG REPLICAS": Show.BINLOG_REPLICAS,
-    "SHOW BINLOG LEASES": Show.BINLOG_LEASES,
+    "SHOW STORAGE ENGINES": ShowEngines(),
+    "SHOW BINLOG REPLICAS": ShowBinlogReplicas(),
+    "SHOW BINLOG LEASES": ShowBinlogLeases(),
     "SHOW DATABASES LIKE 'my%'": ShowDatabases(where("", Operator.LIKE, "my%"), "my%"),
     "SHOW SCHEMAS": ShowDatabases(),
     "SHOW ERRORS LIMIT 1": ShowDiagnostics(errors_only=True, limit=Limit(0, 1)),
@@ -290,9 +287,9 @@ ADMIN: dict[str, Statement] = {
     "SHOW SLAVE STATUS": ShowSlaveStatus(),
     "SHOW REPLICA 'c' STATUS": ShowSlaveStatus("c"),
     "SHOW SLAVE STATUS FOR CHANNEL 'c'": ShowSlaveStatus("c"),
-    "SHOW ALL SLAVES STATUS": Show.ALL_SLAVES_STATUS,
-    "SHOW ALL REPLICAS STATUS": Show.ALL_SLAVES_STATUS,
-    "SHOW PRIVILEGES": Show.PRIVILEGES,
+    "SHOW ALL SLAVES STATUS": ShowAllSlavesStatus(),
+    "SHOW ALL REPLICAS STATUS": ShowAllSlavesStatus(),
+    "SHOW PRIVILEGES": ShowPrivileges(),
     "KILL CONNECTION_ID()": Kill(Function("CONNECTION_ID", ())),
     "KILL HARD QUERY @a": Kill(UserVariable("a"), query_only=True),
     "KILL USER Repl": KillUser("Repl"),
@@ -300,7 +297,7 @@ ADMIN: dict[str, Statement] = {
     "KILL QUERY ID 7": KillQueryId(7),
     "SET STATEMENT max_statement_time=5, sql_mode='' FOR SHOW ALL SLAVES STATUS": SetStatement(
         (system("max_statement_time", 5, SESSION), system("sql_mode", "", SESSION)),
-        Show.ALL_SLAVES_STATUS,
+        ShowAllSlavesStatus(),
     ),
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY": sets(
         system("tx_isolation", "READ-COMMITTED", SESSION),
@@ -308,11 +305,11 @@ ADMIN: dict[str, Statement] = {
         system("tx_read_only", 1, SESSION),
         system("transaction_read_only", 1, SESSION),
     ),
-    "/*!999999 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
-    "/*!50701 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
-    "/*M!120000 never */ SHOW BINARY LOGS": Show.BINARY_LOGS,
-    "/*M!110800 SHOW */ BINARY LOGS": Show.BINARY_LOGS,
-    "/*!100100 SHOW */ BINARY LOGS": Show.BINARY_LOGS,
+    "/*!999999 never */ SHOW BINARY LOGS": ShowBinaryLogs(),
+    "/*!50701 never */ SHOW BINARY LOGS": ShowBinaryLogs(),
+    "/*M!120000 never */ SHOW BINARY LOGS": ShowBinaryLogs(),
+    "/*M!110800 SHOW */ BINARY LOGS": ShowBinaryLogs(),
+    "/*!100100 SHOW */ BINARY LOGS": ShowBinaryLogs(),
     "PURGE BINARY LOGS TO 'f'": Purge(to="f"),
     "PURGE MASTER LOGS BEFORE '2026-01-01'": Purge(before=Moment("2026-01-01")),
     "PURGE BINARY LOGS BEFORE 20260101000000": Purge(before=Moment(20260101000000)),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.sql.parser import parse
-from binlog_server.sql.replication_statements import (
+from binlog_server.sql.replication_sql import (
     ChangeMaster,
     ResetSlave,
     StartAllSlaves,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import get_args
 
 import pytest
+from binlog_protocol.connection.commands import Command
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.wire.results import parse_error
 
@@ -17,15 +19,16 @@ from binlog_server.accounts.privileges import (
     USAGE,
 )
 from binlog_server.accounts.users import Account, Users
-from binlog_server.sql.needed_privileges import OF_ONES_OWN, PRIVILEGES
+from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS
+from binlog_server.sql.statement import Statement
 from binlog_server.sql.variables import VARIABLES
 from tests.binlog_server.lab import Client, Lab
 from tests.binlog_server.rights.examples import (
     EXAMPLES,
     VICTIM,
-    WITHOUT_EXAMPLE,
     Example,
     everything,
+    is_free_for_ones_own,
     variables_of,
 )
 from tests.binlog_server.rights.mariadb import DENIED, NOBODY
@@ -39,9 +42,13 @@ def test_the_page_is_what_the_code_says() -> None:
 
 
 def test_everything_is_declared_and_tried() -> None:
-    assert set(PRIVILEGES) == everything() | WITHOUT_EXAMPLE
+    statements = {s.__name__ for s in everything() if isinstance(s, type)}
+    assert {statement.__name__ for statement in Statement.__subclasses__()} <= statements
+    assert set(NEEDED_FOR_COMMANDS) == set(get_args(Command))
     assert {example.subject for example in EXAMPLES} == everything()
-    assert {example.subject for example in EXAMPLES if example.own} <= OF_ONES_OWN
+    free = {subject for subject in everything() if is_free_for_ones_own(subject)}
+    assert {example.subject for example in EXAMPLES if example.own} <= free
+    assert {example.subject for example in EXAMPLES if not example.own} >= free
     assert variables_of("SET GLOBAL") == {
         v.name for v in VARIABLES.values() if v.set_global is not None
     }

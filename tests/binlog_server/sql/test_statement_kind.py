@@ -17,9 +17,9 @@ from binlog_server.sql import statement_kind
 from binlog_server.sql.statement_kind import (
     HEAD_BYTES_MAX,
     USER_VARIABLES_MAX,
+    Classified,
     Kind,
     Scan,
-    Statement,
     classify,
     is_stored_program,
     scan_steps,
@@ -106,26 +106,26 @@ def test_kinds(text: str) -> None:
 
 
 READ = {
-    "START TRANSACTION READ ONLY": Statement(Kind.BEGIN, b"", read_only=True),
-    "start transaction /* a, b */ read -- ,\n only , READ ONLY;": Statement(
+    "START TRANSACTION READ ONLY": Classified(Kind.BEGIN, b"", read_only=True),
+    "start transaction /* a, b */ read -- ,\n only , READ ONLY;": Classified(
         Kind.BEGIN, b"", read_only=True
     ),
-    "START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */, READ WRITE": Statement(
+    "START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */, READ WRITE": Classified(
         Kind.BEGIN, b"", read_write=True, snapshot=True
     ),
-    "COMMIT AND CHAIN": Statement(Kind.COMMIT, b"", chain=True),
-    "COMMIT WORK AND NO CHAIN RELEASE": Statement(Kind.COMMIT, b"", release=True),
-    "ROLLBACK RELEASE": Statement(Kind.ROLLBACK, b"", release=True),
-    "ROLLBACK AND CHAIN NO RELEASE": Statement(Kind.ROLLBACK, b"", chain=True),
-    "SAVEPOINT a1": Statement(Kind.SAVEPOINT, b"", b"a1"),
-    "SAVEPOINT `a ``b`": Statement(Kind.SAVEPOINT, b"", b"a `b"),
-    "ROLLBACK TO s": Statement(Kind.ROLLBACK_TO, b"", b"s"),
-    "ROLLBACK TO SAVEPOINT s": Statement(Kind.ROLLBACK_TO, b"", b"s"),
-    "rollback work to savepoint `s t`": Statement(Kind.ROLLBACK_TO, b"", b"s t"),
-    "RELEASE SAVEPOINT s": Statement(Kind.RELEASE_SAVEPOINT, b"", b"s"),
-    "USE d": Statement(Kind.USE, b"", b"d"),
-    "use `d-1` ;": Statement(Kind.USE, b"", b"d-1"),
-    "USE/**/`é` -- there": Statement(Kind.USE, b"", "é".encode()),
+    "COMMIT AND CHAIN": Classified(Kind.COMMIT, b"", chain=True),
+    "COMMIT WORK AND NO CHAIN RELEASE": Classified(Kind.COMMIT, b"", release=True),
+    "ROLLBACK RELEASE": Classified(Kind.ROLLBACK, b"", release=True),
+    "ROLLBACK AND CHAIN NO RELEASE": Classified(Kind.ROLLBACK, b"", chain=True),
+    "SAVEPOINT a1": Classified(Kind.SAVEPOINT, b"", b"a1"),
+    "SAVEPOINT `a ``b`": Classified(Kind.SAVEPOINT, b"", b"a `b"),
+    "ROLLBACK TO s": Classified(Kind.ROLLBACK_TO, b"", b"s"),
+    "ROLLBACK TO SAVEPOINT s": Classified(Kind.ROLLBACK_TO, b"", b"s"),
+    "rollback work to savepoint `s t`": Classified(Kind.ROLLBACK_TO, b"", b"s t"),
+    "RELEASE SAVEPOINT s": Classified(Kind.RELEASE_SAVEPOINT, b"", b"s"),
+    "USE d": Classified(Kind.USE, b"", b"d"),
+    "use `d-1` ;": Classified(Kind.USE, b"", b"d-1"),
+    "USE/**/`é` -- there": Classified(Kind.USE, b"", "é".encode()),
 }
 
 

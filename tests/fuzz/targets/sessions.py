@@ -36,9 +36,9 @@ from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 from binlog_server.accounts.users import Account
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
-from binlog_server.sql import account_statements as accounts
-from binlog_server.sql import parser
-from binlog_server.sql import replication_statements as replication
+from binlog_server.sql.account_statements import ACCOUNTS
+from binlog_server.sql.parser import MAIN
+from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.runner import THREADS
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.variables import VARIABLES
@@ -525,8 +525,8 @@ class Sql(Sessions):
         words = {w for s in self._seeds for w in re.findall(rb"[A-Za-z_@]+|\d+|[^\sA-Za-z_\d]", s)}
         self._words = sorted(words)
         variables = sorted(VARIABLES)
-        grammars = (parser._lark(), accounts.build_grammar(), replication.build_grammar())
-        self._grammars = [Sentences(grammar, variables) for grammar in grammars]
+        grammars = (MAIN, ACCOUNTS, REPLICATION)
+        self._grammars = [Sentences(grammar.lark, variables) for grammar in grammars]
 
     def make(self, rng: random.Random) -> bytes:
         texts = []

@@ -1,0 +1,134 @@
+"""Grammars of statements: the rules of a file and of its families, put together; text to statements by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.sql.plain import plain
+from binlog_protocol.sql.tokens import DOUBLE, STRING
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
+from lark.lexer import PatternRE, PatternStr, TerminalDef
+
+from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.tokens import NEAR_CHARS
+
+# Characters of a statement that is parsed. No statement that this server understands is longer.
+STATEMENT_CHARS_MAX: Final = 64 * 1024
+# Characters without those inside of strings: parsing takes 10 to 20 us for each.
+CODE_CHARS_MAX: Final = 4 * 1024
+# A longer statement is parsed in a thread, so that the loop does not wait; this much takes 3 ms at worst.
+LOOP_CHARS_MAX: Final = 128
+
+# A string, or the rest of the text if the string has no end: so that no character is read twice.
+_STRING: Final = re.compile(rf"{STRING[True]}|{DOUBLE[True]}|['\"].*", re.DOTALL)
+_KEY_WORD: Final = 1
+
+
+def rule_of(statement: type[Statement]) -> str:
+    """The name of the rule for a statement: that of its class, as `show_binary_logs`."""
+    return re.sub(r"\B(?=[A-Z])", "_", statement.__name__).lower()
+
+
+class Grammar:
+    """A grammar of statements.
+
+    Args:
+        file: the rules and terminals that more than one family names, in this folder; all statements, if the families
+            have none.
+        quotes_strings: whether a syntax error may quote strings of the statement; not if one may be a password.
+    """
+
+    def __init__(self, file: str, families: Sequence[Family], *, quotes_strings: bool) -> None:
+        self._file = file
+        self._families = families
+        self._quotes_strings = quotes_strings
+        self.statements: Final = {
+            rule_of(statement): statement for family in families for statement in family.statements
+        }
+
+    @cached_property
+    def text(self) -> str:
+        """All rules, as lark reads them."""
+        shared = Path(__file__).with_name(self._file).read_text(encoding="utf-8")
+        rules = {name: statement.syntax.strip() for name, statement in self.statements.items()}
+        if rules:
+            rules["?statement"] = " | ".join(rules)
+        rules["start"] = 'statement ";"*'
+        lines = [f"{name}: {rule}" for name, rule in rules.items()]
+        return "\n".join([shared, *lines, *(family.rules for family in self._families)])
+
+    @cached_property
+    def lark(self) -> Lark:
+        """The parser. It takes 0.1 s of processor time to be made, at the first call."""
+        return Lark(
+            self.text,
+            parser="lalr",
+            propagate_positions=True,
+            maybe_placeholders=True,
+            edit_terminals=_whole_words,
+        )
+
+    @cached_property
+    def _builder(self) -> type[_Builder]:
+        parts = dict.fromkeys(family.builder for family in self._families)
+        parts.pop(Transformer, None)
+        return type("Builder", (_Builder, *parts), {"statements": self.statements})
+
+    def parse(self, text: str) -> Any:
+        """A statement. Raises `SqlSyntaxError` (1064), and the `ServerError` that a method of a builder raises."""
+        quotes_strings = self._quotes_strings
+        if is_too_long(text):
+            raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "")
+        text, lark = plain(text), self.lark
+        try:
+            tree = lark.parse(text)
+        except UnexpectedInput as error:
+            at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+            if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+                at = len(text)
+            # Searched from the beginning, so that the end of a string is not taken for text.
+            shown = text if quotes_strings else _STRING.sub(lambda found: "?" * len(found[0]), text)
+            raise SqlSyntaxError(shown[at : at + NEAR_CHARS], text.count("\n", 0, at) + 1) from None
+        try:
+            return self._builder(text).transform(tree)
+        except VisitError as error:  # lark wraps what a method of the builder raises
+            raise error.orig_exc from None
+        except RecursionError:  # conditions nested too deep
+            raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "") from None
+
+
+class _Builder(Transformer[Token, Any]):
+    """Parse trees to statements; the families' builders have methods for the other rules."""
+
+    statements: dict[str, type[Statement]]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def start(self, children: list[Any]) -> Any:
+        return children[0]
+
+    def __default__(self, data: str, children: list[Any], meta: object) -> Statement:
+        return self.statements[data].built(children)
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a statement is too long for the grammars, and so a syntax error."""
+    return len(text) > CODE_CHARS_MAX and (
+        len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
+    )
+
+
+def _whole_words(terminal: TerminalDef) -> None:
+    """For `Lark(edit_terminals=)`: a key word matches whole words only, so that REPLICA does not match in REPLICAS."""
+    pattern = terminal.pattern
+    if isinstance(pattern, PatternStr) and re.fullmatch(r"\w+", pattern.value):
+        terminal.pattern = PatternRE(rf"{pattern.value}(?![a-zA-Z0-9_$])", pattern.flags)
+        terminal.priority = _KEY_WORD  # above that of names
