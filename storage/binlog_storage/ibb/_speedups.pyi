@@ -1,6 +1,7 @@
 from array import array
 from collections.abc import Mapping
 
+def crc32c(data: bytes | memoryview, by_instruction: bool) -> int | None: ...
 def entries_encoded(seq_nos: Mapping[int, Mapping[int, int]]) -> tuple[int, bytes]: ...
 def fill_page(
     page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int

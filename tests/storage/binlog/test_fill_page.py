@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import google_crc32c
 import pytest
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
@@ -212,3 +213,27 @@ def test_when_it_is_not_that_simple() -> None:
     assert made.writer.state.get(0, 1) == 3
     made.writer.tail_taken()
     assert made.writer.write_run(run_of([1], 9), 0) == 0, "the whole page is to be logged"
+
+
+@needs_c
+@given(st.binary(max_size=100), st.integers(0, 17))
+def test_crcs_of_every_processor(data: bytes, start: int) -> None:
+    """By tables, as on a processor without an instruction for it, and by that; at any place in memory."""
+    from binlog_storage.ibb._speedups import crc32c
+
+    part = memoryview(bytes(start) + data)[start:]
+    wanted = google_crc32c.value(data)
+    assert crc32c(part, False) == wanted
+    assert crc32c(part, True) in (wanted, None)
+
+
+@needs_c
+def test_the_crc_of_the_standard() -> None:
+    """And of a page, which is more than a few steps."""
+    from binlog_storage.ibb._speedups import crc32c
+
+    page = bytes(range(256)) * 64
+    for by_instruction in (False, True):
+        if crc32c(b"", by_instruction) is not None:
+            assert crc32c(b"123456789", by_instruction) == 0xE3069283
+            assert crc32c(page, by_instruction) == google_crc32c.value(page)
