@@ -34,6 +34,7 @@ from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.stream_writer import StreamSink
 from binlog_server.dumps.tail import Tail
 from binlog_server.loop.apart import apart
+from binlog_server.loop.rounds import Rounds
 from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
@@ -60,7 +61,10 @@ log = logging.getLogger(__name__)
 
 SERVER_UUID_KEY = "server_uuid"
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
-LEASE_ROUND_S = 10.0  # between two looks at deadlines and budgets of leases
+LEASE_ROUND_S = (
+    10.0  # between two looks at deadlines and budgets of leases, and at what is archived
+)
+REST_RETRY_S = 60.0  # when what follows an archive could not be begun
 
 
 class Server:
@@ -97,7 +101,9 @@ class Server:
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.port = 0
         self._started = time.monotonic()
-        self._lease_rounds: asyncio.Task[None]
+        self.rounds: list[Rounds] = []
+        self._running_rounds: list[asyncio.Task[None]] = []
+        self._ending = asyncio.Event()  # the server is to end
         self._tail: Tail
         self._listener: asyncio.Server
         self.is_listening = False
@@ -109,6 +115,7 @@ class Server:
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
         self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
+        self._make_rounds()
         self.gtid_begin = ""
         self.look_at_begin()
         self._texts: StateTexts | None = None
@@ -120,6 +127,18 @@ class Server:
         if self.state.get(LOGIN_KEY) is None:
             with contextlib.suppress(StorageError):  # a full disk: another time
                 self.state.set(LOGIN_KEY, secrets.token_hex())
+
+    def _make_rounds(self) -> None:
+        """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back.
+
+        An archive may lie on any disk: one that does not answer holds up no lease.
+        """
+        failure = "files could not be let go"
+        hanging = "the look at leases does not come to an end"
+        self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
+        if (hold := self._archive_hold) is not None:
+            hanging = f"{hold.directory} does not answer: what is archived meanwhile is not purged"
+            self.rounds.append(Rounds("archive", hold.refresh, failure=failure, hanging=hanging))
 
     def _relay(self) -> Relay:
         domains = Domains(self.engine, self.publisher)
@@ -186,7 +205,9 @@ class Server:
             self.relay.start_wanted(skip=config.skip_slave_start)
         else:
             self._rest = loop.create_task(self._take_rest(self._archive))
-        self._lease_rounds = loop.create_task(self._end_leases())
+        self._running_rounds = [
+            loop.create_task(rounds.run(lambda: LEASE_ROUND_S)) for rounds in self.rounds
+        ]
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
             "directory: %(directory)s server_id: %(server_id)d",
@@ -204,11 +225,13 @@ class Server:
 
         doing: is told each step that may take long.
         """
-        self._lease_rounds.cancel()
+        for rounds in self._running_rounds:
+            rounds.cancel()
         self._listener.close()
         self.is_listening = False
         if self._archive is not None:
             doing("what is taken of the archive")
+            self._ending.set()
             self._archive.stop()
             await self._rest
         doing("leaving the upstreams")
@@ -276,9 +299,12 @@ class Server:
 
     def refresh_holds(self) -> None:
         """See `sql.view.ServerView`."""
-        self.leases.expire()
+        self._refresh_leases()
         if self._archive_hold is not None:
             self._archive_hold.refresh()
+
+    def _refresh_leases(self) -> None:
+        self.leases.expire()
         self.look_at_begin()
 
     def look_at_begin(self) -> None:
@@ -292,31 +318,31 @@ class Server:
         self.semi_sync.enter_age()
 
     async def _take_rest(self, archive: ArchiveIntake) -> None:
-        try:
-            await apart(archive, archive.take_rest)
-            if archive.is_whole:
-                await asyncio.to_thread(self.look_at_begin)
-                self.history_changed()
-                # In this order: until then nobody else starts one of them.
-                await self.relay.start_late(skip=self.config.skip_slave_start)
-                self.publisher.missing = None
-        except (
-            Exception
-        ):  # it tries again by itself: this is a defect, and must not keep the end from its order
-            log.exception("the rest of the archive is not taken any more: restart the server")
-
-    async def _end_leases(self) -> None:
-        """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back."""
-        defects = Defects()
-        while True:
-            await asyncio.sleep(LEASE_ROUND_S)
+        """Take it, then begin what had to wait for it. What goes wrong is tried again, and logged until it changes."""
+        defects, said = Defects(), ""
+        while not self._ending.is_set():
             try:
-                await apart(self, self.refresh_holds)  # an archive may lie on any disk
-            except StorageError as error:
-                log.error("files could not be let go: %s", error)
+                await apart(archive, archive.take_rest)
+                if archive.is_whole:
+                    await self._go_on_behind_archive()
+                return
             except Exception as error:
-                trace = defects.trace(error)
-                log.error("files could not be let go: %r", error, exc_info=trace)
+                archive.waits = why = repr(error)
+                if why != said:
+                    said, trace = why, defects.trace(error)
+                    log.error(
+                        "%s. Trying again in %d s", archive.missing, REST_RETRY_S, exc_info=trace
+                    )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), REST_RETRY_S)
+
+    async def _go_on_behind_archive(self) -> None:
+        """May be called again when it has failed."""
+        await asyncio.to_thread(self.look_at_begin)
+        self.history_changed()
+        # In this order: until then nobody else starts one of them.
+        await self.relay.start_late(skip=self.config.skip_slave_start)
+        self.publisher.missing = None
 
     def new_dump(
         self,

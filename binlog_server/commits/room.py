@@ -32,7 +32,8 @@ class AppendRoom:
     @property
     def waiting_s(self) -> float:
         """For how long those who wait longest have waited; 0 if nobody does."""
-        return max((time.monotonic() - began for began in self._began.values()), default=0.0)
+        began = list(self._began.values())  # at once: metrics ask in a thread
+        return time.monotonic() - min(began) if began else 0.0
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from binlog_server.metrics.http import Response
 from binlog_server.metrics.observed import Observed
-from binlog_server.metrics.standstill import standstills
+from binlog_server.metrics.standstill import standstills, why_no_room
 
 ROOM_WAIT_S = 10.0  # less is what back-pressure does all day
 
@@ -23,14 +23,11 @@ def what_is_missing(server: Observed) -> list[str]:
     if not server.is_listening:
         found.append("listener: it does not accept clients")
     if (missing := server.publisher.missing) is not None:
-        found.append(f"archive: {missing()}")
+        found.append(missing())
     waiting_s = server.room.waiting_s
     if waiting_s >= ROOM_WAIT_S:
-        reasons = [stalled.why for stalled in server.engine.stalled() if stalled.what == "room"]
-        why = "".join(f": {reason}" for reason in reasons)
-        found.append(
-            f"store: commits have waited {waiting_s:.0f} s for room: the disk is full or slow{why}"
-        )
+        why = why_no_room(server.engine.stalled())
+        found.append(f"store: commits have waited {waiting_s:.0f} s for room: {why}")
     limit_s = server.config.net_read_timeout
     for stalled in standstills(server):
         if stalled.seconds >= limit_s and not (stalled.what == "room" and waiting_s >= ROOM_WAIT_S):

@@ -17,6 +17,7 @@ from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_rows import age_ms, bytes_between
+from binlog_server.loop.rounds import Rounds
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.settings.config import Config
@@ -40,6 +41,8 @@ class Observed(Protocol):
     def leases(self) -> Leases: ...
     @property
     def publisher(self) -> Publisher: ...
+    @property
+    def rounds(self) -> Sequence[Rounds]: ...
     @property
     def room(self) -> AppendRoom: ...
     @property

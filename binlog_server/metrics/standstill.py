@@ -2,17 +2,24 @@
 
     disk          a call of the operating system that has not returned
     room          commits and upstreams wait for room, in memory or on the disk
+    reset         a RESET MASTER is at work, and commits and dumps wait for it
     sync          commits wait for a sync of the redo log
+    semi_sync     commits are durable, and wait for the acknowledgements of replicas
     flusher, caretaker, publication
                   what a thread of the store tries again and again, and why it cannot
+    leases, archive
+                  the look at who holds files: what is over, and what is archived, is not let go
     upstream      what an upstream has sent is not stored
 
-Each of them stands still for moments all day: only for how long tells something.
+Each of them stands still for moments all day: only for how long tells something. What a client has wished for is none:
+MASTER_GTID_WAIT, GET_LOCK and SLEEP, a limit of bytes a second, a replica that waits for its own position. Nor is what
+is refused at once (1290 before all of an archive is taken), or ends by a limit of its own (net_write_timeout).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from binlog_storage.disk.disk import calls_under_way
@@ -23,12 +30,26 @@ from binlog_server.metrics.observed import Observed
 KINDS: Final = (
     "disk",
     "room",
+    "reset",
     "sync",
+    "semi_sync",
     "flusher",
     "caretaker",
     "publication",
+    "leases",
+    "archive",
     "upstream",
 )
+
+
+def why_no_room(stalled: Sequence[Stalled]) -> str:
+    """Why commits wait for room, by what `BinlogEngine.stalled` gives."""
+    for one in stalled:
+        if one.what == "reset":
+            return one.why
+    return ": ".join(
+        ["the disk is full or slow", *(one.why for one in stalled if one.what == "room")]
+    )
 
 
 def standstills(server: Observed) -> list[Stalled]:
@@ -40,11 +61,16 @@ def standstills(server: Observed) -> list[Stalled]:
         why = f"the disk does not answer: {call.action} {call.path}"
         found.append(Stalled("disk", now - call.since, why))
     if server.room.waiting_s:
-        why = next((one.why for one in stalled if one.what == "room"), "the disk is full or slow")
-        found.append(Stalled("room", server.room.waiting_s, f"commits wait for room: {why}"))
+        why = f"commits wait for room: {why_no_room(stalled)}"
+        found.append(Stalled("room", server.room.waiting_s, why))
     if server.syncer.waiting_s:
         why = "commits wait for a sync of the redo log"
         found.append(Stalled("sync", server.syncer.waiting_s, why))
+    if waited_s := server.semi_sync.waiting_s:
+        found.append(Stalled("semi_sync", waited_s, server.semi_sync.why_waiting))
+    for rounds in server.rounds:
+        if since := rounds.since:
+            found.append(Stalled(rounds.what, now - since, rounds.why))
     for upstream in server.upstreams:
         if upstream.connected and upstream.storing:
             name = f"{upstream.connection} {upstream.name}".lstrip()

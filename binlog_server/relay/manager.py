@@ -110,13 +110,13 @@ class Relay:
         self._into = into
 
     def start_wanted(self, *, skip: bool) -> None:
-        """Once groups may be taken in: those that ran. `skip`: none, as skip_slave_start says."""
+        """Once groups may be taken in: those that ran, and do not yet. `skip`: none, as skip_slave_start says."""
         for connection in self._connections.values():
             if connection.problem:
                 log.error("connection '%s': %s", connection.name, connection.problem)
             if skip or not connection.wanted or not connection.info.host:
                 log.info("connection '%s' is not started; START SLAVE does it", connection.name)
-            elif not connection.problem:
+            elif not connection.problem and not connection.runs:
                 self._run(connection)
 
     async def start_late(self, *, skip: bool) -> None:

@@ -274,6 +274,24 @@ class SemiSyncMaster:
 
     # --- status ---
 
+    @property
+    def waiting_s(self) -> float:
+        """For how long those who wait longest have waited; 0 if nobody does. From any thread."""
+        waiting = list(self._waiting.values())
+        return self._clock() - min(waiter.began for waiter in waiting) if waiting else 0.0
+
+    @property
+    def why_waiting(self) -> str:
+        """What commits wait for, and what ends it."""
+        options = self._options()
+        wanted, there = options.rpl_semi_sync_master_wait_for_slave_count, self.clients
+        return (
+            f"commits wait until replicas acknowledge them: {wanted} must "
+            f"(rpl_semi_sync_master_wait_for_slave_count), {there} with semi-sync "
+            f"{'is' if there == 1 else 'are'} connected. It ends by rpl_semi_sync_master_timeout, "
+            f"{options.rpl_semi_sync_master_timeout} ms, or SET GLOBAL rpl_semi_sync_master_enabled=OFF"
+        )
+
     def status_variables(self) -> Mapping[str, int | str]:
         """As SHOW STATUS prints them. Times in microseconds."""
         waited_us = round(self._waited_s * _US)

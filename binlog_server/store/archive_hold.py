@@ -34,7 +34,7 @@ class ArchiveHold:
 
     def __init__(self, engine: EngineReader, directory: Path) -> None:
         self._engine: Final = engine
-        self._directory: Final = directory
+        self.directory: Final = directory
         self._lock: Final = threading.Lock()
         self._known: ArchiveManifest | None = (
             None  # of which it is known that it is of this history
@@ -49,7 +49,7 @@ class ArchiveHold:
         """Release files that were archived meanwhile."""
         with self._lock:
             try:
-                manifest = Archive.open(self._directory).manifest
+                manifest = Archive.open(self.directory).manifest
                 self._check(manifest)
                 first, why = self._first(manifest), f"is at '{manifest.state.position()}'"
             except PositionPurged:
@@ -59,7 +59,7 @@ class ArchiveHold:
             except Exception as error:
                 first, why = None, f"does not let any go: {error!r}"
                 log.error("%s", why, exc_info=self._defects.trace(error))
-            self._move(first, shortened(f"the archive {self._directory}, which {why}"))
+            self._move(first, shortened(f"the archive {self.directory}, which {why}"))
 
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.

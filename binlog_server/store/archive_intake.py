@@ -57,7 +57,8 @@ class ArchiveIntake:
         self._taken = Taken()  # by the try that is under way, or was the last
         self._before = 0  # groups, by those before
         self._is_patient = False
-        self._waits = ""  # for what
+        self.waits = ""
+        """For what; empty while nothing is in its way."""
         self.is_whole = False
         """All of the archive is in the store."""
         self._logged = 0.0
@@ -71,7 +72,12 @@ class ArchiveIntake:
     @property
     def missing(self) -> str:
         """That not all of the archive is in the store, why, and what becomes of it."""
-        why = f" ({self._waits})" if self._waits else ""
+        why = f" ({shortened(self.waits)})" if self.waits else ""
+        if self.is_whole:
+            return (
+                f"archive {self._archive} is in the store, and what waited for it has not begun yet{why}: commits, and "
+                "upstreams. It is tried again by itself"
+            )
         return (
             f"archive {self._archive} is not all in the store yet{why}. What there is is served; the rest is taken by "
             "itself when there is room, and then commits are accepted"
@@ -88,7 +94,7 @@ class ArchiveIntake:
         except _Stopped:
             pass
         except (_NoRoom, DiskFull) as error:
-            self._waits = shortened(str(error))
+            self.waits = str(error)
             log.error(
                 "archive %(archive)s: %(groups)d groups taken, and what follows is not: %(error)s. What there is is "
                 "served, and nothing is committed or taken from an upstream, until there is room for the rest",
@@ -96,8 +102,12 @@ class ArchiveIntake:
             )
 
     def take_rest(self) -> None:
-        """Go on, and wait for room as long as it takes. It ends when nothing is missing, or with `stop`."""
+        """Go on, and wait for room as long as it takes. It ends when nothing is missing, or with `stop`.
+
+        What goes wrong is tried again, and logged until it changes.
+        """
         self._is_patient = True
+        said = ""
         while not self.is_whole and not self._stopping.is_set():
             try:
                 self._try()
@@ -105,12 +115,14 @@ class ArchiveIntake:
                 return
             except Exception as error:
                 known = isinstance(error, StorageError)
-                self._waits = shortened(str(error) if known else repr(error))
-                log.error(
-                    "archive %(archive)s: what follows is not taken: %(error)s. Trying again in %(seconds)d s",
-                    {"archive": self._archive, "error": self._waits, "seconds": RETRY_S},
-                    exc_info=None if known else self._defects.trace(error),
-                )
+                self.waits = str(error) if known else repr(error)
+                if self.waits != said:
+                    said = self.waits
+                    log.error(
+                        "archive %(archive)s: what follows is not taken: %(error)s. Trying again every %(seconds)d s",
+                        {"archive": self._archive, "error": shortened(said), "seconds": RETRY_S},
+                        exc_info=None if known else self._defects.trace(error),
+                    )
                 self._stopping.wait(RETRY_S)
 
     def _try(self) -> None:
@@ -140,6 +152,6 @@ class ArchiveIntake:
 
     def _look_at_room(self) -> None:
         full = (one.why for one in self._engine.stalled() if one.what == "room")
-        self._waits = next(full, "")
-        if self._waits and not self._is_patient:
-            raise _NoRoom(self._waits)
+        self.waits = next(full, "")
+        if self.waits and not self._is_patient:
+            raise _NoRoom(self.waits)

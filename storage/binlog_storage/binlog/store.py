@@ -501,6 +501,9 @@ class IbbEngine:
             found.append(("room", self._opened_at, f"nothing is written: {full}"))
         if (error := self._full.error) is not None:
             found.append(("room", self._full.since, str(error)))
+        if self.age % 2:
+            why = "RESET MASTER is at work: commits and dumps wait for its end"
+            found.append(("reset", self.references.closed_at, why))
         if self._flusher.unpublished:
             since = self._flusher.unpublished_since
             found.append(("publication", since, self._flusher.unpublished))

@@ -11,6 +11,7 @@ The lowest file that an open or prepared transaction may refer to goes into the 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -75,6 +76,8 @@ class References:
         self._opened = threading.Condition(self._lock)
         self._holds: set[Pin] = set()
         self.age = 0
+        self.closed_at = 0.0
+        """When the RESET MASTER that is at work began, by the monotonic clock; nothing while the age is even."""
 
     def hold(
         self, reason: Reason, name: str, file_no: int, age: int | None = None, ended_by: str = ""
@@ -149,6 +152,7 @@ class References:
         """
         with self._lock:
             self._refuse_reset(is_empty=is_empty)
+            self.closed_at = time.monotonic()
             self.age += 1
 
     def open(self) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from binlog_server.app.app import Server
 from binlog_server.cli import serve
+from binlog_server.metrics.health import what_is_missing
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
-from tests.binlog_server.lab import within
+from tests.binlog_server.lab import until, within
 
 
 class HeardSignals:
@@ -57,22 +58,60 @@ class FailingIntake:
     """The rest of an archive, of which nobody has foreseen what happens to it."""
 
     is_whole = False
-    missing = "archive /nowhere is not all in the store yet"
+    waits = ""
+    failures = 3
+    tries = 0
+
+    @property
+    def missing(self) -> str:
+        return f"archive /nowhere is not all in the store yet ({self.waits})"
 
     def take_rest(self) -> None:
-        raise OSError("no thread for it (injected)")
+        self.tries += 1
+        if self.tries <= self.failures:
+            raise OSError("no thread for it (injected)")
+        self.is_whole = True
 
     def stop(self) -> None: ...
 
 
-async def test_what_is_taken_of_an_archive_has_failed(
+async def test_what_is_taken_of_an_archive_is_tried_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever has failed, in what is taken or in what follows it. It is said once."""
+    monkeypatch.setattr("binlog_server.app.app.REST_RETRY_S", 0.001)
+    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    begin, begun, intake = server.relay.start_late, 0, FailingIntake()
+
+    async def start_late(*, skip: bool) -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            raise MemoryError("no room for it (injected)")
+        await begin(skip=skip)
+
+    monkeypatch.setattr(server.relay, "start_late", start_late)
+    await server.start(intake)  # type: ignore[arg-type]
+    assert what_is_missing(server) == [intake.missing]
+    await within(asyncio.wait([server._rest]))
+    assert (intake.tries, begun) == (6, 3)
+    assert what_is_missing(server) == []
+    assert [bool(one.exc_info) for one in caplog.records if "Trying again" in one.message] == [
+        True,
+        True,
+    ]
+    await within(server.stop())
+
+
+async def test_what_is_taken_of_an_archive_has_failed_at_the_end(
     config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory = StoreDirectory(config.binlog_directory, config.store_options())
-    server = Server(config, directory)
-    await server.start(FailingIntake())  # type: ignore[arg-type]
-    await within(asyncio.wait([server._rest]))
-    assert "restart the server" in caplog.text
+    """Nobody waits for the next try."""
+    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    intake = FailingIntake()
+    await server.start(intake)  # type: ignore[arg-type]
+    await until(lambda: bool(intake.waits))
+    assert "no thread for it (injected)" in what_is_missing(server)[0]
     with caplog.at_level(logging.INFO):
         await within(server.stop())
     assert "shutdown complete" in caplog.text

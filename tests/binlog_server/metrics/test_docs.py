@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from binlog_server.metrics.collector import ServerCollector, registry
 from binlog_server.metrics.metric import COUNTER, PREFIX
 from binlog_server.metrics.observed import Look
+from binlog_server.metrics.standstill import KINDS
 from binlog_server.metrics.table import METRICS
 from binlog_server.sql.status_variables import status_variables
 
@@ -37,6 +38,14 @@ def test_the_table() -> None:
         ]
         for metric in METRICS
     ]
+
+
+def test_what_can_stand_still() -> None:
+    rows = [line for line in section("The endpoint").splitlines() if line.startswith("| `")]
+    words = [
+        word.strip("`") for row in rows for word in row.split(" | ")[0].strip("| ").split(", ")
+    ]
+    assert set(words) - {"/metrics", "/healthz", "/readyz", "what"} == set(KINDS)
 
 
 def test_names() -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from binlog_protocol.connection.commands import Ping
 from binlog_protocol.errors import MasterFatalError
+from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk import disk
-from binlog_storage.engine import Stalled
+from binlog_storage.engine import Position, Stalled
 from binlog_storage.engine.purge import PurgeHeld
 from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -26,8 +27,9 @@ from binlog_server.app.app import Server
 from binlog_server.commits.room import AppendRoom
 from binlog_server.metrics import health
 from binlog_server.metrics.observed import Look
-from binlog_server.metrics.standstill import KINDS
+from binlog_server.metrics.standstill import KINDS, why_no_room
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.status_variables import status_variables
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
@@ -349,9 +351,41 @@ def not_stored(server: Server, since: float) -> None:
     server.relay = SimpleNamespace(statuses=[status], close=server.relay.close)  # type: ignore[assignment]
 
 
+def not_acknowledged(server: Server, since: float) -> None:
+    server.config = dataclasses.replace(
+        server.config,
+        rpl_semi_sync_master_enabled=True,
+        rpl_semi_sync_master_timeout=3_600_000,
+        rpl_semi_sync_master_wait_for_slave_count=2,
+    )
+    server.semi_sync.close()
+    server.semi_sync._clock = lambda: since
+    server.semi_sync.when_acknowledged(Position(9, 9), lambda: None)
+    server.semi_sync._clock = time.monotonic
+
+
+def begins_anew(server: Server, since: float) -> None:
+    assert isinstance(server.engine, IbbEngine)
+    server.engine.references.age |= 1
+    server.engine.references.closed_at = since
+
+
+def not_looked_at(server: Server, since: float) -> None:
+    server.rounds[0].since = since
+
+
 @pytest.mark.parametrize(
     ("what", "begin", "why"),
     [
+        (
+            "semi_sync",
+            not_acknowledged,
+            "commits wait until replicas acknowledge them: 2 must (rpl_semi_sync_master_wait_for_slave_count), "
+            "0 with semi-sync are connected. It ends by rpl_semi_sync_master_timeout, 3600000 ms, or SET GLOBAL "
+            "rpl_semi_sync_master_enabled=OFF",
+        ),
+        ("reset", begins_anew, "RESET MASTER is at work: commits and dumps wait for its end"),
+        ("leases", not_looked_at, "the look at leases does not come to an end"),
         ("sync", hanging, "commits wait for a sync of the redo log"),
         ("publication", failing, "cannot write x"),
         ("disk", no_answer, "the disk does not answer: sync /data/binlog-server.redo"),
@@ -379,6 +413,52 @@ async def test_what_stands_still_is_told(
     finally:
         disk._under_way.pop(-1, None)
         lab.server.syncer._began = 0.0
+        assert isinstance(lab.server.engine, IbbEngine)
+        lab.server.engine.references.age &= ~1
+
+
+async def test_a_commit_that_no_replica_acknowledges(lab: Lab) -> None:
+    """From the client's COMMIT to /readyz and back."""
+    client = await lab.replica()
+    try:
+        lab.server.config = dataclasses.replace(
+            lab.server.config,
+            rpl_semi_sync_master_enabled=True,
+            rpl_semi_sync_master_timeout=3_600_000,
+        )
+        lab.publish("0-1-1")
+        commits = Commits(lab.engine, lab.server.syncer, lab.server.semi_sync)
+        answered = asyncio.Event()
+        commits.on_commit(lambda error: answered.set())
+        await until(lambda: lab.server.semi_sync.waiting_s > 0)
+        assert (await health_of(lab))["/readyz"] == OK
+        limit_s = lab.server.config.net_read_timeout
+        lab.server.semi_sync._clock = lambda: time.monotonic() + limit_s
+        status, text = (await health_of(lab))["/readyz"]
+        assert status == 503
+        assert text.startswith(f"semi_sync: stands still for {limit_s} s: commits wait until")
+        found = await scrape(lab)
+        assert found.value("ready") == 0
+        assert found.value("stalled_seconds", what="semi_sync") >= limit_s
+        lab.server.config = dataclasses.replace(
+            lab.server.config, rpl_semi_sync_master_enabled=False
+        )
+        lab.server.semi_sync.changed()
+        await within(answered.wait())
+        assert lab.server.semi_sync.waiting_s == 0
+    finally:
+        client.client.close()
+
+
+async def test_commits_that_wait_for_reset_master(lab: Lab) -> None:
+    """The disk is not to blame."""
+    begins_anew(lab.server, time.monotonic())
+    assert isinstance(lab.server.engine, IbbEngine)
+    try:
+        assert why_no_room(lab.server.engine.stalled()).startswith("RESET MASTER is at work")
+    finally:
+        lab.server.engine.references.age += 1
+    assert why_no_room(lab.server.engine.stalled()) == "the disk is full or slow"
 
 
 async def test_room_and_certificate(lab: Lab, tmp_path: Path) -> None:

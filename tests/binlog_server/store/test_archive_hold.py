@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.manifest import MANIFEST_NAME, ArchivePart
 from binlog_storage.archive.publisher import ArchivePublisher, StagedPart
 from binlog_storage.binlog.options import StoreOptions
@@ -17,10 +19,10 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import BinlogInUse, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from binlog_server.app.app import Server
+from binlog_server.metrics.standstill import standstills
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.store.archive_hold import ArchiveHold
-from tests.binlog_server.lab import Lab, transaction, until
+from tests.binlog_server.lab import DEADLINE_S, Lab, transaction, until
 
 OPTIONS = StoreOptions(max_binlog_size=1 << 16, slave_connections_needed_for_purge=0)
 
@@ -202,15 +204,51 @@ async def test_the_look_at_holds_goes_on(
     errors = [RuntimeError("oops"), StorageError("disk"), RuntimeError("oops"), MemoryError("oops")]
     rounds = 0
 
-    def refresh(_: Server) -> None:
+    def expire() -> None:
         nonlocal rounds
         rounds += 1
         if errors:
             raise errors.pop(0)
 
     monkeypatch.setattr("binlog_server.app.app.LEASE_ROUND_S", 0)
-    monkeypatch.setattr(Server, "refresh_holds", refresh)
-    async with Lab():
+    async with Lab() as lab:
+        monkeypatch.setattr(lab.server.leases, "expire", expire)
         await until(lambda: rounds > 6)
     traced = [bool(record.exc_info) for record in caplog.records if "let go" in record.getMessage()]
     assert traced == [True, False, False, False]
+
+
+async def test_an_archive_that_does_not_answer_holds_no_lease_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is told: leases end at their time, as the archive may lie on any disk."""
+    monkeypatch.setattr("binlog_server.app.app.LEASE_ROUND_S", 0)
+    asked, answers = threading.Event(), threading.Event()
+    rounds = 0
+    real = Archive.open
+
+    def hanging(directory: Path) -> Archive:
+        asked.set()
+        answers.wait(DEADLINE_S)
+        return real(directory)
+
+    def expire() -> None:
+        nonlocal rounds
+        rounds += 1
+
+    async with Lab(store=OPTIONS, binlog_archive_directory=str(tmp_path)) as lab:
+        archive(tmp_path, 1)
+        try:
+            monkeypatch.setattr("binlog_server.store.archive_hold.Archive.open", hanging)
+            monkeypatch.setattr(lab.server.leases, "expire", expire)
+            await until(asked.is_set)
+            before = rounds
+            await until(lambda: rounds > before + 3)
+            (stalled,) = (one for one in standstills(lab.server) if one.what == "archive")
+            assert stalled.why == (
+                f"{tmp_path} does not answer: what is archived meanwhile is not purged"
+            )
+        finally:
+            answers.set()
+        monkeypatch.setattr("binlog_server.store.archive_hold.Archive.open", real)
+        await until(lambda: "archive" not in {one.what for one in standstills(lab.server)})

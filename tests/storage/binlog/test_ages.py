@@ -16,6 +16,7 @@ from binlog_protocol.limits import ERROR_TEXT_BYTES_MAX
 from binlog_storage.binlog import store
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.engine import Stalled
 from binlog_storage.engine.references import Pin
 from binlog_storage.errors import (
     BinlogBegunAnew,
@@ -151,6 +152,29 @@ def test_a_reset_that_is_refused_lets_others_in(engine: IbbEngine) -> None:
     assert engine.age != age
     engine.hold("server_id 9", dump=True).release()
     engine.close()
+
+
+def test_it_is_told_while_it_is_at_work(engine: IbbEngine, disk: MemoryDisk) -> None:
+    """Since when, as commits and dumps wait for it."""
+    found: list[Stalled] = []
+
+    look = once(lambda: found.extend(engine.stalled()))
+
+    def fault(kind: str, name: str) -> None:
+        if STEPS["a file is deleted"](kind, name):
+            look()
+
+    disk.fault = fault
+    began = time.monotonic()
+    engine.reset()
+    disk.fault = None
+    (told,) = found
+    assert (told.what, told.why) == (
+        "reset",
+        "RESET MASTER is at work: commits and dumps wait for its end",
+    )
+    assert 0 <= told.seconds <= time.monotonic() - began
+    assert engine.stalled() == []
 
 
 def test_who_may_not_wait_is_told_and_woken(engine: IbbEngine, disk: MemoryDisk) -> None:
