@@ -68,7 +68,7 @@ def parse_gtid_list(text: str) -> list[Gtid]:
 
 
 class SlavePosition:
-    """Where a replica stands: at most one GTID per domain. Immutable; keeps the given order."""
+    """The position of a replica: at most one GTID per domain. Immutable; keeps the given order."""
 
     __slots__ = ("_by_domain",)
 
@@ -88,7 +88,7 @@ class SlavePosition:
 
     @classmethod
     def from_peer(cls, text: str) -> Self:
-        """As `parse`; what is longer than `GTID_LIST_BYTES_MAX` is a `BadGtidList` (1941), too."""
+        """A position from a peer, as text. Raises `BadGtidList` (1941), also beyond `GTID_LIST_BYTES_MAX`."""
         if len(text) > GTID_LIST_BYTES_MAX:
             raise BadGtidList.too_long(len(text), GTID_LIST_BYTES_MAX)
         return cls.parse(text)

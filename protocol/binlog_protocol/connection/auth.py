@@ -27,7 +27,7 @@ _HASH_TEXT_LENGTH: Final = 1 + 2 * HASH_SIZE
 
 
 def native_password_hash(password: str) -> bytes:
-    """What a server stores: 20 bytes."""
+    """The hash of a password that a server stores: 20 bytes, SHA1(SHA1(password))."""
     return sha1(sha1(password.encode()).digest()).digest()
 
 

@@ -112,7 +112,7 @@ class ClientConnection:
 
     @property
     def greeting(self) -> Greeting | None:
-        """What the upstream greeted with, once it has."""
+        """The greeting of the upstream; None before it came."""
         return self._greeting
 
     @property
@@ -200,11 +200,11 @@ class ClientConnection:
 
     @property
     def untaken(self) -> memoryview:
-        """Of the bytes received: what no event has told of. See `lend_data`."""
+        """The bytes received that are in no event yet. See `lend_data`."""
         return self._reader.untaken
 
     def lend_data(self, data: memoryview) -> None:
-        """As `receive_data`, without a copy: `data` begins with what is `untaken`, and stays until there is more."""
+        """Take bytes without a copy: `data` begins with the bytes of `untaken`, and stays unchanged until more come."""
         self._take(self._reader.lend, data)
 
     def _take(self, into: Callable[[_Data], None], data: _Data) -> None:
@@ -274,7 +274,7 @@ class ClientConnection:
         return taken
 
     def take_event(self) -> EventReceived | StreamEnded | None:
-        """As `next_event`, of a stream. Raises `RemoteError` for what the upstream has broken it off with."""
+        """The next event of a stream, None before it is whole. Raises `RemoteError` if the upstream breaks off."""
         found = self.next_event()
         if found is None or isinstance(found, EventReceived):
             return found

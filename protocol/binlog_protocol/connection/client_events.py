@@ -1,4 +1,4 @@
-"""What comes from an upstream: the events of `client.py`."""
+"""Events of the client side, `client.py`: everything that an upstream sends."""
 
 from __future__ import annotations
 

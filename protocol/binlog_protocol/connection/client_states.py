@@ -22,7 +22,7 @@ class ClientState(Enum):
 
 
 class ClientStep(Enum):
-    """What moves the machine on."""
+    """The steps between the states of a client connection."""
 
     GREETING_RECEIVED = auto()
     TLS_REQUESTED = auto()

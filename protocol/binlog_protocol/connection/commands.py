@@ -133,7 +133,7 @@ class Query:
 
     @property
     def sql(self) -> str:
-        """As UTF-8; bytes that are none survive as surrogate escapes."""
+        """The statement as UTF-8; other bytes survive as surrogate escapes."""
         return _decoded(self.text)
 
     def build(self) -> bytes:

@@ -78,7 +78,7 @@ class Verify(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsPolicy:
-    """What a client wants of TLS.
+    """A client's demands on TLS.
 
     enabled: it is used, if the server offers it.
     required: a server that does not offer it is refused.
@@ -110,7 +110,7 @@ class TlsRefused(Exception):
 
 
 class Protection(Enum):
-    """What a login was protected by. The values are for the log."""
+    """The protection of a login. The values are for the log."""
 
     NONE = "without TLS"
     UNVERIFIED = "TLS, not verified"
@@ -219,7 +219,7 @@ def query(machine: ClientConnection, sql: str) -> Exchange[list[list[str | None]
 
 
 def start_dump(machine: ClientConnection, handshake: ReplicaHandshake) -> Exchange[None]:
-    """What a replica says; the stream follows. Raises as `ReplicaHandshake.answer`."""
+    """The exchange of a replica before a dump; the stream follows. Raises as `ReplicaHandshake.answer`."""
     while (request := handshake.next_request()) is not None:
         yield Send(request)
         if not handshake.is_streaming:

@@ -170,7 +170,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """What a client logs in with. Texts that are not UTF-8 survive as surrogate escapes.
+    """The login of a client. Texts that are not UTF-8 survive as surrogate escapes.
 
     `capabilities` is what the client wrote: only what was offered as well is in force.
     """

@@ -1,4 +1,4 @@
-"""What a replica says to its master between the login and the stream. No I/O.
+"""A replica's requests to its master between the login and the stream. No I/O.
 
 The statements and their order are those of MariaDB 10.11 and 11.8; the question for the storage
 engine is 12.3's. Which answers are tolerated follows from what each one is needed for.
@@ -195,7 +195,7 @@ class ReplicaHandshake:
 
 
 def number(name: str, text: str | None, highest: int) -> int:
-    """What a server says of itself, from 0 to `highest`. Raises `ProtocolError`."""
+    """A number that a server has sent as text, from 0 to `highest`. Raises `ProtocolError`."""
     # Python refuses to read thousands of digits, and a float does not take hundreds.
     if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(highest))):
         raise ProtocolError(f"the upstream says that its {name} is {text!r}")

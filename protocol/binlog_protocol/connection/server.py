@@ -352,7 +352,7 @@ class ServerConnection:
         self._reader.payload_bytes_max = ACK_BYTES_MAX
 
     def take_acks(self, packets_max: int) -> tuple[list[Ack], bool]:
-        """What has come in a dump with semi-sync, and whether so many packets came that there may be more.
+        """Acknowledgements of a dump with semi-sync; and whether `packets_max` packets came, so there may be more.
 
         Raises `ProtocolError` and closes.
         """

@@ -1,4 +1,4 @@
-"""What comes from a client: the events of `server.py`."""
+"""Events of the server side, `server.py`: everything that a client sends."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ServerState(Enum):
 
 
 class ServerStep(Enum):
-    """What moves the machine on."""
+    """The steps between the states of a server connection."""
 
     __hash__ = object.__hash__
 

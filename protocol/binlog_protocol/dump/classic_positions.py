@@ -43,7 +43,7 @@ _FORMAT_DESCRIPTION: Final = int(EventType.FORMAT_DESCRIPTION)
 
 
 def position_of(offset: int) -> int:
-    """Of the place at byte `offset` of a store file."""
+    """The classic position of byte `offset` of a store file."""
     return offset * POSITIONS_PER_BYTE
 
 

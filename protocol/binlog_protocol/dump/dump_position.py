@@ -1,4 +1,4 @@
-"""Where a replica may start, what of the binlog it gets, and where it ends: MariaDB's rules.
+"""The start, the filter and the end of a dump, by MariaDB's rules.
 
 Pure decisions on GTIDs; who reads the store and who writes the socket asks here, group by group.
 As MariaDB 10.11 and 11.8 behave (sql_repl.cc: check_slave_start_position, send_event_to_slave).
@@ -63,7 +63,7 @@ def _is_until_done(state: BinlogState, until: SlavePosition | None, domain_id: i
 
 
 class Verdict(Enum):
-    """What becomes of one group."""
+    """The decision on one group."""
 
     SEND = "send"
     SKIP = "skip"
@@ -148,7 +148,7 @@ class DumpFilter:
         return _SEND if start is until is _SEND else _SKIP
 
     def _start_verdict(self, gtid: Gtid) -> Verdict:
-        """By the requested position; takes the domain off the skip set when it is reached."""
+        """The verdict by the requested position; takes the domain off the skip set when it is reached."""
         requested = self._skip.get(gtid.domain_id)
         if requested is None:
             return _SEND
@@ -171,7 +171,7 @@ class DumpFilter:
         _check_known_domain(state, requested, ignore_duplicates=self._ignore_duplicates)
 
     def _until_verdict(self, gtid: Gtid) -> Verdict:
-        """By the UNTIL list; takes the domain off it when it is reached."""
+        """The verdict by the UNTIL list; takes the domain off the list when its end is reached."""
         if self._until is None:
             return _SEND
         until = self._until.get(gtid.domain_id)

@@ -1,4 +1,4 @@
-"""What a client gets of a stored group: by its capability, and by what it asked for.
+"""Stored groups for clients that understand less: by their capability, and by the request for annotations.
 
 `SET @mariadb_slave_capability` says what a client understands. A master gives one that understands less:
 

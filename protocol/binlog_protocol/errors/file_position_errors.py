@@ -28,7 +28,7 @@ def inside_overtaken(file: str, position: int) -> MasterFatalError:
 
 
 def _read(file: str, position: int) -> str:
-    """What was read before it failed: nothing."""
+    """The end of MariaDB's texts, which name the last event read: none was."""
     return (
         f"; the first event '{file}' at {position}, the last event read from '{file}' at 4, "
         f"the last byte read from '{file}' at 4."

@@ -17,7 +17,7 @@ from binlog_protocol.values import Cursor
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """By name; empty sets choose everything.
+    """Chosen databases and tables, by name; empty sets choose everything.
 
     databases: rows of tables in these, and statements that ran with one of them as default database.
     tables: rows of these tables, `table` or `database.table`; statements are then left out, since nothing but the

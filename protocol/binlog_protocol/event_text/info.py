@@ -45,7 +45,7 @@ _NAMES: Final[Mapping[int, str]] = {
 
 
 def event_type_name(event: bytes) -> str:
-    """As the column Event_type has it."""
+    """The type of an event for the column Event_type of SHOW BINLOG EVENTS."""
     code = event[TYPE_OFFSET]
     if code in _NAMES:
         return _NAMES[code]
@@ -56,7 +56,7 @@ def event_type_name(event: bytes) -> str:
 
 
 def event_info(event: bytes) -> str:
-    """As the column Info has it. Raises `ProtocolError` for an event that no door would have let in."""
+    """The text for the column Info of SHOW BINLOG EVENTS. Raises `ProtocolError` for an event no intake accepts."""
     code = event[TYPE_OFFSET]
     if code in ROWS_TYPES:
         return _rows(event)

@@ -47,7 +47,7 @@ class JsonForm:
     """Turns groups into objects. One owner."""
 
     def __init__(self, choice: Choice) -> None:
-        """Of a group of which nothing is chosen, nothing is given."""
+        """`choice`: the events that are shown; a group without any is left out whole."""
         self._choice = choice
         self._table_maps = TableMaps()
         self._maps: dict[int, TableMap | UnreadableMap] = {}
@@ -216,7 +216,7 @@ def _statement(query: QueryEvent) -> Object:
 
 
 def _text(raw: bytes, collation: int) -> str:
-    """For reading: what does not decode is replaced."""
+    """The text for people: bytes that do not decode are replaced."""
     text = decode_text(raw, collation)
     return raw.decode("utf-8", "replace") if isinstance(text, UndecodedText) else text
 

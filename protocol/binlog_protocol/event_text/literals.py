@@ -148,7 +148,7 @@ def _fraction(microseconds: int, digits: int) -> str:
 
 
 def readable(raw: bytes) -> str | None:
-    """As UTF-8 without control characters other than white space."""
+    """The text of bytes in UTF-8; None if they are none, or have control characters other than white space."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:

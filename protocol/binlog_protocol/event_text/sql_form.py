@@ -175,7 +175,7 @@ class SqlForm:
 
     @property
     def _shows_end(self) -> bool:
-        """Of a group of which nothing was wanted, the end is not, either."""
+        """Whether the end of the group is shown: not if nothing else of the group was."""
         return self._begun or self._choice.is_all
 
     def _reset_statement(self) -> None:

@@ -70,7 +70,7 @@ def inflate(data: bytes, length: int, limit: int, *, raw_deflate: bool = False) 
 
 
 def _slices(data: memoryview, length: int) -> Iterator[bytes]:
-    """As `inflate`, in slices of at most `_SLICE_BYTES`: not more of it lies in memory. Raises `ProtocolError`."""
+    """The result of `inflate` in slices of `_SLICE_BYTES` at most, to bound memory. Raises `ProtocolError`."""
     stream = zlib.decompressobj()
     given = 0
     # What is not consumed is copied: it must not be all the rest each time.
@@ -107,7 +107,7 @@ def _require_possible(size: int, length: int, limit: int) -> None:
 
 
 class CompressedPart(NamedTuple):
-    """Where things are in a compressed event: its plain head ends at `begin`, the zlib data begin at `data`.
+    """The parts of a compressed event: its plain head ends at `begin`, the zlib data begin at `data`.
 
     length: that the plain part is said to have, which is possible for so much data.
     """
@@ -118,7 +118,7 @@ class CompressedPart(NamedTuple):
 
     @classmethod
     def find(cls, event: bytes, limit: int = EVENT_BYTES_MAX) -> CompressedPart:
-        """Of an event whose type is one of `COMPRESSED_TYPES`; nothing is uncompressed. Raises `ProtocolError`."""
+        """The parts of an event of one of `COMPRESSED_TYPES`, without uncompressing it. Raises `ProtocolError`."""
         type_ = event[TYPE_OFFSET]
         cursor = Cursor(event, f"compressed event of type {type_}", HEADER_SIZE)
         if type_ == EventType.QUERY_COMPRESSED:
@@ -153,7 +153,7 @@ def uncompressed(event: bytes, limit: int = EVENT_BYTES_MAX) -> bytes:
 
 
 class UncompressedSlices(NamedTuple):
-    """What a compressed event stands for, without having it in memory.
+    """The plain event for a compressed one, without having it in memory.
 
     begin: a plain event with the beginning of the uncompressed data, up to 256 KiB; all of them if they are no more.
     rest: what follows; raises `ProtocolError` where the data are broken, or not of the announced length.
@@ -164,7 +164,7 @@ class UncompressedSlices(NamedTuple):
 
 
 def uncompressed_slices(event: bytes) -> UncompressedSlices:
-    """Of an event whose type is one of `COMPRESSED_TYPES`, without checksum. Raises `ProtocolError`."""
+    """The slices of an event of one of `COMPRESSED_TYPES`, without checksum. Raises `ProtocolError`."""
     header = parse_whole(event)
     part = CompressedPart.find(event)
     slices = _slices(memoryview(event)[part.data :], part.length)

@@ -55,7 +55,7 @@ class GtidList:
     header_flags: int = 0
 
     def lasts(self) -> dict[int, Gtid]:
-        """Of each domain the last one in the list, which is the last that was logged."""
+        """The last GTID of each domain in the list, which is the last that was logged."""
         return {gtid.domain_id: gtid for gtid in self.gtids}
 
     @classmethod

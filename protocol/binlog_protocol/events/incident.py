@@ -55,7 +55,7 @@ class IncidentEvent:
 
     @property
     def name(self) -> str:
-        """As MariaDB calls it."""
+        """The name of the incident, as MariaDB has it."""
         return "LOST_EVENTS" if self.number == LOST_EVENTS else f"number {self.number}"
 
     def __str__(self) -> str:

@@ -80,7 +80,7 @@ def digits_and_scale(value: Decimal) -> tuple[int, int]:
 
 
 def decimal_bytes(value: Decimal) -> bytes:
-    """As `decimal` reads it, in as many digits as it has."""
+    """A DECIMAL in the form that `decimal` reads, in as many digits as the value has."""
     digits, scale = digits_and_scale(value)
     rest = int("".join(map(str, value.as_tuple().digits)))
     raw = bytearray()

@@ -37,7 +37,7 @@ _VARIABLES_OFFSET: Final = HEADER_SIZE + _FIXED.size
 
 
 class QueryHead(NamedTuple):
-    """What stands in front of the statement, in QUERY and QUERY_COMPRESSED alike. `end`: where the statement begins."""
+    """The head of QUERY and QUERY_COMPRESSED, in front of the statement. `end`: the offset of the statement."""
 
     thread_id: int
     execution_seconds: int

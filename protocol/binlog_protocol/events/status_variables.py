@@ -54,7 +54,7 @@ class SessionFlags(IntFlag):
 
 @dataclass(slots=True)
 class StatusVariables:
-    """What was logged; None for what was not."""
+    """The status variables of a QUERY event; None for those that were not logged."""
 
     flags: SessionFlags | None = None
     sql_mode: int | None = None
@@ -77,8 +77,11 @@ class StatusVariables:
         return found
 
     def build(self) -> bytes:
-        """What MariaDB writes for a statement, in its order: of flags, sql_mode, auto_increment, charset, time_zone and
-        microseconds those that are there. The others are of no use to a statement made here."""
+        """The bytes of a statement's status variables, in MariaDB's order.
+
+        flags, sql_mode, auto_increment, charset, time_zone and microseconds, if they are set. The others are of no use
+        to a statement made here.
+        """
         parts = []
         if self.flags is not None:
             parts.append(_FLAGS.pack(0, self.flags))

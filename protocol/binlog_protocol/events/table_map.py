@@ -65,7 +65,7 @@ _UTF8: Final = 45
 
 
 class Kind(IntEnum):
-    """What a column is beyond what the log says: for columns that are logged as something plainer."""
+    """The kind of a column that is logged as a plainer one."""
 
     AS_LOGGED = 0
     UUID = 1
@@ -75,7 +75,7 @@ class Kind(IntEnum):
 
 
 Label = str | bytes | UndecodedText
-"""Of an ENUM or SET: bytes if its character set is binary, undecoded if it is no text in it (servers take those)."""
+"""A label of an ENUM or SET: bytes if its character set is binary, undecoded if it is no text in that character set."""
 
 
 class KeyPart(NamedTuple):
@@ -300,7 +300,7 @@ def _count(cursor: Cursor) -> int:
 
 
 def _decode_labels(labels: tuple[bytes, ...], collation: int | None) -> Iterator[Label]:
-    """As their character set says, so that no two of them that differ become the same."""
+    """The labels by their character set, so that no two that differ become the same."""
     known = collation or _UTF8
     for raw in labels:
         if known == BINARY_COLLATION:

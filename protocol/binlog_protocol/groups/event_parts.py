@@ -78,7 +78,7 @@ def event_parts(
 
 
 def _whole_events(data: bytearray) -> tuple[int, int]:
-    """Where the whole events end, and the length of the one that begins there; 0 if too little of it is there.
+    """The end of the whole events, and the length of the event that begins there; 0 if too little of it has come.
 
     Raises `ProtocolError`.
     """

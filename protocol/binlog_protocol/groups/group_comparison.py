@@ -23,7 +23,7 @@ _REWORDED: Final = re.compile(r"(CREATE (OR REPLACE )?(TEMPORARY )?|DROP TEMPORA
 
 
 class Likeness(Enum):
-    """Of two groups with one GTID.
+    """The result of comparing two groups with one GTID.
 
     SAME: they say the same.
     UNLIKE_FORM: written at the same time, but not in the same form, so that there is nothing more to compare.

@@ -1,4 +1,4 @@
-"""What a group says, whoever logged it: to tell whether two servers mean the same by one GTID.
+"""The content of a group, whichever server logged it: to tell whether two servers mean the same by one GTID.
 
 A replica with log_slave_updates logs the groups of its master anew, under the same GTID and never with the same bytes.
 As seen on 10.11 and 11.8, in both directions:
@@ -57,7 +57,7 @@ _REWORDED_BYTES: Final = 64  # in which `_OF_REPLICAS` is found
 
 
 class ContentPart(NamedTuple):
-    """Of a group.
+    """A part of a group's content.
 
     is_statement: a statement, not rows or what a statement needs.
     subject: what it is, or whose rows, for people too.
@@ -198,7 +198,7 @@ class GroupContent:
         self._extend(subject, shape, chain((event.body,), rest), timestamp)
 
     def _extend(self, subject: str, shape: bytes, data: Iterable[bytes], timestamp: int) -> None:
-        """What is cut into events anyhow."""
+        """Extend the open part, or begin one, with data that servers cut into events as they like."""
         part = self._open
         goes_on = part is not None and (part.subject, part.shape) == (subject, shape)
         new = part if part is not None and goes_on else _OpenPart(subject, shape, timestamp)

@@ -66,12 +66,12 @@ class GroupRun:
         return Gtid(self.domain_id, self.server_id, self.seq_nos[-1])
 
     def payload(self, index: int) -> bytes:
-        """Of one group."""
+        """The bytes of one group, in normal form."""
         begin = self.ends[index - 1] if index else 0
         return bytes(memoryview(self.payloads)[begin : self.ends[index]])
 
     def gtid(self, index: int) -> Gtid:
-        """Of one group."""
+        """The GTID of one group."""
         return Gtid(self.domain_id, self.server_id, self.seq_nos[index])
 
     @classmethod

@@ -40,7 +40,7 @@ from binlog_protocol.limits import GROUP_BYTES_MAX
 from binlog_protocol.wire.semi_sync import PositionStep, ReplicaPlace
 
 PIECE_BYTES: Final = 1 << 20
-"""Of a large group that are held, and given out at once, unless the reader says otherwise."""
+"""Bytes of a large group that are held, and given out at once, unless the reader says otherwise."""
 _GTID: Final = int(EventType.GTID)
 _U32: Final = struct.Struct("<I")
 
@@ -62,7 +62,7 @@ class StreamEnded:
 
 
 class EventSource(Protocol):
-    """Where the events of a stream lie: `ClientConnection` once it has sent its dump command, or a binlog file."""
+    """A source of events: `ClientConnection` once it has sent its dump command, or a binlog file."""
 
     def take_run(self, checksum_algorithm: int) -> GroupRun | None:
         """The groups at the front, if `group_runs` can take them; not in the middle of a group."""
@@ -116,7 +116,7 @@ Item = GroupRun | EventGroup | GroupPart | StartMarker | Incident | StreamEvent 
 
 
 class GroupStream:
-    """Of one connection or file, from its first event on. One thread."""
+    """The groups of one connection or file, from its first event on. One thread."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class GroupStream:
 
     @property
     def checksum_algorithm(self) -> int:
-        """Of the next event."""
+        """The checksum algorithm of the next event."""
         return self._assembler.checksum_algorithm
 
     @property
@@ -160,11 +160,11 @@ class GroupStream:
 
     @property
     def span(self) -> SentSpan:
-        """Of the `EventGroup` that came last."""
+        """The span of the `EventGroup` that came last."""
         return SentSpan(self._first_end, self._behind_first, self._end)
 
     def next(self, *, runs: bool = True) -> Item | None:
-        """What comes next; see the head of this file. `runs`: many groups at once, where that is possible.
+        """The next item; see the head of this file. `runs`: many groups at once, where that is possible.
 
         Raises what the source raises, and `EventChecksumError`, `GroupTooLarge` or another `ProtocolError`: then the
         stream is to be given up.

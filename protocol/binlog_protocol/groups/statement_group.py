@@ -37,7 +37,7 @@ _TRANSACTION: Final = int(GtidFlags.TRANSACTIONAL | GtidFlags.ALLOW_PARALLEL)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where statements come from: what is the same in the events of one session.
+    """The origin of statements: the fields that all events of one session have in common.
 
     `header_flags` go into every event (FLAG_SKIP_REPLICATION); `thread_id` is that of the session.
     """
@@ -53,7 +53,7 @@ class Origin:
         return self.statement_head(len(text), timestamp) + text
 
     def statement_head(self, text_size: int, timestamp: int) -> bytes:
-        """What comes before the text in such an event: large texts are not copied together."""
+        """The QUERY event in front of its text: large texts are not copied together."""
         head = QueryEvent(
             b"",
             self.server_id,

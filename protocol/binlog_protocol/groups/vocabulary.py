@@ -47,7 +47,7 @@ from binlog_protocol.values import Cursor
 
 
 class Role(Enum):
-    """What an event means for the groups, by its type."""
+    """The role of an event in its group, by its type."""
 
     GTID = auto()
     FORMAT = auto()
@@ -167,7 +167,7 @@ def _meaning(type_: int) -> Meaning:
 
 
 VOCABULARY: Final = tuple(map(_meaning, range(256)))
-"""By the type byte."""
+"""The meaning of each type byte."""
 assert set(_MEANINGS) == set(EventType)
 
 ROLES: Final = tuple(meaning.role for meaning in VOCABULARY)
@@ -209,7 +209,7 @@ class EventRefused(ProtocolError):
 
 
 def type_name(type_: int) -> str:
-    """For people: `MYSQL_GTID (33)`."""
+    """The name of a type byte for people: `MYSQL_GTID (33)`."""
     try:
         return f"{EventType(type_).name} ({type_})"
     except ValueError:
@@ -291,4 +291,4 @@ _CHECKS: Final[dict[Form, Callable[[bytes], object] | None]] = {
     Form.FORMAT: FormatDescription.parse,
 }
 CHECKS: Final = tuple(_CHECKS[meaning.form] for meaning in VOCABULARY)
-"""By the type byte: what reads such an event to its end and raises `ProtocolError`; None where any bytes will do."""
+"""The check by type byte: it reads the event to its end and raises `ProtocolError`. None where any bytes will do."""

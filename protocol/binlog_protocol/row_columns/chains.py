@@ -1,4 +1,4 @@
-"""Where things begin that lie one behind the other, each of a length that only it tells: events, rows.
+"""The starts of things that lie one behind the other, each of a length that only it tells: events, rows.
 
 Within one range nothing but a walk finds them. But there are many ranges (groups, row events), so one step is taken in
 all of them at once; the few that are much longer than the others are ended one by one.

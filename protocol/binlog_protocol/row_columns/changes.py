@@ -149,7 +149,7 @@ class GatheredImages:
         return not self._rows
 
     def take(self) -> Changes:
-        """What was gathered, which is then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
+        """The gathered changes, which are then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
         try:
             return self._decode()
         except Damaged:
@@ -223,7 +223,7 @@ class GatheredImages:
         )
 
     def _explanation(self) -> ProtocolError:
-        """What the plain decoder says of the bytes; it stops at the first that are wrong."""
+        """The error of the plain decoder for the bytes; it stops at the first that are wrong."""
         table = replace(self._table, table_id=self._first.table_id)
         name = f"{table.database}.{table.table}"
         rows, at = b"".join(self._rows), 0

@@ -1,4 +1,4 @@
-"""What becomes of a column: its Arrow type, and the function that makes its values. See the table in the package."""
+"""The form of a column: its Arrow type, and the function that makes its values. See the table in the package."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class _Maker:
         return type_, lambda field: array(type_, temporal.times(field, digits), field.nulls)
 
     def _labels(self) -> Sequence[Label] | None:
-        """Those of an ENUM or SET; None if it is given by its numbers, as two that differ would become the same."""
+        """The labels of an ENUM or SET; None to give numbers instead, if two labels that differ would become one."""
         labels, on_bad = self._column.labels, self._options.bad_text
         if labels is None or on_bad == "error":
             return labels

@@ -1,4 +1,4 @@
-"""What is wrong with groups, and where."""
+"""Damage in groups, with its place."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from binlog_protocol.row_columns.row_bytes import Integers, RowBytes
 from binlog_protocol.values import lenenc_int
 
 Prepare = Callable[[TableMap], TableMap | None]
-"""What is known of a table beyond the log (`TableMap.with_columns`); None if its rows are not wanted."""
+"""The table map with facts that the log lacks (`TableMap.with_columns`); None if the table's rows are not wanted."""
 Picked = Callable[[TableMap], Collection[int]]
 """The numbers of the columns whose values are wanted; the others are null, and what they hold is not looked at."""
 
@@ -149,7 +149,7 @@ class _Gathering(Generic[_Taken]):
         return sum(shape.size for table in self._tables.values() for shape in table.gathered())
 
     def take(self, at_least: int = 0) -> list[_Taken]:
-        """What the shapes with so many bytes become. Raises `ProtocolError`, `UnrepresentableValue`."""
+        """The changes of shapes with so many bytes at least. Raises `ProtocolError`, `UnrepresentableValue`."""
         found, self._full = self._full, []
         for table in self._tables.values():
             found += [
@@ -160,7 +160,7 @@ class _Gathering(Generic[_Taken]):
         return found
 
     def _taken(self, shape: GatheredImages) -> _Taken:
-        """What was gathered of it, which is then forgotten."""
+        """The changes gathered in a shape, which are then forgotten."""
         raise NotImplementedError
 
     def _begin(self, group: int) -> None:

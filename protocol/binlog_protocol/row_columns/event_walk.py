@@ -32,7 +32,7 @@ class Events(NamedTuple):
     number: Integers
 
     def some(self, which: Integers | list[int]) -> Events:
-        """Those with these indexes; the columns are copied."""
+        """The events with these indexes; the columns are copied."""
         return Events(
             self.type[which],
             self.begin[which],
@@ -86,7 +86,7 @@ def walk_groups(groups: Sequence[bytes], first: int = 0) -> tuple[RowBytes, Even
 
 
 def _explanation(groups: Sequence[bytes], first: int) -> ProtocolError:
-    """What is wrong with groups that do not split into events."""
+    """The error for groups that do not split into events."""
     for number, group in enumerate(groups, first):
         try:
             for _ in split_events(group):

@@ -133,7 +133,7 @@ class _NullBits:
             self._anywhere |= int(np.bitwise_or.reduce(words)) << first
 
     def of(self, number: int) -> Bools | None:
-        """Of one column; None if it is NULL nowhere."""
+        """Which values of a column are NULL; None if none is."""
         if not self._anywhere >> number & 1:
             return None
         words = self._words[number // _WORD_BITS]

@@ -20,7 +20,7 @@ DECIMAL_DIGITS_MAX: Final = 38  # of Arrow's decimal128, and of Spark
 
 
 def integers(field: Field, size: int, type_: pa.DataType, *, unsigned: bool) -> pa.Array:
-    """Of `size` bytes, as an Arrow integer that holds them."""
+    """The integers of `size` bytes each, as an Arrow type that holds them."""
     words = field.data.words(field.at)
     unused = np.uint64(_WORD_BITS - 8 * size)
     words = words << unused

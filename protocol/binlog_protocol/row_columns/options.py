@@ -1,4 +1,4 @@
-"""What becomes of values that Arrow, or Spark behind it, has no plain place for."""
+"""Options for values that Arrow, or Spark behind it, has no plain place for."""
 
 from __future__ import annotations
 

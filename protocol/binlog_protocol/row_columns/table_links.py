@@ -19,7 +19,7 @@ NONE: Final = -1
 
 
 def table_maps_of(data: RowBytes, events: Events) -> Integers:
-    """For each event the index of its table map, of a map its own; -1 for other events, and where there is no map."""
+    """The index of each event's table map, for a map its own; -1 for other events, and where there is no map."""
     count = len(events.type)
     is_map = events.type == EventType.TABLE_MAP
     found = np.full(count, NONE, np.int64)
@@ -41,7 +41,7 @@ def table_maps_of(data: RowBytes, events: Events) -> Integers:
 
 
 def _last_map(is_map: Bools) -> Integers:
-    """Of each element the last that is a map, up to itself."""
+    """The index of the last map up to each element."""
     return np.maximum.accumulate(np.where(is_map, np.arange(len(is_map)), NONE))
 
 

@@ -74,14 +74,14 @@ def _is_ascii(values: pa.Array) -> bool:
 
 
 def labels_type(labels: Sequence[Label]) -> pa.DataType:
-    """Of one label: bytes if the character set is binary."""
+    """The Arrow type of one label: bytes if the character set is binary."""
     return pa.binary() if isinstance(strings.no_label(labels), bytes) else pa.string()
 
 
 def label_values(
     labels: Sequence[Label], on_bad: Callable[[UndecodedText], str]
 ) -> list[str | bytes]:
-    """What becomes of labels; `on_bad` gives the text of one that is none, or raises."""
+    """The values of labels; `on_bad` gives the text of a label that does not decode, or raises."""
     return [on_bad(label) if isinstance(label, UndecodedText) else label for label in labels]
 
 
@@ -110,7 +110,7 @@ def enum(
 
 
 def set_type(labels: Sequence[Label], *, is_joined: bool) -> pa.DataType:
-    """Of a SET: its members joined by commas, or a list of them."""
+    """The Arrow type of a SET: its members joined by commas, or a list of them."""
     type_ = labels_type(labels)
     return type_ if is_joined else pa.list_(type_)
 
@@ -143,12 +143,12 @@ def _taken(values: Sequence[Any], numbers: Integers, field: Field, type_: pa.Dat
 
 
 def storable(name: str) -> str:
-    """What was not decoded when the table map was read is kept there as surrogates, which Arrow does not take."""
+    """A name that Arrow takes: bytes that did not decode in the table map, kept as surrogates, are replaced."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def decompressed(values: pa.Array) -> pa.Array:
-    """Of a COMPRESSED column. Raises `ProtocolError`."""
+    """The values of a COMPRESSED column. Raises `ProtocolError`."""
     rows = [None if value is None else strings.decompressed(value) for value in values.to_pylist()]
     return pa.array(rows, pa.binary())
 

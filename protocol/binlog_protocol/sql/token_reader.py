@@ -108,7 +108,7 @@ class TokenReader:
         return token is not None and token.kind is TokenKind.SIGN and token.text == sign
 
     def shown(self) -> str:
-        """What is next, for an error."""
+        """The next token, for an error."""
         token = self.token()
         return "its end" if token is None else repr(token.text[:_SHOWN])
 

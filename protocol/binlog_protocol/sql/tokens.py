@@ -62,7 +62,7 @@ def _compiled(gap: str, string: str, quoted: str) -> re.Pattern[str]:
 
 
 def _by_mode(gap: str) -> dict[tuple[bool, bool | None], re.Pattern[str]]:
-    """By whether a backslash escapes, and what stands in ": None takes text for a name."""
+    """Patterns by two modes: a backslash escapes; text in " is a name (None: one with a string's escapes)."""
     found: dict[tuple[bool, bool | None], re.Pattern[str]] = {}
     for escapes in (True, False):
         string, double = STRING[escapes], DOUBLE[escapes]

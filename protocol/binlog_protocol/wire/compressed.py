@@ -67,7 +67,7 @@ class CompressedPacket(NamedTuple):
     size: int
 
     def payload(self) -> bytes:
-        """What was in it. Raises `ProtocolError` for what is no zlib stream of that size."""
+        """The content of the packet. Raises `ProtocolError` if it is no zlib stream of that size."""
         if not self.size:
             return self.body
         try:
@@ -139,7 +139,7 @@ class CompressedReader:
         self._gathered: GatheredPayload | None = None  # what follows the header that was taken
         self._gathered_head = (0, 0)  # its number, and what becomes of it
         self.next_seq = 0
-        """What follows the last packet: that of the answer."""
+        """The sequence number behind the last packet: that of the answer."""
 
     @property
     def buffered(self) -> int:
@@ -169,7 +169,7 @@ class CompressedReader:
             self._gather(*lengths)
 
     def _gather(self, length: int, size: int) -> None:
-        """What follows the header at the front, from now on."""
+        """Gather the payload of the header at the front from now on."""
         self._gathered = GatheredPayload(length, self._allocate)
         self._gathered_head = self._buffer[_SEQ_OFFSET], size
         with memoryview(self._buffer) as view, view[COMPRESSED_HEADER_SIZE:] as come:
@@ -210,7 +210,7 @@ class CompressedReader:
             )
 
     def _lengths(self) -> tuple[int, int] | None:
-        """Of the packet that comes next: what follows its header, and what becomes of it (0: it is stored)."""
+        """The lengths of the next packet: of its payload, and uncompressed (0: stored); None without its header."""
         if len(self._buffer) < COMPRESSED_HEADER_SIZE:
             return None
         word, plain = _HEADER.unpack_from(self._buffer)

@@ -101,7 +101,7 @@ class EventFrames:
         self.packets = len(seq_offsets)
         """Their number: how far the sequence number moves, modulo 256."""
         self.size = len(data)
-        """Of all packets, in bytes."""
+        """The size of all packets, in bytes."""
         self.step = step
         """With semi-sync: what they do to the position of the replica."""
         self.ack_wanted = ack_wanted
@@ -113,7 +113,7 @@ class EventFrames:
 
     @property
     def memory_bytes(self) -> int:
-        """What they may take: the packets, another numbering of them, the offsets."""
+        """The memory they may take, in bytes: the packets, another numbering of them, the offsets."""
         return 2 * self.size + self._seq_offsets.itemsize * self.packets
 
     def at_sequence(self, seq: int) -> bytearray:
@@ -166,7 +166,7 @@ def event_frames(
 
 
 def _event_packets(data: bytearray, seq_offsets: array[int]) -> Iterable[int]:
-    """Where the packets lie with which events begin."""
+    """The offsets of the packets with which events begin."""
     continues = False
     for offset in seq_offsets:
         start = offset - _SEQ_OFFSET

@@ -108,12 +108,13 @@ class PacketReader:
 
     @property
     def untaken(self) -> memoryview:
-        """What was not cut yet. To be let go of before anything else is done here."""
+        """The bytes that are in no packet yet. The view is to be released before anything else is done here."""
         return memoryview(self._buffer)[self._offset :]
 
     def lend(self, data: memoryview) -> None:
-        """As `feed`, of bytes that begin with a copy of what is `untaken`. They stay as they are until more are lent or
-        fed. Raises as `feed`.
+        """Take bytes without a copy: they begin with those of `untaken`, and stay unchanged until more are lent or fed.
+
+        Raises as `feed`.
         """
         self._require_taken()
         self._buffer, self._offset = data, 0
@@ -213,7 +214,7 @@ class PacketReader:
             self._compact()
 
     def take_rest(self) -> bytes:
-        """What lies behind the packets taken so far, raw; it is forgotten here."""
+        """The raw bytes behind the packets taken so far; they are forgotten here."""
         rest = bytes(memoryview(self._buffer)[self._offset :])
         self.discard()
         return rest
@@ -270,8 +271,8 @@ class PacketReader:
 
 
 def _joined(parts: list[bytes], allocate: Allocate) -> bytearray:
-    """Of hundreds of megabytes, perhaps: slice by slice, so that other threads come in between, and with each part let
-    go of behind its last slice.
+    """The parts as one, hundreds of megabytes perhaps: joined slice by slice, so that other threads come in between.
+    Each part is freed behind its last slice.
     """
     whole = allocate(sum(map(len, parts)))
     with memoryview(whole) as to:

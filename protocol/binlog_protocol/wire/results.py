@@ -89,7 +89,7 @@ Row = Sequence[Value]
 
 
 class ResultCharset(NamedTuple):
-    """What a client is told of texts: the number of a collation, and the bytes of a character at most."""
+    """The character set of results: the number of a collation, and the bytes of a character at most."""
 
     collation: int = CHARSET_UTF8
     bytes_per_character: int = _UTF8_BYTES
@@ -125,7 +125,7 @@ class Column:
     def binary(
         cls, name: str, kind: int, length: int, decimals: int = 0, *, null: bool = False
     ) -> Column:
-        """Of a type whose values are in no character set: a signed number, a time."""
+        """A column whose values have no character set: a signed number, a time."""
         flags = FLAG_BINARY | _not_null(null=null)
         return cls(name, kind, CHARSET_BINARY, length, flags, decimals)
 
@@ -152,14 +152,14 @@ class Column:
         return cls.binary(name, TYPE_NEW_DECIMAL, digits + bool(scale) + 1, scale)
 
     def of_table(self) -> Column:
-        """As MariaDB sends it where the rows are those of a table of information_schema."""
+        """The column as MariaDB sends it for a table of information_schema."""
         is_text = self.charset == CHARSET_UTF8
         flags = self.flags if self.type == TYPE_DATETIME else self.flags & ~FLAG_BINARY
         decimals = 0 if is_text else self.decimals
         return replace(self, flags=flags | FLAG_NO_DEFAULT, decimals=decimals)
 
     def sent_in(self, charset: ResultCharset) -> Column:
-        """As a client is told of it whose texts are in that character set."""
+        """The column for a client that gets its texts in that character set."""
         if self.charset != CHARSET_UTF8 or charset == UTF8:
             return self
         characters = self.length // _UTF8_BYTES

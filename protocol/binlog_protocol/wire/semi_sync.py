@@ -36,7 +36,7 @@ STATUS: Final = bytes((0, MAGIC, 0))
 STATUS_WITH_ACK: Final = bytes((0, MAGIC, ACK_WANTED))
 FLAG_OFFSET: Final = 2
 SEQUENCE_AFTER_ACK: Final = 1
-"""Of the packet behind one that is to be acknowledged."""
+"""The sequence number of the packet behind one that is to be acknowledged."""
 
 _POSITION_END: Final = 9
 # A file name has at most 512 bytes (FN_REFLEN).
@@ -55,7 +55,7 @@ class Ack:
 
     @classmethod
     def parse(cls, payload: bytes) -> Ack | None:
-        """Of one packet; None for one that is something else: clients say pings and COM_QUIT, too.
+        """The acknowledgement in a packet; None for another packet: clients send pings and COM_QUIT, too.
 
         Raises `ProtocolError` for one that is cut off.
         """
@@ -101,14 +101,14 @@ def behind(payload: bytes | bytearray, status_size: int) -> bytes:
 
 
 class PositionStep(NamedTuple):
-    """What events do to a replica's position: `max(position + advance, floor)`. Two such steps make one."""
+    """The step of a replica's position over events: `max(position + advance, floor)`. Two such steps make one."""
 
     advance: int = 0
     floor: int = 0
 
     @classmethod
     def of(cls, type_: int, length: int, end_position: int) -> PositionStep:
-        """Of one event that is no ROTATE, with the length that it is sent with, checksum included."""
+        """The step over one event that is no ROTATE, with the length that it is sent with, checksum included."""
         if type_ in _STAY:
             return STILL
         if type_ == EventType.GTID_LIST:
@@ -131,7 +131,7 @@ STILL: Final = PositionStep()
 
 
 class ReplicaPlace:
-    """Where a replica is, by its own count, in a stream that it gets."""
+    """The place of a replica in a stream that it gets, by its own count."""
 
     __slots__ = ("file", "position")
 
@@ -158,5 +158,5 @@ class ReplicaPlace:
         self.file, self.position = other.file, other.position
 
     def move(self, step: PositionStep) -> None:
-        """By events that were counted elsewhere."""
+        """Move over events that were counted elsewhere."""
         self.position = step.moved(self.position)

@@ -89,7 +89,7 @@ ROWS_TYPES: Final = frozenset(map(int, (*_KINDS, *_VERSION_2)))
 
 
 class RowsHead(NamedTuple):
-    """What stands in front of the rows, compressed or not; fields as in `RowsEvent`. `end`: where the rows begin."""
+    """The head of a row event, compressed or not; fields as in `RowsEvent`. `end`: the offset of the rows."""
 
     kind: ChangeKind
     table_id: int
@@ -101,7 +101,7 @@ class RowsHead(NamedTuple):
 
     @classmethod
     def take(cls, event: bytes) -> RowsHead:
-        """Of an event without checksum; raises `ProtocolError`."""
+        """The head of an event without checksum. Raises `ProtocolError`."""
         kind = _KINDS.get(event[TYPE_OFFSET])
         if kind is None:
             raise ProtocolError(f"event of type {event[TYPE_OFFSET]} is no row event")

@@ -86,7 +86,7 @@ class Inet6(ipaddress.IPv6Address):
 
 
 def _longest_zeros(words: tuple[int, ...]) -> tuple[int, int]:
-    """Where it begins, and how many words it has."""
+    """The longest run of words that are 0: its index, and its number of words."""
     best, best_size, size = 0, 0, 0
     for at, word in enumerate(words):
         size = 0 if word else size + 1
@@ -105,7 +105,7 @@ def blob(cursor: Cursor, length_bytes: int) -> bytes:
 
 
 def text(raw: bytes, collation: int | None) -> Text:
-    """By the collation of the column, as far as it is known."""
+    """The value of a string column: text by its collation, bytes if that is binary or not known."""
     if collation is None or collation == BINARY_COLLATION:
         return raw
     return decode_text(raw, collation)
@@ -133,7 +133,7 @@ def set_(cursor: Cursor, size: int, labels: tuple[Label, ...] | None) -> str | b
 
 
 def no_label(labels: Sequence[Label]) -> str | bytes:
-    """What an ENUM has for the error value, and a SET without members."""
+    """The value of an ENUM for the error value, and of a SET without members."""
     return b"" if any(isinstance(label, bytes) for label in labels) else ""
 
 
