@@ -108,13 +108,14 @@ class UpstreamStream:
             await link.start_dump(handshake)
             link.timeout_s = info.silence_s(config.slave_net_timeout)
             self._note_begin(handshake, position)
-            await self._begun()
+            # Before the next wait: from now on the upstream counts us, and has to be told if we go.
             if link.machine.semi_sync:
                 status.semi_sync = True
                 acks = self._acks(link)
                 self._into.semi_sync.when_moved.add(acks.flush)
             elif config.rpl_semi_sync_slave_enabled:
                 log.warning("%s has no semi-sync: it is followed without", self._status.title)
+            await self._begun()
             self._ingest = Ingest(
                 self._status.title,
                 self._into.engine,

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from binlog_pipeline.sources.directory import DirectorySource
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
+from tests.integration.load import until
 from tests.kit import rundir
 
 
@@ -57,8 +59,11 @@ def hashes(directory: Path) -> dict[str, str]:
     }
 
 
-def settled(directory: Path) -> dict[str, str]:
-    """As `hashes`, once the server has brought to the files what it does in the background."""
+def settled(directory: Path, position: str) -> dict[str, str]:
+    """As `hashes`, once the server has brought to the files what it does in the background: up to the position it is
+    published, which comes last."""
+    published, wanted = DirectorySource(str(directory)), SlavePosition.parse(position)
+    until(lambda: published.latest() == wanted, f"{position} is published")
     before = hashes(directory)
     while True:
         time.sleep(0.3)

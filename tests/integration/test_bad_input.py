@@ -23,6 +23,7 @@ from tests.kit.server import BinlogServer
 pytestmark = pytest.mark.each_version
 
 PAGE = 16384
+DEFAULT_CONNECT_TIMEOUT_S = 10
 
 
 def warnings(server: BinlogServer) -> list[str]:
@@ -75,11 +76,11 @@ def test_on_the_wire(
             for _ in range(1000):
                 huge.sendall(bytes(16384))
         assert memory_mb(server) < 200
+    began = time.monotonic()
     with one_more_line(server, "no login within connect_timeout"), connect() as silent:
         silent.sendall(b"\x50\x00\x00\x01half a login")
-        began = time.monotonic()
         everything(silent)
-        assert 0.5 < time.monotonic() - began < 5
+        assert 1.5 < time.monotonic() - began < DEFAULT_CONNECT_TIMEOUT_S
     with one_more_line(server, "1045 (28000)"), pytest.raises(RemoteError, match="1045"):
         RawClient(server, account=Account("repl", "wrong"))
 
@@ -131,8 +132,9 @@ def test_at_the_start(
     server = binlog_server(upstream=upstream, max_binlog_size=262144)
     make_table(upstream)
     replica = make_replica().follow(server)
-    replica.wait_gtid(insert(upstream))
-    before = store_files.settled(server.directory)
+    position = insert(upstream)
+    replica.wait_gtid(position)
+    before = store_files.settled(server.directory, position)
     scratch = rundir.new_dir("bad")
 
     def fails(code: int, text: str, directory: Path, *options: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table
+from tests.integration.load import assert_equal, insert, load, make_table, until
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.mariadb import MariaDB
@@ -100,6 +100,7 @@ def test_cuts_inside_a_group(
     one = f"INSERT INTO d.t (a) VALUES ('{'x' * 190}')"
     for _ in range(2):
         replica.q("STOP SLAVE")
+        until(lambda: not proxy.connections, "the old connection has ended")
         upstream.script("SET SESSION binlog_format=STATEMENT", "BEGIN", *([one] * 500), "COMMIT")
         proxy.down.cut_after = rng.randrange(20_000, 100_000)
         replica.q("START SLAVE")

@@ -64,6 +64,7 @@ def test_kill_of_our_server(
     make_table(upstream)
     server = binlog_server(upstream=upstream, max_binlog_size=262144)
     replicas = [make_replica(*STRICT, version=v).follow(server) for v in ("10.11", "11.8")]
+    assert_equal(upstream, *replicas)  # each has been sent something
     with load(upstream) as running:
         for _ in range(3):
             running.wait_more(rng.randrange(5, 100))
@@ -102,6 +103,7 @@ def test_kill_inside_a_large_group(
     replica = make_replica(*STRICT, *parallel).follow(server, port=proxy.port)
     replica.wait_gtid(upstream.gtid_binlog_pos)
     replica.q("STOP SLAVE")
+    until(lambda: not proxy.connections, "the old connection has ended")
     upstream.script(
         "BEGIN",
         *(f"INSERT INTO d.t VALUES ({i}, REPEAT('x', {MB}))" for i in range(12)),

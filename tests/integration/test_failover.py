@@ -130,7 +130,7 @@ def test_a_promoted_one_that_lacks_our_last_group(
 
     until(is_told, "the candidate is behind", WAIT_S)
     assert behind in server.log()
-    assert status_of(server)["Slave_IO_Running"] == "Connecting"
+    wait_status(server, Slave_IO_Running="Connecting")  # "Preparing" while it is looked at
 
     promote(candidate)
     candidate.q("INSERT INTO d.t (a) VALUES ('of the other history')")

@@ -108,6 +108,8 @@ def test_change_of_master(
         for source in (server, upstream, server):
             running.wait_more(30)
             replica.follow(source)
+            # It says that it runs before it has asked for the binlog.
+            replica.wait_gtid(upstream.gtid_binlog_pos)
     assert_equal(upstream, replica)
     assert replica.gtid_binlog_state == upstream.gtid_binlog_state
     assert server.log().count("dump starts") == 2

@@ -126,8 +126,10 @@ def test_cuts_inside_a_group(
     ]
     assert_equal(upstream, *replicas)
     for _ in range(2):
-        for replica in replicas:
+        for replica, link in zip(replicas, links, strict=True):
             replica.q("STOP SLAVE")
+            # Or the rest of it would meet the cut.
+            until(lambda link=link: not link.connections, "the old connection has ended")  # type: ignore[misc]
         # All of the stream but its first thousands of bytes is one group.
         upstream.q("INSERT INTO d.t (a) SELECT REPEAT(seq, 30) FROM d.seq_1_to_10000")
         for replica, link in zip(replicas, links, strict=True):

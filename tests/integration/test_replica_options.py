@@ -73,13 +73,13 @@ def test_heartbeats(
     upstream = make_upstream()
     server = binlog_server(upstream=upstream)
     make_table(upstream)
-    replica = make_replica("--slave-net-timeout=2", "--slave-parallel-threads=2").follow(
+    replica = make_replica("--slave-net-timeout=4", "--slave-parallel-threads=2").follow(
         server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.2"
     )
     replica.wait_gtid(insert(upstream, 50))
     before = int(replica.q(HEARTBEATS)[0]["Value"])
-    # 12 periods are 2.4 s: longer than the replica bears silence.
-    replica.wait(HEARTBEATS, lambda rows: int(rows[0]["Value"]) >= before + 12)
+    # 22 periods are 4.4 s: longer than the replica bears silence.
+    replica.wait(HEARTBEATS, lambda rows: int(rows[0]["Value"]) >= before + 22)
     assert server.log().count("dump starts") == 1
     # A position in one of them that it takes for wrong would stop the thread.
     for rows in (1, 100):

@@ -14,6 +14,7 @@ import pymysql
 import pytest
 
 from binlog_server.connections.certificate import self_signed
+from tests.integration.load import until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
@@ -116,7 +117,7 @@ def test_an_old_tls_version_is_refused(binlog_server: MakeBinlogServer) -> None:
     done = mariadb("10.11", server, "--ssl", "--tls-version=TLSv1.2")
     assert done.returncode == 1
     assert "2026" in done.stderr
-    assert "TLS:" in server.log()
+    until(lambda: "TLS:" in server.log(), "the log tells of it")
 
 
 @pytest.mark.each_version

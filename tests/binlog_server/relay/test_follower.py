@@ -8,7 +8,7 @@ import inspect
 import logging
 import pkgutil
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -88,6 +88,7 @@ async def following(
     status: UpstreamStatus | None = None,
     info: dict[str, Any] | None = None,
     duplicates: bool = False,
+    follows: Callable[[str], Awaitable[None]] | None = None,
     **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     master = MasterInfo(
@@ -122,6 +123,7 @@ async def following(
         into,
         status or UpstreamStatus(master.address),
         Ring(master.addresses, "", master.connect_retry),
+        follows=follows,
     )
     task = asyncio.ensure_future(follower.run())
     try:
@@ -520,6 +522,24 @@ async def test_silence_means_reconnect(
         await until(lambda: upstream.visits == 2)
     assert "SET @master_heartbeat_period= 333333333" in upstream.statements
     assert "lost upstream" in caplog.text
+
+
+async def test_semi_sync_from_the_dump_command_on(engine: MemoryEngine, delays: Delays) -> None:
+    """The upstream counts us at once, and waits for us: if we are stopped then, it is told, as at any later time."""
+    begun, status = asyncio.Event(), UpstreamStatus("x")
+
+    async def slowly(_: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    options: dict[str, Any] = {"rpl_semi_sync_slave_enabled": True, "status": status}
+    async with FakeUpstream([Visit()]) as upstream:
+        upstream.rows["SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'"] = "name", "ON"
+        async with following(upstream, engine, follows=slowly, **options):
+            await within(begun.wait())
+            assert status.semi_sync
+        assert "KILL 9" in upstream.statements
+    assert not status.semi_sync
 
 
 async def test_heartbeats_are_not_stored(

@@ -27,7 +27,7 @@ from tests.binlog_server.classic_client import USERS, ClassicClient
 from tests.binlog_server.dumps import test_classic_style
 from tests.binlog_server.dumps.test_classic_style import FILE_BYTES, random_history
 from tests.binlog_server.engines import HOLD_S
-from tests.binlog_server.lab import Lab, Replica, transaction, until, within
+from tests.binlog_server.lab import DEADLINE_S, Lab, Replica, transaction, until, within
 from tests.binlog_server.transport import Held
 
 LARGE = 40_000
@@ -282,7 +282,7 @@ async def test_memory_for_a_slow_replica_is_bounded(lab: Lab) -> None:
     await until(lambda: slow.transport.held > WRITE_BUFFER_BYTES)
     await asyncio.sleep(0.1)
     assert slow.transport.held < WRITE_BUFFER_BYTES + 3 * LARGE
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while len(slow.transport.written) < len(payload):
             slow.transport.take()
             await asyncio.sleep(0)

@@ -71,6 +71,13 @@ class Programs:
             [*argv, *map(str, files)], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
         ).stdout
 
+    def read_growing(self, file: Path) -> str:
+        """As `read`, of a file that another program writes; empty while it is not there, or ends inside an event."""
+        try:
+            return self.read(file) if file.exists() else ""
+        except subprocess.CalledProcessError:
+            return ""
+
     @contextlib.contextmanager
     def running(self, program: str, *options: str) -> Iterator[Path]:
         """While it runs: the file with what it prints and says."""

@@ -99,7 +99,7 @@ def archives(programs: Programs, command: str) -> None:
     )
     copy = programs.directory / COPY
     try:
-        until(lambda: copy.exists() and "GTID 0-1-9 " in programs.read(copy), command)
+        until(lambda: "GTID 0-1-9 " in programs.read_growing(copy), command)
     finally:
         child.kill()
         child.wait(TIMEOUT_S)
