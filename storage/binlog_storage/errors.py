@@ -32,8 +32,11 @@ class NoRoom(DiskFull):
 
 
 class WaitGivenUp(StorageError):
-    """Who waited for room in the store does not any more: it is being closed, the group was rolled back, or all others
-    would have to wait, too (`BinlogEngine.never_wait_in`)."""
+    """A wait for room in the store has ended without room.
+
+    The store is being closed, the group was rolled back, or all others would have to wait, too
+    (`BinlogEngine.never_wait_in`).
+    """
 
 
 class BinlogInUse(StorageError):

@@ -132,7 +132,7 @@ def _check(rows: PartRows, path: Path) -> None:
 
 
 def _borders(rows: PartRows) -> list[int]:
-    """Where runs begin, and the end: groups of one domain and server with ascending numbers; or one marker."""
+    """The borders of runs, and the end. A run has groups of one domain and server, numbers ascending; or one marker."""
     import numpy as np
 
     count = len(rows.ends)

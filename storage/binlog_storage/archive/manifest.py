@@ -231,7 +231,7 @@ def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[ArchivePart, ...]:
 
 
 def _typed(made: _T) -> _T:
-    """As its fields say; `last_place` apart. Raises TypeError."""
+    """A record of the manifest, checked for the types of its fields; `last_place` apart. Raises TypeError."""
     for field_ in fields(made):
         value = getattr(made, field_.name)
         is_right = {"int": _is_count(value), "str": isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""What the pages of a Parquet file say of their own sizes. Pure.
+"""Sizes of the pages of a Parquet file, from the pages' headers. Pure.
 
 A footer tells how large a column is, unpacked; a reader believes what stands in front of each page. So the memory that
 a column takes is known, before it is read, by going through its pages. Of the header of a page, a struct of Thrift's

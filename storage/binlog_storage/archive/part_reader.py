@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROW_GROUP_BYTES_MAX: Final = 64 << 20
-"""Of a row group, unpacked. Those that are written here have 8 MiB, and at most one batch of a source more."""
+"""The largest row group, unpacked. Those written here have 8 MiB, and at most one batch of a source more."""
 
 _READ_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 64
@@ -91,7 +91,7 @@ class PartRows:
     large: LargeGroup | None = None
 
     def gtid(self, i: int) -> Gtid:
-        """Of a row that is no marker."""
+        """The GTID of a row that is no marker."""
         seq = int(self.seq.view("<u8")[i])
         return Gtid(int(self.domain[i]), int(self.server[i]), seq)
 
@@ -164,7 +164,7 @@ class PartReader:
         self._changed_ns = found.st_ctime_ns
 
     def _require_unchanged(self) -> None:
-        """For who has read: another name, or other rights, are no change of the bytes."""
+        """Check behind a read that the bytes did not change; another name, or other rights, are no change of them."""
         if os.fstat(self._fd).st_ctime_ns != self._changed_ns:
             self._check_file("its bytes were changed while it was read (sha256)")
 
@@ -375,7 +375,7 @@ class PartReader:
 
 
 class _Told:
-    """What was read of a part, as the manifest says it."""
+    """The manifest's facts about a part, gathered while it is read."""
 
     def __init__(self) -> None:
         self.groups = 0

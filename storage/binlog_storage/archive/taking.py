@@ -17,7 +17,7 @@ def take_archive(
     source: ArchiveFiles,
     progress: Callable[[Taken], None] = lambda taken: None,
 ) -> Taken:
-    """What was taken is durable, also if this raises; the next time it goes on there.
+    """Take groups of an archive into a store. All taken is durable, also if this raises; the next call goes on there.
 
     Raises `DoesNotContinue`, `StorageError`, and what `progress` raises.
 

@@ -207,7 +207,7 @@ def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
 
 
 def _tell_lost(told: Published | None, found: Recovered | None) -> None:
-    """For innodb_force_recovery: log the groups that were published to other processes, and are in no file."""
+    """Log the groups that were published to other processes, and are in no file; used with innodb_force_recovery."""
     if told is None:
         return
     have = BinlogState() if found is None else found.state

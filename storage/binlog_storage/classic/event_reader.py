@@ -55,7 +55,7 @@ class EventReader:
 
     @property
     def offset(self) -> int:
-        """Of the next event."""
+        """The offset of the next event, in bytes."""
         return self._begin + self._at
 
     def next(self) -> bytes | None:
@@ -105,7 +105,7 @@ class EventReader:
         return True
 
     def _header(self) -> EventHeader | None:
-        """Of the next event; None if there are only zeros from here on."""
+        """The header of the next event; None if there are only zeros from here on. Raises `DamagedBinlog`."""
         try:
             header = EventHeader.parse(bytes(self._buffer[self._at : self._at + HEADER_SIZE]))
         except ProtocolError as error:

@@ -52,7 +52,7 @@ def refuse_kind(path: Path, event: bytes) -> None:
 
 
 def no_gtids(path: Path) -> UnreadableBinlog:
-    """Of a file that does not say which GTIDs its events have."""
+    """The error for a file that does not tell the GTIDs of its events."""
     return UnreadableBinlog(
         f"{path} does not say which GTIDs came before it: it was not written by MariaDB 10.0 or later"
     )
@@ -104,11 +104,11 @@ class FileGroups:
         self.end = offset
         """The end of the last whole group, in bytes."""
         self.incidents: list[str] = []
-        """Those that were met, for people."""
+        """Incidents that were met, as texts for people."""
 
     @property
     def size(self) -> int:
-        """Of the file, in bytes."""
+        """The size of the file, in bytes."""
         return self._reader.size
 
     @property
@@ -118,7 +118,7 @@ class FileGroups:
 
     @property
     def left_out(self) -> str:
-        """What of its end was left out, once all was read; empty if it was whole."""
+        """The part of the file's end that was left out, in words, once all was read; empty if the file is whole."""
         left = self.size - self.end
         if not left:
             return ""
@@ -127,7 +127,7 @@ class FileGroups:
 
     @property
     def checksum_algorithm(self) -> int:
-        """Of the events that were read."""
+        """The checksum algorithm of the events that were read."""
         return self._stream.checksum_algorithm
 
     def items(
@@ -190,7 +190,7 @@ class FileGroups:
                     return
 
     def _passed(self, group: SourceGroup) -> bool:
-        """What was not taken of a large group is read, so that the next one is found. Whether there is its end."""
+        """Read the rest of a large group, so that the next one is found. Whether the file has the group's end."""
         try:
             for _ in group.rest or ():
                 pass

@@ -26,7 +26,7 @@ _BEFORE_LIST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """Of one file; `size` in bytes."""
+    """The head of one file; `size` in bytes."""
 
     path: Path
     size: int
@@ -35,7 +35,7 @@ class FileHead:
 
     @property
     def state(self) -> BinlogState:
-        """What had been logged before the file."""
+        """The GTID binlog state before the file."""
         return BinlogState(self.gtids)
 
     @property

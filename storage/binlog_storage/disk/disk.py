@@ -51,7 +51,7 @@ class File(Protocol):
         """Extend with zeros to `size` bytes that are really there, so that writing them cannot meet a full disk."""
 
     def start_writing(self, size: int, offset: int) -> None:
-        """Those bytes may go to the disk now. A hint that promises nothing; `fdatasync` has less to wait for."""
+        """Let the disk begin to write those bytes. A hint that promises nothing; `fdatasync` has less to wait for."""
 
     def fdatasync(self) -> None:
         """Returns when data and length are durable."""
@@ -131,7 +131,7 @@ _under_way: Final[dict[int, DiskCall]] = {}  # by thread: it makes one at a time
 
 
 def calls_under_way() -> list[DiskCall]:
-    """Of this process, the oldest first: on a disk that has stopped they do not return."""
+    """The calls of this process, the oldest first: on a disk that has stopped they do not return."""
     return sorted(_under_way.values())
 
 

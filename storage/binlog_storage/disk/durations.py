@@ -42,7 +42,7 @@ class Durations:
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
-        """What is done inside is counted, unless it fails."""
+        """Count the time of the block, unless it fails."""
         began = time.perf_counter()
         yield
         self.add(time.perf_counter() - began)
@@ -53,5 +53,5 @@ class Durations:
         self.total_s += seconds
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """For each upper bound, the last one infinite: how many took no longer."""
+        """The number of calls up to each upper bound, the last one infinite."""
         return list(zip((*BOUNDS_S, float("inf")), accumulate(self._counts), strict=True))

@@ -64,7 +64,7 @@ def client_context(
     crlpath: str = "",
     cipher: str = "",
 ) -> ssl.SSLContext:
-    """For TLS towards a server. Raises `OSError`, of which `ssl.SSLError` is one.
+    """The TLS context of a client. Raises `OSError`, of which `ssl.SSLError` is one.
 
     Args:
         ca, capath: with authorities, one of them must have signed the server's certificate, which must be for its host.

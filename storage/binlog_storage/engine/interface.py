@@ -314,7 +314,7 @@ class EngineReader(OpenBinlog, Protocol):
         """
 
     def read_placed(self, start: Position) -> PlacedBatch:
-        """As `read`, with the place of each group, for streams with positions. A batch never goes beyond one file."""
+        """A batch as of `read`, of one file at most, with the place of each group: for streams with positions."""
 
     def is_recent(self, start: Position) -> bool:
         """Whether reading from `start` is served from memory, without waiting for a disk."""

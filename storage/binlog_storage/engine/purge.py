@@ -42,7 +42,7 @@ class PurgePlan:
 
 
 class FileFate(NamedTuple):
-    """What a purge would do with one file: whether it is `wanted`, whether it `goes`, and all that holds it back."""
+    """The fate of one file under a purge: whether it is `wanted`, whether it `goes`, and all that holds it back."""
 
     file_no: int
     size: int
@@ -93,7 +93,7 @@ def plan(
     holds: Sequence[Pin],
     replicas_missing: int = 0,
 ) -> PurgePlan:
-    """What to delete of `files`, which are all there are, oldest first.
+    """The plan of a purge of `files`, which are all there are, oldest first.
 
     Args:
         first_open: the first file that is written or not closed yet.
@@ -133,7 +133,7 @@ def fates(
     holds: Sequence[Pin],
     replicas_missing: int = 0,
 ) -> list[FileFate]:
-    """What `plan` would do, file by file, and everything that holds each one back; arguments as there."""
+    """The result of `plan` file by file, with all that holds each file back; arguments as there."""
     refers_to = {facts.file_no: facts.refers_to for facts in files}
     reasons = [(min(h.file_no, refers_to.get(h.file_no, h.file_no)), h.why) for h in holds]
     reasons.append((first_open, _ACTIVE))

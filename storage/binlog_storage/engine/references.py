@@ -52,7 +52,7 @@ class Pin:
 
     @property
     def why(self) -> str:
-        """For the message about a file that stays."""
+        """The reason for the message about a file that stays."""
         why: str = self.reason.value
         match self.reason:
             case Reason.NAMED:

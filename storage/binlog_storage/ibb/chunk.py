@@ -63,7 +63,7 @@ class Position(NamedTuple):
 
     @property
     def page_start(self) -> Position:
-        """Where its page begins."""
+        """The start of the position's page."""
         return Position(self.file_no, self.offset - self.offset % PAGE_SIZE)
 
     @property
@@ -73,7 +73,7 @@ class Position(NamedTuple):
 
     @property
     def next_record(self) -> Position:
-        """Where the next record begins, if the data end here: behind a full page that is the next page."""
+        """The start of the next record, if the data end here: behind a full page that is the next page."""
         if self.in_page > LAST_CHUNK_START:
             return Position(self.file_no, (self.page_no + 1) * PAGE_SIZE)
         return self
@@ -96,7 +96,7 @@ class LastChunk(NamedTuple):
 
 
 def last_chunk(page: bytes | bytearray) -> LastChunk:
-    """Of a page that is sound."""
+    """The last chunk of a sound page."""
     at, kind = 0, 0
     while at <= LAST_CHUNK_START and page[at] not in (END_OF_DATA, FILLER):
         kind = page[at] & TYPE_MASK

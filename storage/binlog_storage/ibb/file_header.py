@@ -53,7 +53,7 @@ def header_page(fields: bytes) -> bytes:
 
 
 def no_data(file_no: int, *, missing: bool) -> CorruptBinlog:
-    """For a file without data where there must be some: a later one is in use, or its groups were durable.
+    """The error for a file without data that must have some: a later one is in use, or its groups were durable.
 
     Only the newest files may be empty, those that were made ahead.
     """

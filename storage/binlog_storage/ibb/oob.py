@@ -91,7 +91,7 @@ class Forest:
         self.count += 1
 
     def copy(self) -> Forest:
-        """As it is now. A savepoint is a copy, a rollback to it goes on with one: numbers are then used again."""
+        """A copy of the forest. A savepoint is one; a rollback to it goes on with another, with the same numbers."""
         forest = Forest()
         forest._roots = list(self._roots)
         forest._first = self._first
@@ -99,7 +99,7 @@ class Forest:
         return forest
 
     def reference(self) -> OobList:
-        """What the commit record says of this forest, which must hold a node."""
+        """The reference to this forest for the commit record; the forest must hold a node."""
         return OobList(self.count, self._first, self._roots[-1][0])
 
 

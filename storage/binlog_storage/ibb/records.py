@@ -75,7 +75,7 @@ class RecordReader:
 
     @property
     def position(self) -> Position:
-        """Where the next record is looked for; normalized to a page start when the page is full."""
+        """The position of the next record; a page start when the page before is full."""
         if self._at > LAST_CHUNK_START:
             return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
         return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)

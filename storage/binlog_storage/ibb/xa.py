@@ -38,15 +38,15 @@ class Xid(NamedTuple):
     bqual: bytes = b""
 
     def encode(self) -> bytes:
-        """As it stands in a record."""
+        """The bytes of an XID in a record."""
         return _XID.pack(self.format_id, len(self.gtrid), len(self.bqual)) + self.gtrid + self.bqual
 
     def __str__(self) -> str:
-        """As MariaDB logs it."""
+        """The XID as MariaDB logs it."""
         return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
 
     def sql(self) -> str:
-        """As XA RECOVER FORMAT='SQL' prints it: to be pasted behind XA COMMIT."""
+        """The XID as XA RECOVER FORMAT='SQL' prints it: to be pasted behind XA COMMIT."""
         plain = all(byte in _PLAIN for byte in self.gtrid + self.bqual)
         gtrid, bqual = (
             f"'{part.decode('ascii')}'" if plain else f"X'{part.hex()}'"

@@ -33,7 +33,7 @@ _LOOK_UP_S = 0.5
 
 @dataclass
 class Taken:
-    """What an intake has stored. Sizes in bytes, in normal form."""
+    """The groups that an intake has stored. Sizes in bytes, in normal form."""
 
     groups: int = 0
     size: int = 0

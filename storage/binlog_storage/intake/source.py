@@ -1,4 +1,4 @@
-"""Where groups for a store come from: the binlog files of somebody else, in their order."""
+"""Sources of groups for a store: binlog files of another server, in their order."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class IntakeSource(Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """What was left out at the ends of files, and why. Whole once `items` has ended."""
+        """The parts that were left out at the ends of files, with reasons. Whole once `items` has ended."""
 
     def close(self) -> None:
         """Give up the files."""

@@ -16,7 +16,7 @@ class StoreTail:
     def __init__(self, engine: EngineReader) -> None:
         """Raises `StorageError`."""
         self.gtid: Gtid | None = None
-        """Of the last group; None if there is no group."""
+        """The GTID of the last group; None if there is no group."""
         self.markers: list[bytes] = []
         """Start markers behind it."""
         self._digest = b""

@@ -69,7 +69,7 @@ class FirstFile:
 
 
 def lost_files(known: object, numbers: list[int]) -> str:
-    """What is missing in front of the first of these files and was not purged, in words; empty if nothing is.
+    """The files missing in front of the first of these that were not purged, in words; empty if none is missing.
 
     Args:
         known: the note; a store that began anew may have fewer files than it says.

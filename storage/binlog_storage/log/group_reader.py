@@ -95,7 +95,7 @@ def group_head(pages: PageSource, record: Record) -> bytes:
 
 
 class GroupHead(NamedTuple):
-    """What the beginning of a group tells. `gtid`: None for a start marker.
+    """The head of a group. `gtid`: None for a start marker.
 
     timestamp: of its first event, in seconds since 1970.
     data: as of `group_head`.

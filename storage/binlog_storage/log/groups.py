@@ -70,7 +70,7 @@ class OfflineGroup:
             raise CorruptBinlog(*self.place, str(error)) from None
 
     def marker(self) -> FormatDescription | IncidentEvent:
-        """Of what has no GTID: the format description of a start marker, or an incident. Raises `CorruptBinlog`."""
+        """The event without a GTID: a start marker's format description, or an incident. Raises `CorruptBinlog`."""
         event = b"".join(self._pieces)
         try:
             if event[TYPE_OFFSET : TYPE_OFFSET + 1] == _INCIDENT:
@@ -89,10 +89,10 @@ class OfflineBinlog:
         self._published = published(disk)
         self.pages = OfflinePages(disk)
         self.lost_files = lost_files_of(disk, self.pages.numbers)
-        """What is missing in front of the first file and was not purged, in words."""
+        """The files missing in front of the first one that were not purged, in words."""
         self.torn_tail: CorruptBinlog | None = None
         self.halves: list[str] = []
-        """Where groups are committed that began in a file that has gone, as purge leaves them. They are left out."""
+        """The commits of groups that began in a file that has gone, as purge leaves them: places. They are left out."""
         self.is_all = numbers is None
         self._numbers = sorted(set(self.pages.numbers if numbers is None else numbers))
 
@@ -106,7 +106,7 @@ class OfflineBinlog:
 
     @classmethod
     def of_paths(cls, paths: Sequence[Path]) -> OfflineBinlog:
-        """Of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
+        """The binlog of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
         if len(paths) == 1 and not paths[0].is_file() and file_number(paths[0].name) is None:
             return cls.of_directory(paths[0])
         directories = {path.resolve().parent for path in paths}

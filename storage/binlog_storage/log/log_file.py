@@ -31,7 +31,7 @@ def read_header(pages: PageSource, file_no: int) -> FileHeader | None:
 
 
 def first_empty(pages: int, is_empty: Callable[[int], bool]) -> int:
-    """By bisection: the first empty page behind the header, of so many; `pages` if there is none."""
+    """The first empty page behind the header, of so many, by bisection; `pages` if there is none."""
     low, high = 0, pages
     while high - low > 1:
         middle = (low + high) // 2
@@ -92,7 +92,7 @@ def base_state(pages: PageSource, file_no: int) -> BinlogState:
 
 
 def base_state_from_outside(pages: PageSource, file_no: int) -> BinlogState:
-    """As `base_state`; the very first file of a directory that another program has left may have none."""
+    """The state of `base_state`; empty if the very first file has none, as another program may leave it."""
     if file_no == 0 and read_state(pages, 0, 1) is None:
         return BinlogState()
     return base_state(pages, file_no)

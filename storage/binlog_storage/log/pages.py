@@ -48,7 +48,7 @@ class OutsidePages(ABC):
 
     @abstractmethod
     def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
-        """That page and some behind it, unchecked; none behind the end of the file."""
+        """The page and some behind it, unchecked; none behind the end of the file."""
 
     @abstractmethod
     def _is_written(self, file_no: int, page_no: int) -> bool:

@@ -101,7 +101,7 @@ def stretches(
     gtids: GtidRange | None = None,
     times: TimeRange | None = None,
 ) -> list[Stretch]:
-    """What `plan` joins or cuts. Raises as it does."""
+    """The stretches that `plan` joins or cuts. Raises as it does."""
     gtids = gtids or GtidRange()
     found: list[Stretch] = []
     for stretch in _all_stretches(pages, files):
@@ -199,7 +199,7 @@ def _stretches(pages: PartitionedPages, file_no: int) -> Iterator[Stretch]:
 def _within(
     pages: PageSource, wanted: list[Stretch], all_: list[Stretch], times: TimeRange
 ) -> list[Stretch]:
-    """Of a stretch the time of its first group is looked up, and that of the first behind it, if there is one."""
+    """The stretches that may have groups of those times, by the times of the first groups in them and behind them."""
     following = dict(zip((s.partition for s in all_), all_[1:], strict=False))
     found = []
     for stretch in wanted:

@@ -14,7 +14,7 @@ from binlog_storage.redo.reader import RedoReader
 
 
 def published(disk: ReadableDisk) -> Published | None:
-    """What was published: groups up to its end are in the files. None if unknown, as after a power cut.
+    """The published state: groups up to its end are in the files. None if unknown, as after a power cut.
 
     A publication of an earlier start, or from before RESET MASTER, is ignored: positions may have begun anew.
     """
@@ -29,7 +29,7 @@ def published(disk: ReadableDisk) -> Published | None:
 
 
 def lost_end(disk: ReadableDisk, told: Published | None, end: Position) -> str:
-    """What is wrong with data that end there, in words; empty if nothing is.
+    """The fault of data that end there, in words; empty if there is none.
 
     Args:
         told: what `published` gave before the files were looked at.

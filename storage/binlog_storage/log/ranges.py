@@ -1,4 +1,4 @@
-"""What of a store is wanted, by GTID and by time, and what that says of the groups before and behind a GTID state."""
+"""Ranges of groups by GTID and by time, and their relation to the groups before and behind a GTID state."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TimeRange:
         return self.first is not None or self.end is not None
 
     def and_also(self, other: TimeRange) -> TimeRange:
-        """What is in both; with the larger slack."""
+        """The times in both ranges; with the larger slack."""
         firsts = [first for first in (self.first, other.first) if first is not None]
         ends = [end for end in (self.end, other.end) if end is not None]
         slacks = (self.slack, other.slack)

@@ -23,7 +23,7 @@ class StoredGroup(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What a look for a GTID has met.
+    """The result of a look for a GTID.
 
     group: None if it is not there.
     before: the last one of its domain before it, or before the end of the look; None: there never was one.

@@ -1,4 +1,4 @@
-"""What is in an .ibb file, found from its ends: a few pages are read of a file of any size."""
+"""A summary of an .ibb file, from its ends: a few pages are read of a file of any size."""
 
 from __future__ import annotations
 

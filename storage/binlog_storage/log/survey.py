@@ -1,4 +1,4 @@
-"""Where the data of a file end, by its pages alone: for a start that has no redo log to say so."""
+"""The end of the data in a file, by its pages alone: for a start that has no redo log to say so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADVICE = (
 
 
 class Survey(NamedTuple):
-    """What the pages of a file are: `sound` good ones, then perhaps one torn, then nothing."""
+    """The pages of a file: `sound` good ones, then perhaps one torn, then nothing."""
 
     sound: int
     torn: bool

@@ -15,7 +15,7 @@ from binlog_storage.log.log_file import first_empty, read_header, read_state, st
 
 
 def require_whole(pages: PageSource, file_no: int) -> None:
-    """For who has read a file to its end, and goes on in the next. Raises `CorruptBinlog`."""
+    """Check a file that was read to its end, before the next one. Raises `CorruptBinlog` if groups are missing."""
     header = read_header(pages, file_no)
     if header is None or pages.page(file_no, header.pages - 1) is not None:
         return

@@ -103,7 +103,7 @@ class RedoLog:
     # --- opening ---
 
     def replay(self) -> Iterator[MiniTransaction]:
-        """What was logged since the checkpoint, in order. Afterwards `lsn` is the end of it.
+        """The mini-transactions since the checkpoint, in order. Afterwards `lsn` is their end.
 
         Raises `CorruptRedo` if it ends in the middle of what was durable.
         """
@@ -111,7 +111,7 @@ class RedoLog:
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
 
     def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
-        """Once more, from the one at that LSN on. After `replay`."""
+        """The mini-transactions from the one at that LSN on, once more. After `replay`."""
         return self._reader.mtrs_from(lsn)
 
     def begin(self, end: Position | None) -> None:
@@ -141,7 +141,7 @@ class RedoLog:
 
     @property
     def room_when_empty(self) -> int:
-        """What `room` is right behind a checkpoint, at least: a note may stand there."""
+        """The least `room` right behind a checkpoint, where a note may stand already; in bytes."""
         return self.capacity - 2 * _NOTE_BYTES
 
     @property

@@ -87,7 +87,7 @@ class RedoReader:
         return max(found, key=lambda c: c.number)
 
     def replay(self) -> Iterator[MiniTransaction]:
-        """What was logged since the checkpoint, in order. Afterwards `end` is the LSN behind it.
+        """The mini-transactions since the checkpoint, in order. Afterwards `end` is the LSN behind them.
 
         Raises `CorruptRedo` if it ends in the middle of what was durable.
         """
@@ -101,7 +101,7 @@ class RedoReader:
         self.end = lsn
 
     def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
-        """Once more those from that LSN on. Raises `CorruptRedo` if they are not what `replay` has met there."""
+        """The mini-transactions from that LSN on, once more. Raises `CorruptRedo` if they have changed since then."""
         while lsn < self.end:
             if self._last is None or self._last.lsn != lsn:
                 self._last = self._mtr_at(self._again, lsn)

@@ -262,7 +262,7 @@ class MemoryDisk:
         self._unsynced_names.clear()
 
     def after_crash(self, rng: random.Random | None = None) -> MemoryDisk:
-        """What `crash` would leave, as a disk of its own; nothing happens to this one."""
+        """A disk as `crash` would leave this one; nothing happens to this one."""
         return MemoryDisk(self._survivors(self._surviving_names(rng), rng))
 
     def _surviving_names(self, rng: random.Random | None) -> dict[str, _Content]:
@@ -289,7 +289,7 @@ class MemoryDisk:
 def _written_anyway(
     image: bytearray, operation: tuple[int, bytes] | int, rng: random.Random
 ) -> None:
-    """What the disk has of an operation that was not synced: nothing, all, or of a write some sectors."""
+    """Apply the part of an unsynced operation that a disk may have: nothing, all, or of a write some sectors."""
     fate = rng.random()
     if fate < 0.3:
         return

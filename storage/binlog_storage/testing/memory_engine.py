@@ -134,7 +134,7 @@ class MemoryEngine:
     # --- XA ---
 
     def note_prepared(self, xid: Xid, data: bytes) -> Position:
-        """For a `MemoryGroup`."""
+        """Note a prepared XA transaction; called by `MemoryGroup`."""
         with self._lock:
             self.refuse_after_failure()
             self._prepared.add(len(self._groups) + 1, xid, data)

@@ -1,4 +1,4 @@
-"""What is durable of a store in memory: entries in a list, which outlive the engine as a directory outlives a process.
+"""The durable content of a store in memory: a list of entries that outlives the engine, as a directory does a process.
 
 An entry is a group, a start marker, or the empty one that stands for a step of an XA transaction.
 """
@@ -26,7 +26,7 @@ class MemoryXaStep(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryHistory:
-    """What is durable. `purge` forgets the oldest groups; `fails` makes every sync raise `DiskError`."""
+    """The durable content. `purge` forgets the oldest groups; `fails` makes every sync raise `DiskError`."""
 
     groups: list[Entry] = field(default_factory=list)
     purged: int = 0

@@ -27,14 +27,14 @@ class MemoryPrepared:
         return list(self._waiting())
 
     def add(self, at: int, xid: Xid, data: bytes) -> None:
-        """It waits from now on; `at` is the entry of that step. Raises `XaStateError` if the name is taken."""
+        """Add a prepared transaction; `at` is the entry of the step. Raises `XaStateError` if the name is taken."""
         if xid in self._waiting():
             raise XaStateError(f"the XID {xid} is prepared already")
         self.steps.append(MemoryXaStep(at, xid, data))
         self._hold(xid)
 
     def complete(self, at: int, xid: Xid) -> bytes:
-        """It waits no longer: its data. Raises `XaStateError` if nothing is prepared by that name."""
+        """End a prepared transaction; its data. Raises `XaStateError` if nothing is prepared by that name."""
         data = self._waiting().get(xid)
         if data is None:
             raise XaStateError(f"the XID {xid} is not prepared")
@@ -49,7 +49,7 @@ class MemoryPrepared:
         self.steps.clear()
 
     def _waiting(self) -> dict[Xid, bytes]:
-        """By name: the data."""
+        """The data of prepared transactions, by name."""
         waiting: dict[Xid, bytes] = {}
         for step in self.steps:
             waiting.pop(step.xid, None)

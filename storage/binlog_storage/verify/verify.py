@@ -109,7 +109,7 @@ class Verifier:
             self._pages.close()
 
     def _facts(self) -> None:
-        """What the store knows about itself."""
+        """Check the facts that the store keeps about itself."""
         first = Position(self._pages.numbers[0], 0)
         try:
             known = read_facts(self._disk).get(REDO_KEY)

@@ -56,7 +56,7 @@ class StateCheck:
             self._next = next(self._places, None)
 
     def finish(self) -> None:
-        """Those behind the last group."""
+        """Check the state records behind the last group."""
         while self._next is not None:
             self._check(self._next)
             self._next = next(self._places, None)
