@@ -25,7 +25,13 @@ from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from binlog_pipeline.jobs.cutting import cut
-from binlog_pipeline.jobs.manifest import MANIFEST, ExportedFile, ExportedStatement, ExportManifest
+from binlog_pipeline.jobs.manifest import (
+    MANIFEST,
+    MOVES,
+    ExportedFile,
+    ExportedStatement,
+    ExportManifest,
+)
 from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.jobs.typed_files import TypedFiles, WrittenFile
 from binlog_pipeline.jobs.typed_rows import Layout
@@ -36,9 +42,13 @@ from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import LogSource, Slice
-from binlog_pipeline.views.changes_gathering import gathered
+from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement, gathered
 from binlog_pipeline.views.changes_opening import column_options_of
-from binlog_pipeline.views.changes_statements import refuse_non_row, row_statements
+from binlog_pipeline.views.changes_statements import (
+    column_moves,
+    refuse_non_row,
+    row_statements,
+)
 from binlog_pipeline.views.prepared import PREPARED, ROLLED_BACK, XaSteps
 
 _STAGING: Final = "_staging"
@@ -60,11 +70,12 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class SliceExport:
-    """Files, statements and steps of XA transactions of one slice."""
+    """Files, statements and steps of XA transactions of one slice; tables of which the log has no names of columns."""
 
     files: list[WrittenFile]
     statements: list[ExportedStatement]
     xa: list[ExportedXa]
+    unnamed: set[TableName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +105,15 @@ class ExportSlice:
         directory = Path(self.staging) / uuid.uuid4().hex
         directory.mkdir(parents=True)
         files = TypedFiles(directory, self.layout)
-        decoder = RowDecoder(self.columns, self._prepare)
+        unnamed: set[TableName] = set()
+        decoder = RowDecoder(self.columns, lambda table: self._prepare(table, unnamed))
         statements: list[ExportedStatement] = []
         steps = XaSteps()
         xa: list[ExportedXa] = []
         for some in gathered(part.read(), decoder, _GATHER_BYTES, with_statements=True):
             if self.is_strict:
                 refuse_non_row(some, self.wanted)
-            statements += [
-                ExportedStatement(
-                    str(some.heads.gtid(placed.group - some.heads.first)),
-                    _shown(name.database),
-                    _shown(name.table),
-                    effect.op,
-                    _shown(effect.sql),
-                    effect.doubt,
-                )
-                for placed, name, effect in row_statements(some, self.wanted)
-            ]
+            statements += self._statements(some)
             xa += [
                 ExportedXa(
                     str(step.gtid),
@@ -123,11 +125,39 @@ class ExportSlice:
                 for step in steps.of(some)
             ]
             files.add(some)
-        return SliceExport(files.close(), statements, xa)
+        return SliceExport(files.close(), statements, xa, unnamed)
 
-    def _prepare(self, table: TableMap) -> TableMap | None:
-        is_wanted = self.wanted.has(table.database, table.table)
-        return self.seed.applied(table) if is_wanted else None
+    def _statements(self, some: GatheredRows) -> list[ExportedStatement]:
+        told = [
+            (placed, name, effect.op, effect.doubt)
+            for placed, name, effect in row_statements(some, self.wanted)
+        ]
+        told += [
+            (placed, name, MOVES, " ".join(sorted(moved)))
+            for placed, name, moved in column_moves(some, self.wanted)
+        ]
+        told.sort(key=lambda one: (one[0].group, one[0].event))
+        return [_exported(some, *one) for one in told]
+
+    def _prepare(self, table: TableMap, unnamed: set[TableName]) -> TableMap | None:
+        if not self.wanted.has(table.database, table.table):
+            return None
+        if any(column.name is None for column in table.columns):
+            unnamed.add(TableName(table.database, table.table))
+        return self.seed.applied(table)
+
+
+def _exported(
+    some: GatheredRows, placed: PlacedStatement, name: TableName, op: str, why: str
+) -> ExportedStatement:
+    return ExportedStatement(
+        str(some.heads.gtid(placed.group - some.heads.first)),
+        _shown(name.database),
+        _shown(name.table),
+        op,
+        _shown(placed.statement.sql),
+        why,
+    )
 
 
 def export(
@@ -189,6 +219,7 @@ def _publish(
     manifest.position = str(end)
     folders: set[Path] = set()
     all_files = [file for one in slices for file in one.files]
+    unnamed = {name for one in slices for name in one.unnamed}
     statements = [statement for one in slices for statement in one.statements]
     manifest.statements += statements
     statements += _judged(manifest, [step for one in slices for step in one.xa])
@@ -200,6 +231,8 @@ def _publish(
         Path(file.path).rename(folder / name)
         folders |= {folder, *list(folder.parents)[: len(Path(schema.folder).parts)]}
         schema.files.append(ExportedFile(name, file.rows, file.bytes, file.first, file.last))
+        schema.is_unnamed |= TableName(file.database, file.table) in unnamed
+    statements += manifest.mixing()
     for folder in folders:
         sync_folder(folder)
     manifest.write(target)

@@ -11,7 +11,10 @@
                      "why": ""}]}
 
 `statements` are those that changed rows of a table without rows in the log, in their order: t has emptied it; what x
-has done to its rows the log does not say (`schemas/row_effects.py`). Table * is all of the database.
+has done to its rows the log does not say (`schemas/row_effects.py`). Table * is all of the database. Where the log has
+no names of columns (`is_unnamed` of a schema), those are there, too, by which columns have come or gone: a, and `why`
+is what `schemas/ddl_alter.py` has as `moves`. It becomes x when a schema has rows of before and of behind it, and a
+column there may be two.
 `begin` and `position` are GTID positions: all that the source has behind the one and up to the other is in the files,
 as far as the settings want it. A new manifest is written beside the old one, synced, and renamed over it.
 """
@@ -19,20 +22,23 @@ as far as the settings want it. A new manifest is written beside the old one, sy
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.disk.durable_files import replace_file
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.jobs.typed_files import WrittenFile
+from binlog_pipeline.schemas.ddl_alter import COLUMN_COMES, COLUMN_GOES, may_shift
+from binlog_pipeline.schemas.row_effects import NO_NAMES
 
 MANIFEST: Final = "_manifest.json"
 _FORMAT: Final = "binlog-spark export"
 _VERSION: Final = 1
+MOVES: Final = "a"
 
 
 @dataclass(slots=True)
@@ -48,13 +54,17 @@ class ExportedFile:
 
 @dataclass(slots=True)
 class TableSchema:
-    """A list of columns that a table had, and the files that have it. `number` counts from 1."""
+    """A list of columns that a table had, and the files that have it. `number` counts from 1.
+
+    is_unnamed: the log has no names of them, for some of the rows; names are numbers, or a seed's.
+    """
 
     number: int
     folder: str
     fingerprint: str
     columns: list[list[str]]
     files: list[ExportedFile] = field(default_factory=list)
+    is_unnamed: bool = False
 
 
 @dataclass(slots=True)
@@ -137,6 +147,34 @@ class ExportManifest:
             for file in schema.files
         }
 
+    def mixing(self) -> list[ExportedStatement]:
+        """Take for x those `a` by which a schema may have two columns as one; those of tables with names go.
+
+        The order of what is in several domains is not known here: such a schema has rows of before and of behind.
+        """
+        tables = {(table.database, table.table): table for table in self.tables}
+        found: dict[int, ExportedStatement] = {}
+        gone: set[int] = set()
+        moved = [(i, one) for i, one in enumerate(self.statements) if one.op == MOVES]
+        for name in {(one.database, one.table) for _, one in moved}:
+            own = [(i, one) for i, one in moved if (one.database, one.table) == name]
+            table = tables.get(name)
+            schemas = [s for s in table.schemas if s.is_unnamed] if table is not None else []
+            if not schemas:
+                gone |= {i for i, _ in own}
+            for schema in schemas:
+                within = [(i, one) for i, one in own if _is_around(schema, Gtid.parse(one.gtid))]
+                if may_shift({move for _, one in within for move in one.why.split()}):
+                    found |= {
+                        i: replace(one, op="x", why=NO_NAMES)
+                        for i, one in within
+                        if {COLUMN_COMES, COLUMN_GOES} & {*one.why.split()}
+                    }
+        self.statements = [
+            found.get(i, one) for i, one in enumerate(self.statements) if i not in gone
+        ]
+        return [found[i] for i in sorted(found)]
+
     def schema_of(self, written: WrittenFile) -> TableSchema:
         """The schema that a file belongs to; made for the first file of a layout."""
         name = written.database, written.table
@@ -153,6 +191,16 @@ class ExportManifest:
         columns = [list(column) for column in written.columns]
         table.schemas.append(TableSchema(number, folder, written.fingerprint, columns))
         return table.schemas[-1]
+
+
+def _is_around(schema: TableSchema, gtid: Gtid) -> bool:
+    firsts = [one for file in schema.files for one in SlavePosition.parse(file.first)]
+    lasts = [one for file in schema.files for one in SlavePosition.parse(file.last)]
+    if any(one.domain_id != gtid.domain_id for one in lasts):
+        return True
+    return any(one.seq_no < gtid.seq_no for one in firsts) and any(
+        one.seq_no > gtid.seq_no for one in lasts
+    )
 
 
 def _folder(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from binlog_protocol.sql.token_reader import NotUnderstood
@@ -12,6 +13,9 @@ from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
 from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
+COLUMN_COMES, COLUMN_GOES = "+column", "-column"
+HIDDEN_COMES, HIDDEN_GOES = "+hidden", "-hidden"
+MOVED: Final = frozenset((COLUMN_COMES, COLUMN_GOES, HIDDEN_COMES, HIDDEN_GOES))
 _MAY_RENAME: Final = frozenset(("ADD", "CHANGE", "RENAME"))
 _INDEXES: Final = ("INDEX", "KEY")
 _OF_PARTITIONS: Final = frozenset((
@@ -38,13 +42,7 @@ class NamesAnew(NamedTuple):
 def names_anew(said: LoggedStatement) -> NamesAnew:
     """The names in ADD, CHANGE, RENAME COLUMN; all words of a statement that is not understood. Never raises."""
     try:
-        reader = AlterReader(said.tokens(), said.database, said.sql_mode)
-        if reader.accept("SET", "STATEMENT"):
-            reader.skip_to("FOR")
-        reader.skip_to("TABLE")
-        reader.accept("IF", "EXISTS")
-        reader.name()
-        found = reader.alteration()
+        found = _behind_table(said).alteration()
     except NotUnderstood:
         words = frozenset(token.text.casefold() for token in said.tokens())
         some = words if not _MAY_RENAME.isdisjoint(word.upper() for word in words) else frozenset()
@@ -62,6 +60,52 @@ def names_anew(said: LoggedStatement) -> NamesAnew:
             lost |= set() if is_checked else olds
     reused = (given | unless_there) & gone
     return NamesAnew(*map(frozenset, (given, unless_there, gone, lost, reused)))
+
+
+def moves(said: LoggedStatement) -> frozenset[str]:
+    """What may come and go by a statement, of columns as a log counts them that has no names of them. Never raises.
+
+    A hidden column is that of a key which is a hash. `MOVED`: a column may have got the number of another.
+    """
+    try:
+        reader = _behind_table(said)
+        if said.meaning.kind != "alter":  # CREATE INDEX, DROP INDEX
+            return frozenset((HIDDEN_COMES, HIDDEN_GOES))
+        found = reader.alteration()
+    except NotUnderstood:
+        return MOVED
+    comes = {HIDDEN_COMES} if found.elements.keys or found.changes else set()
+    goes = {HIDDEN_GOES} if found.drops_index else set()
+    if found.converts or found.options.engine or any(c.old is not None for c in found.changes):
+        comes, goes = {HIDDEN_COMES}, {HIDDEN_GOES}  # the same key may be a hash, or be none
+    if any(c.old is not None and c.place is not None for c in found.changes):
+        return MOVED
+    if any(c.old is None for c in found.changes) or found.versioning:
+        comes.add(COLUMN_COMES)
+    if found.dropped or found.versioning is False:
+        goes.update((COLUMN_GOES, HIDDEN_GOES))
+    return frozenset(comes | goes)
+
+
+def may_shift(moved: Collection[str]) -> bool:
+    """Whether there may be as many columns behind all that as before, and a column under the number of another.
+
+    A hidden one under the number of a hidden one is none.
+    """
+    comes, goes = {COLUMN_COMES, HIDDEN_COMES} & {*moved}, {COLUMN_GOES, HIDDEN_GOES} & {*moved}
+    return bool(comes and goes and {COLUMN_COMES, COLUMN_GOES} & (comes | goes))
+
+
+def _behind_table(said: LoggedStatement) -> AlterReader:
+    """Behind the name of the table of an ALTER TABLE. Raises `NotUnderstood`."""
+    reader = AlterReader(said.tokens(), said.database, said.sql_mode)
+    if reader.accept("SET", "STATEMENT"):
+        reader.skip_to("FOR")
+    if said.meaning.kind == "alter":
+        reader.skip_to("TABLE")
+        reader.accept("IF", "EXISTS")
+        reader.name()
+    return reader
 
 
 class AlterReader(OptionsReader):
@@ -181,6 +225,7 @@ class AlterReader(OptionsReader):
             self.accept("CASCADE")
 
     def _named_index(self, made: Alteration) -> None:
+        made.drops_index = True
         if self.identifier().upper() == "PRIMARY":
             made.drops_key = True
 

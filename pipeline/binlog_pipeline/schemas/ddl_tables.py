@@ -141,7 +141,7 @@ class Change:
 class Alteration:
     """The changes of an ALTER TABLE to columns and primary key.
 
-    dropped, renamed: names, and whether IF EXISTS stands there.
+    dropped, renamed: names, and whether IF EXISTS stands there. drops_index: or a key, or what may be one.
     converts: to `options`' character set. versioning: ADD, DROP SYSTEM VERSIONING.
     """
 
@@ -150,6 +150,7 @@ class Alteration:
     renamed: list[tuple[str, str, bool]] = field(default_factory=list)
     elements: Elements = field(default_factory=Elements)
     drops_key: bool = False
+    drops_index: bool = False
     options: Options = field(default_factory=Options)
     converts: bool = False
     versioning: bool | None = None

@@ -27,6 +27,9 @@ from binlog_pipeline.schemas.statements import ALL, TableName
 
 SAME, TOLD, UNKNOWN = "same", "told", "unknown"
 """Knowledge of the columns' definitions behind a statement: as before it, all told by the statement, none."""
+NO_NAMES: Final = (
+    "columns change, and the log has no names of them (binlog_row_metadata is not FULL)"
+)
 _NO_CHARACTER: Final = "\ufffd"
 _INDEX: Final = frozenset(("INDEX", "KEY"))
 _OF_INDEX: Final = frozenset(("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"))
@@ -344,9 +347,7 @@ class _Reader(TokenReader):
 
     def _altered(self) -> RowEffect:
         if self._changes_columns and not self._by_name:
-            raise NotUnderstood(
-                "columns change, and the log has no names of them (binlog_row_metadata is not FULL)"
-            )
+            raise NotUnderstood(NO_NAMES)
         return RowEffect("a", self._said.sql, self._cascades(), SAME, (), tuple(self._defaults))
 
     def _part(self) -> bool:

@@ -35,16 +35,21 @@ class FoundTable:
 
 
 def newest_table(
-    source: LogSource, database: str, table: str, stop: SlavePosition | None, *, by_numbers: bool
+    source: LogSource,
+    names: tuple[str, str] | None,
+    stop: SlavePosition | None,
+    *,
+    by_numbers: bool,
 ) -> FoundTable | None:
     """The newest description up to `stop`, or at all.
 
     Args:
+        names: database and table; None for any.
         by_numbers: ranges of GTIDs are asked for, 1000 numbers of each domain, then ten times that, and so on, so that
             neither a server sends, nor a long log is planned, further back than needed. Else all is planned at once.
     """
     end = source.latest() if stop is None and by_numbers else stop
-    search = _Search(_Seeker(database, table))
+    search = _Search(_Seeker(names))
     if not by_numbers or end is None:
         search.read(source, GtidRange(stop=end), SlavePosition())
         return search.newest
@@ -109,11 +114,11 @@ def _number(position: SlavePosition, domain: int) -> int:
 class _Seeker:
     """Looks for the bytes that a table map with these names has, before anything is parsed."""
 
-    def __init__(self, database: str, table: str) -> None:
-        self._names: Final = (database, table)
+    def __init__(self, names: tuple[str, str] | None) -> None:
+        self._names: Final = names
         self._bytes: Final = b"".join(
             bytes((len(raw),)) + raw + b"\0"
-            for raw in (name.encode("utf-8", "surrogateescape") for name in self._names)
+            for raw in (name.encode("utf-8", "surrogateescape") for name in names or ())
         )
 
     def last(self, groups: Iterable[Groups]) -> FoundTable | None:
@@ -138,7 +143,7 @@ class _Seeker:
             for event in split_events(run):
                 if event[TYPE_OFFSET] == EventType.TABLE_MAP and self._bytes in event:
                     table = TableMap.parse(event)
-                    if (table.database, table.table) == self._names:
+                    if self._names in (None, (table.database, table.table)):
                         known = replace(table, table_id=0, flags=0)
                         return FoundTable(known, groups.place(i), groups.gtid(i))
         return None

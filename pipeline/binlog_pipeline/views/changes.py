@@ -41,6 +41,7 @@ from binlog_pipeline.views.changes_order import log_order
 from binlog_pipeline.views.changes_rows import OPS, RowMaker, Rows
 from binlog_pipeline.views.changes_statements import (
     emptied_tables,
+    refuse_moved_numbers,
     refuse_non_row,
     refuse_reused_names,
     refuse_rollbacks,
@@ -88,11 +89,16 @@ class ChangesView:
         columns = {field.name.casefold() for field in self.evolution.fields}
         seen: set[str] = set()
         gone: set[str] = set()
+        moved: set[str] = set()
+        first: list[int] = []
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
                 refuse_reused_names(
                     some, self._name, columns, self.evolution.found.place, seen, gone
                 )
+                if not self.by_name:
+                    width = len(self.evolution.found.table.columns)
+                    refuse_moved_numbers(some, self._name, width, moved, first)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import ColumnOptions
 
 from binlog_pipeline.errors import BadOption
@@ -21,14 +22,14 @@ from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
 
 def open_changes(options: SourceOptions, source: LogSource) -> ChangesView | TablesView:
     """View `changes` of one table or of several, as the options say. Raises `BadOption`, `SourceError`."""
-    return _one_table(options, source) if options.table else _several_tables(options)
+    return _one_table(options, source) if options.table else _several_tables(options, source)
 
 
 def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
     database, table = options.table.split(".")
     seed = Seed.read(options.schema_seed)
     found = _newest(options, source, database, table)
-    by_name = all(column.name is not None for column in found.table.columns)
+    by_name = _is_named(found.table)
     found = replace(found, table=seed.applied(found.table))
     column_options = column_options_of(options)
     fields = tuple(picked_fields(found.table, column_options, options.columns))
@@ -57,7 +58,7 @@ def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
 
 def _newest(options: SourceOptions, source: LogSource, database: str, table: str) -> FoundTable:
     by_numbers = options.kind == "server" or source.is_growing
-    found = newest_table(source, database, table, options.end_gtid, by_numbers=by_numbers)
+    found = newest_table(source, (database, table), options.end_gtid, by_numbers=by_numbers)
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
         raise BadOption(
@@ -68,7 +69,7 @@ def _newest(options: SourceOptions, source: LogSource, database: str, table: str
     return found
 
 
-def _several_tables(options: SourceOptions) -> TablesView:
+def _several_tables(options: SourceOptions, source: LogSource) -> TablesView:
     if options.layout not in TABLE_LAYOUTS:
         raise BadOption(
             f"layout={options.layout} has the columns of one table; name it with the option table, or take "
@@ -78,6 +79,10 @@ def _several_tables(options: SourceOptions) -> TablesView:
         raise BadOption("columns are those of one table; name it with the option table")
     if "x" in options.ops and options.layout != "struct":
         raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
+    found = None
+    if "x" in options.ops:
+        by_numbers = options.kind == "server" or source.is_growing
+        found = newest_table(source, None, options.end_gtid, by_numbers=by_numbers)
     return TablesView(
         Subscription.parse(options.tables),
         Seed.read(options.schema_seed),
@@ -86,7 +91,13 @@ def _several_tables(options: SourceOptions) -> TablesView:
         options.ops,
         options.non_row,
         options.batch_rows,
+        found is None or _is_named(found.table),
     )
+
+
+def _is_named(table: TableMap) -> bool:
+    """Whether the log has names of its columns."""
+    return all(column.name is not None for column in table.columns)
 
 
 def column_options_of(options: SourceOptions) -> ColumnOptions:

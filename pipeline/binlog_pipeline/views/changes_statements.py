@@ -11,10 +11,16 @@ from binlog_protocol.row_columns import column_names
 from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
-from binlog_pipeline.schemas.ddl_alter import names_anew
+from binlog_pipeline.schemas.ddl_alter import (
+    COLUMN_COMES,
+    COLUMN_GOES,
+    may_shift,
+    moves,
+    names_anew,
+)
 from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.row_effects import RowEffect, is_numbered, row_effect
+from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, is_numbered, row_effect
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.telling import shown, tell
@@ -23,6 +29,7 @@ from binlog_pipeline.views.changes_order import Places
 from binlog_pipeline.views.changes_rows import Rows
 from binlog_pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is_xa
 
+_MOVING: Final = frozenset(("create", "alter", "drop"))
 _ON: Final = "nonRow=skip goes on without"
 _AS_TEXT: Final = (
     "it is logged as text, not as rows, and may write to the table, if not itself, then by a trigger, a view or a "
@@ -101,6 +108,34 @@ def refuse_reused_names(
                 "schemaEvolution=ignore to have both under the one name"
             )
     seen |= _seen(some, None)
+
+
+def refuse_moved_numbers(
+    some: GatheredRows, name: TableName, width: int, moved: set[str], seen: list[int]
+) -> None:
+    """The same of a table of which the log has no names of columns: raises for one under the number of another.
+
+    Args:
+        width: how many columns it has; rows of another number are refused by themselves.
+        moved: `moves` since the first rows of that many, kept from call to call.
+        seen: the group of the first of them, kept from call to call.
+    """
+    groups = [
+        int(changes.group.min())
+        for changes in some.changes
+        if len(changes.table.columns) == width and len(changes)
+    ]
+    if groups and not seen:
+        seen.append(min(groups))
+    for placed, table, found in column_moves(some, Subscription.one(*name), also_told=True):
+        if table == name and seen and seen[0] < placed.group:
+            moved |= found
+            if may_shift(moved):
+                raise IncompatibleSchema(
+                    f"{_named(some, placed)}: {NO_NAMES}, so a column of {name.database}.{name.table} may be another "
+                    f"than had its number before. {PARTS}, or say schemaEvolution=ignore to have both under the one "
+                    "number"
+                )
 
 
 def _seen(some: GatheredRows, before: int | None) -> set[str]:
@@ -228,10 +263,20 @@ def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
 
 
 def told_of_tables(
-    some: GatheredRows, subscription: Subscription, *, skips: bool
+    some: GatheredRows, subscription: Subscription, *, by_name: bool, skips: bool
 ) -> Iterator[tuple[TableName, Rows]]:
-    """A row for each of `row_statements`. `skips`: as of `told_statements`."""
-    for placed, name, effect in row_statements(some, subscription):
+    """A row for each of `row_statements`. `skips`: as of `told_statements`.
+
+    `by_name`: the log has names of columns.
+    """
+    found = [*row_statements(some, subscription)]
+    if not by_name:
+        found += [
+            (placed, name, RowEffect("x", placed.statement.sql, NO_NAMES))
+            for placed, name, moved in column_moves(some, subscription)
+            if {COLUMN_COMES, COLUMN_GOES} & moved
+        ]
+    for placed, name, effect in found:
         told = replace(effect, op="a") if skips and effect.op == "x" else effect
         places = _places(some, placed)
         yield name, Rows(told.op, places, None, None, None, None, None, effect=told)
@@ -263,6 +308,27 @@ def row_statements(
                 effect = row_effect(said, name)
                 if effect is not None and effect.op != "a":
                     yield placed, name, effect
+
+
+def column_moves(
+    some: GatheredRows, subscription: Subscription, *, also_told: bool = False
+) -> Iterator[tuple[PlacedStatement, TableName, frozenset[str]]]:
+    """Statements about the columns of tables that stay, and `moves` of them, if there are any.
+
+    also_told: those that `row_statements` gives, too.
+    """
+    for placed in some.statements:
+        said = placed.statement
+        if said.meaning.kind not in _MOVING or not subscription.may_concern(said.meaning):
+            continue
+        for name in said.meaning.affected:
+            if not subscription.has(*name):
+                continue
+            effect = row_effect(said, name)
+            op = "a" if effect is None else effect.op
+            found = moves(said)
+            if found and (op == "a" or (op == "x" and also_told)):
+                yield placed, name, found
 
 
 def _places(some: GatheredRows, placed: PlacedStatement) -> Places:

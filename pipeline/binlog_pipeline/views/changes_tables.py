@@ -76,6 +76,8 @@ class TablesView:
     ops: frozenset[str]
     non_row: str
     batch_rows: int
+    by_name: bool
+    """Whether the log has names of columns."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -120,7 +122,9 @@ class TablesView:
 
     def _statements(self, some: GatheredRows) -> Iterator[tuple[TableName, Rows]]:
         if "x" in self.ops:
-            return told_of_tables(some, self.subscription, skips=self.non_row == "skip")
+            return told_of_tables(
+                some, self.subscription, by_name=self.by_name, skips=self.non_row == "skip"
+            )
         return emptied_tables(some, self.subscription) if "t" in self.ops else iter(())
 
     def _part(self, rows: Rows, name: TableName) -> Part:

@@ -430,6 +430,49 @@ def test_text_of_another_database_is_told(tmp_path: Path, make_upstream: MakeMar
     assert "by a trigger" in told.why
 
 
+HASH = (
+    "CREATE TABLE d.t (f VARCHAR(4096), UNIQUE (f)) CHARACTER SET latin1",
+    "INSERT INTO d.t VALUES ('foo')",
+)
+PLAIN = ("CREATE TABLE d.t (a INT, b INT, KEY i (b))", "INSERT INTO d.t VALUES (1, 2)")
+# Each part is a run of its own: statements, and which of them are told behind it.
+MOVED: dict[str, list[tuple[tuple[str, ...], list[int]]]] = {
+    "hidden": [((*HASH, "ALTER TABLE d.t DROP INDEX f, ADD COLUMN amount BIGINT UNSIGNED",
+                 "INSERT INTO d.t VALUES ('baz', 42)"), [2])],
+    "by_steps": [((*HASH, "DROP INDEX f ON d.t", "ALTER TABLE d.t ADD amount BIGINT UNSIGNED"), []),
+                 (("INSERT INTO d.t VALUES ('baz', 42)",), [3])],
+    "dropped": [((*PLAIN, "ALTER TABLE d.t DROP b"), []),
+                (("ALTER TABLE d.t ADD c INT", "INSERT INTO d.t VALUES (3, 4)"), [2, 3]),
+                (("INSERT INTO d.t VALUES (5, 6)",), [])],
+    "shifted": [((*PLAIN, "ALTER TABLE d.t DROP a, ADD c INT FIRST", "INSERT INTO d.t VALUES (3, 4)"), [2])],
+    "added": [((*PLAIN, "ALTER TABLE d.t DROP INDEX i, ADD c INT", "INSERT INTO d.t VALUES (3, 4, 5)"), [])],
+    "unique_keys": [((*PLAIN, "ALTER TABLE d.t DROP INDEX i, ADD UNIQUE u (b)", "INSERT INTO d.t VALUES (3, 4)"), [])],
+    "no_rows_before": [((PLAIN[0], "ALTER TABLE d.t DROP b, ADD c INT", "INSERT INTO d.t VALUES (3, 4)"), [])],
+    "no_rows_behind": [((*PLAIN, "ALTER TABLE d.t DROP b, ADD c INT"), [])],
+    "text": [((*PLAIN, "ALTER TABLE d.t ADD c INT, ENGINE=InnoDB", "INSERT INTO d.t VALUES (3, 4, 5)"), [])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
+def test_columns_that_share_a_number_are_told(
+    tmp_path: Path, make_upstream: MakeMariaDB, metadata: str
+) -> None:
+    """A hidden column of a key that is a hash has one, too. With names there is nothing to tell."""
+    upstream = make_upstream(f"--binlog-row-metadata={metadata}", server_id=1)
+    for case, parts in MOVED.items():
+        upstream.script(f"CREATE DATABASE {case}")
+        statements: list[str] = []
+        for number, (more, told) in enumerate(parts):
+            statements += [sql.replace("d.t", f"{case}.t") for sql in more]
+            upstream.script(*statements[-len(more) :])
+            store = store_of_upstream(tmp_path / f"{case}{number}", upstream)
+            done = run(store, tmp_path / case, tables=f"{case}.*")
+            wanted = [] if metadata == "FULL" else [statements[i] for i in told]
+            assert [one.sql for one in done.unknown] == wanted, case
+        listed = {one.op for one in manifest_of(tmp_path / case).statements}
+        assert metadata != "FULL" or listed == {"t"}, case
+
+
 def test_names_that_readers_pass_over(tmp_path: Path, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream(*FULL)
     upstream.script(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from binlog_pipeline.schemas.ddl_alter import may_shift, moves
 from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_history import apply
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
@@ -294,6 +295,33 @@ def test_layouts_that_a_log_without_names_does_not_tell_apart() -> None:
     assert hidden("ALTER TABLE t MODIFY c BINARY(3)")
     assert not hidden("ALTER TABLE t MODIFY a INT AFTER b")
     assert not hidden("ALTER TABLE t DROP a")
+
+
+@pytest.mark.parametrize(
+    ("sql", "moved", "shifts"),
+    [
+        ("ALTER TABLE t ADD c INT", "+column +hidden", False),
+        ("ALTER TABLE t DROP c", "-column -hidden", False),
+        ("ALTER TABLE t DROP c, ADD d INT", "+column +hidden -column -hidden", True),
+        ("ALTER TABLE t DROP INDEX i, ADD d INT", "+column +hidden -hidden", True),
+        ("ALTER TABLE t DROP INDEX i, ADD UNIQUE (a)", "+hidden -hidden", False),
+        ("ALTER TABLE t DROP c, ADD UNIQUE (a)", "+hidden -column -hidden", True),
+        ("ALTER TABLE t MODIFY c INT AFTER a", "+column +hidden -column -hidden", True),
+        ("ALTER TABLE t MODIFY c INT", "+hidden -hidden", False),
+        ("ALTER TABLE t ENGINE=MyISAM", "+hidden -hidden", False),
+        ("ALTER TABLE t ADD SYSTEM VERSIONING", "+column", False),
+        ("ALTER TABLE t DROP SYSTEM VERSIONING", "-column -hidden", False),
+        ("ALTER TABLE t RENAME COLUMN a TO b", "", False),
+        ("ALTER TABLE t COMMENT 'ADD c INT, DROP d'", "", False),
+        ("SET STATEMENT max_statement_time=1 FOR ALTER TABLE t DROP c", "-column -hidden", False),
+        ("DROP INDEX i ON t", "+hidden -hidden", False),
+        ("CREATE UNIQUE INDEX i ON t (a)", "+hidden -hidden", False),
+        ("ALTER TABLE t FROBNICATE", "+column +hidden -column -hidden", True),
+    ],
+)
+def test_columns_that_come_and_go(sql: str, moved: str, shifts: bool) -> None:
+    found = moves(logged(sql))
+    assert (" ".join(sorted(found)), may_shift(found)) == (moved, shifts)
 
 
 LONG = "CREATE TABLE t (id INT, f VARCHAR(1000) CHARSET latin1, g VARCHAR(9) CHARSET latin1, UNIQUE (f, g))"

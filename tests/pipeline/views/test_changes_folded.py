@@ -178,7 +178,7 @@ def test_the_newest_layout_is_found_backwards(make_upstream: MakeMariaDB, tmp_pa
 
     def found(table: str, stop: str = "", *, by_numbers: bool) -> FoundTable | None:
         end = SlavePosition.parse(stop) if stop else None
-        return newest_table(source, "d", table, end, by_numbers=by_numbers)
+        return newest_table(source, ("d", table), end, by_numbers=by_numbers)
 
     for by_numbers in (False, True):
         newest = found("t", by_numbers=by_numbers)
