@@ -24,14 +24,14 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.compression import Compressor
-from binlog_server.connections.connections import Connection, Connections
+from binlog_server.connections.connections import Connections
 from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
-from binlog_server.dumps.stream_writer import StreamSink
+from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
 from binlog_server.loop.apart import apart
 from binlog_server.loop.rounds import Rounds
@@ -344,19 +344,11 @@ class Server:
         await self.relay.start_late(skip=self.config.skip_slave_start)
         self.publisher.missing = None
 
-    def new_dump(
-        self,
-        request: DumpRequest,
-        machine: ServerConnection,
-        sink: StreamSink,
-        connection: Connection,
-    ) -> Dump:
+    def new_dump(self, request: DumpRequest, stream: ReplicaStream) -> Dump:
         """A dump of this server's store."""
         return Dump(
             request,
-            machine,
-            sink,
-            connection,
+            stream,
             engine=self.engine,
             frames=self.frames,
             tail=self._tail,

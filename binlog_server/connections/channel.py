@@ -51,6 +51,8 @@ class Channel:
         self.go_on = go_on
         self._loop = asyncio.get_running_loop()
         self._writable: asyncio.Future[None] | None = None  # set while the socket takes nothing
+        self.net_write_timeout: Callable[[], float]
+        """The session's, in seconds; from the login on."""
         self._held = False
         self._resting = False  # until the next round of the loop
         self._lost = False
@@ -112,19 +114,22 @@ class Channel:
             case _:
                 self.close()
 
-    async def drain(self, timeout_s: Callable[[], float]) -> None:
+    async def drain(self) -> None:
         """Wait until the write buffer has room.
 
-        Args:
-            timeout_s: gives net_write_timeout in seconds.
-
-        Raises `ConnectionAbortedError` with the reason if the socket takes no byte for that long.
+        Raises `ConnectionError` when the connection ends, and with the reason if the socket takes no byte for
+        net_write_timeout; the log has the reason then.
         """
+        if self.is_closing:
+            raise ConnectionResetError
         writable = self._writable
+        if writable is None:
+            await asyncio.sleep(0)  # serves others, although this socket takes everything
+            return
         left = self.transport.get_write_buffer_size()
-        while writable is not None:
+        while True:
             try:
-                async with asyncio.timeout(timeout_s()):
+                async with asyncio.timeout(self.net_write_timeout()):
                     await asyncio.shield(writable)
                 return
             except TimeoutError:

@@ -17,27 +17,25 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Final, TypeVar
 
-from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.dump.classic_positions import position_of
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
 from binlog_protocol.events.gtid_list import GtidListFlags
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.stored_group import group_gtid
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.engine import EngineReader, Hold, LargeGroup, PlacedBatch, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.commits.syncer import Syncer
-from binlog_server.connections.connections import Connection
 from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
 from binlog_server.dumps.large_group_frames import FrameChunk, LargeGroupFrames
+from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.stream_events import StreamEvents
-from binlog_server.dumps.stream_writer import STREAM_NAME, StreamSink, StreamWriter
 from binlog_server.dumps.tail import Tail
 from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
@@ -45,6 +43,11 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
 
+# What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
+# appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a
+# heartbeat for another file than theirs. It is always the same: a replica whose connection broke inside a group goes on
+# with that group only if the name is what it was.
+STREAM_NAME: Final = "binlog.000001"
 _PACKETS_AT_ONCE: Final = 64  # of acknowledgements: half a millisecond
 
 T = TypeVar("T")
@@ -54,7 +57,6 @@ class Dump:
     """Runs one dump. `run` ends when the stream does; cancelling it ends it at once.
 
     Args:
-        machine: the connection, in state DUMPING.
         format_version: server version in the format description.
         server_id: ours, for artificial events.
     """
@@ -62,9 +64,7 @@ class Dump:
     def __init__(
         self,
         request: DumpRequest,
-        machine: ServerConnection,
-        sink: StreamSink,
-        connection: Connection,
+        stream: ReplicaStream,
         *,
         engine: EngineReader,
         frames: FrameCache,
@@ -75,9 +75,12 @@ class Dump:
         server_id: int,
     ) -> None:
         self._request = request
-        self._machine = machine
-        self._sink = sink
-        self._connection = connection
+        self._out = stream
+        self._connection = stream.connection
+        self._cursor = Position(0, 0)  # where the next events come from
+        self._place_inside = (
+            0  # classic style: how far the replica has counted inside a large group
+        )
         self._engine = engine
         self._frames = frames
         self._tail = tail
@@ -96,14 +99,6 @@ class Dump:
         """It has ended with an error."""
         self.until: SlavePosition | None = None
         """Where it has ended by itself."""
-        self._out = StreamWriter(
-            machine, sink, connection, self._events, request.heartbeat_s, classic=self._classic
-        )
-
-    @property
-    def inside_event(self) -> bool:
-        """Whether the last bytes end inside an event: an error packet cannot be sent there."""
-        return self._out.inside_event
 
     async def run(self) -> None:
         """Stream. Errors that the replica should know of are sent to it; the machine is closed afterwards."""
@@ -140,32 +135,32 @@ class Dump:
             self._start_semi_sync(start)
         await self._open(start)
         while not groups_filter.until_reached:
-            hold.move(self._out.cursor.file_no)
-            self._connection.sent = self._out.cursor
+            hold.move(self._cursor.file_no)
+            self._connection.sent = self._cursor
             moved = self._tail.moved
-            if self._out.cursor >= self._engine.durable_end:
+            if self._cursor >= self._engine.durable_end:
                 if request.non_block:
                     break
-                await self._sink.drain()
+                await self._out.drain()
                 self._connection.state = (
                     "Master has sent all binlog to slave; waiting for more updates"
                 )
                 await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(self._out.cursor, request.style, self._read)
+                batch = await self._frames.frames(self._cursor, request.style, self._read)
                 overtaken = batch.overtaken
                 if batch.large is not None:
                     overtaken = await self._send_large(batch.large)
                 else:
                     self._out.frames(batch.frames)
                 await self._go_to(batch.end, overtaken=overtaken)
-                await self._sink.drain()
+                await self._out.drain()
             else:
                 await self._send_filtered(groups_filter)
         if groups_filter.until_reached:
             self.until = groups_filter.state.position()
-            self._out.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._out.cursor)
-        self._sink.write(self._machine.dump_end_eof())
+            self._gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._cursor)
+        self._out.end()
 
     async def _take_hold(self) -> Hold:
         """In a thread, which looks at files; but RESET MASTER, while it deletes them, is waited for in none: there may
@@ -188,7 +183,7 @@ class Dump:
     # --- semi-sync ---
 
     def _start_semi_sync(self, start: DumpStart) -> None:
-        self._machine.start_semi_sync()
+        self._out.machine.start_semi_sync()
         # Who is inside a group does not have all that lies before the next one.
         is_inside = start.rest is not None or start.large_rest is not None
         has_before = NOWHERE if is_inside else start.cursor
@@ -203,7 +198,7 @@ class Dump:
 
     def take_acks(self) -> bool:
         """The replica has said something. True: there may be more of it. Raises `ProtocolError`."""
-        acks, more = self._machine.take_acks(_PACKETS_AT_ONCE)
+        acks, more = self._out.machine.take_acks(_PACKETS_AT_ONCE)
         if self._acks is not None:
             self._semi_sync.acks += len(acks)
             for ack in acks:
@@ -219,7 +214,7 @@ class Dump:
 
     async def _open(self, start: DumpStart) -> None:
         """Send the events that begin a stream."""
-        self._out.cursor = start.cursor
+        self._cursor = start.cursor
         if not self._classic:
             self._out.event(self._events.rotate(STREAM_NAME))
             self._out.event(self._events.engine_description())
@@ -229,7 +224,7 @@ class Dump:
             return
         self._tell_place(start.file_no, start.position)
         if self._request.file_position is None:
-            self._out.gtid_list(start.state, 0, start.cursor)
+            self._gtid_list(start.state, 0, start.cursor)
         elif start.rest is not None:
             self._out.frames(start.rest)
         elif start.large_rest is not None:
@@ -240,7 +235,7 @@ class Dump:
 
     async def _go_to(self, end: Position, *, overtaken: bool) -> None:
         """Move on to `end`, behind all groups that were sent."""
-        before, self._out.cursor = self._out.cursor, end
+        before, self._cursor = self._cursor, end
         self._sent_all_before(end)
         if not self._classic:
             return
@@ -269,6 +264,20 @@ class Dump:
         self._out.event(self._events.rotate(classic_name(file_no), position))
         self._out.event(self._events.file_description(at_beginning=False))
 
+    def _gtid_list(self, state: BinlogState, flags: int, at: Position) -> None:
+        """Send a GTID_LIST: the binlog state at a place."""
+        end_position = position_of(at.offset) if self._classic else 0
+        self._out.event(self._events.gtid_list(state, flags, end_position))
+
+    def _heartbeat_if_due(self) -> None:
+        if self._out.lacks_heartbeat:
+            # Engine style: the replica adds up events, and stops on a heartbeat that lies before its sum.
+            name, position = STREAM_NAME, FIRST_EVENT_POSITION + self._out.event_bytes
+            if self._classic:
+                name = classic_name(self._cursor.file_no)
+                position = self._place_inside or position_of(self._cursor.offset)
+            self._out.event(self._events.heartbeat(name, position))
+
     # --- groups that are not all sent ---
 
     async def _send_filtered(self, groups_filter: DumpFilter) -> None:
@@ -276,7 +285,7 @@ class Dump:
         if self._classic:
             await self._filter_placed(groups_filter)
         else:
-            batch = await self._read(_started(self._frames.groups(self._out.cursor)))
+            batch = await self._read(_started(self._frames.groups(self._cursor)))
             if batch.large is not None:
                 if _is_wanted(groups_filter, batch.large.head):
                     await self._send_large(batch.large)
@@ -289,11 +298,11 @@ class Dump:
                     break
             else:
                 await self._go_to(batch.end, overtaken=False)
-        self._out.heartbeat_if_due()  # skipping through history may take longer than the replica waits
-        await self._sink.drain()
+        self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
+        await self._out.drain()
 
     async def _filter_placed(self, groups_filter: DumpFilter) -> None:
-        batch = await self._read(_started(self._frames.placed(self._out.cursor)))
+        batch = await self._read(_started(self._frames.placed(self._cursor)))
         if batch.large is not None:
             overtaken = False
             if _is_wanted(groups_filter, batch.large.head):
@@ -303,12 +312,12 @@ class Dump:
             return
         for group in batch.groups:
             if _is_wanted(groups_filter, group.payload):
-                one = PlacedBatch(self._out.cursor, group.end, [group])
+                one = PlacedBatch(self._cursor, group.end, [group])
                 framed = self._request.style.placed_frames(one)
                 self._out.frames(framed.frames)
                 await self._go_to(group.end, overtaken=framed.overtaken)
             else:
-                self._out.cursor = group.end
+                self._cursor = group.end
                 self._sent_all_before(group.end)
             self._list_if_due(groups_filter, group.end)
             if groups_filter.until_reached:
@@ -318,13 +327,13 @@ class Dump:
     def _list_if_due(self, groups_filter: DumpFilter, end: Position) -> None:
         state = groups_filter.take_gtid_list()
         if state is not None:
-            self._out.gtid_list(state, 0, end)
+            self._gtid_list(state, 0, end)
 
     # --- groups too large for memory ---
 
     async def _send_large(self, group: LargeGroup) -> bool:
         """All of it; returns whether it is overtaken."""
-        frames = LargeGroupFrames(group, self._request.style, self._out.cursor)
+        frames = LargeGroupFrames(group, self._request.style, self._cursor)
         await self._send_chunks(frames)
         return frames.overtaken
 
@@ -337,11 +346,11 @@ class Dump:
                 reading = _next_of(chunks)
                 self._out.frames(chunk.frames)
                 self._out.inside_event = chunk.inside_event
-                self._out.place_inside = chunk.position
-                self._out.heartbeat_if_due()
-                await self._sink.drain()
+                self._place_inside = chunk.position
+                self._heartbeat_if_due()
+                await self._out.drain()
         finally:
-            self._out.place_inside = 0
+            self._place_inside = 0
             reading.cancel()
 
     async def _read(self, reading: asyncio.Task[T]) -> T:
@@ -350,8 +359,8 @@ class Dump:
             due = None if self._out.inside_event else self._out.heartbeat_due()
             wait_s = None if due is None else max(0, due - time.monotonic())
             await asyncio.wait([reading], timeout=wait_s)
-            self._out.heartbeat_if_due()
-            await self._sink.drain()
+            self._heartbeat_if_due()
+            await self._out.drain()
         return reading.result()
 
     # --- waiting ---
@@ -373,8 +382,8 @@ class Dump:
                 async with asyncio.timeout(None if due is None else max(0, due - time.monotonic())):
                     await moved.wait()
             except TimeoutError:
-                self._out.heartbeat_if_due()
-                await self._sink.drain()
+                self._heartbeat_if_due()
+                await self._out.drain()
 
     def _refuse(self, error: ServerError) -> None:
         self.refused = True
@@ -390,8 +399,7 @@ class Dump:
                 **facts,
             },
         )
-        if not self._machine.is_closed and not self._out.inside_event:
-            self._sink.write(self._machine.dump_error(error))
+        self._out.fail(error)
 
 
 def _next_of(chunks: Iterator[FrameChunk]) -> asyncio.Task[FrameChunk | None]:

@@ -89,6 +89,7 @@ class Conversation:
         self._server = server
         self._channel = channel
         self._machine = channel.machine
+        channel.net_write_timeout = self._net_write_timeout
         self._connection = connection
         self._user = request.user
         self._address = address
@@ -266,13 +267,9 @@ class Conversation:
         Raises `ConnectionError` if it takes nothing for net_write_timeout, and when the connection ends; the log has
         the reason then.
         """
-        if self._channel.is_closing:
-            raise ConnectionResetError
-        if not self._channel.is_full:
-            await asyncio.sleep(0)  # serves others, although this socket takes everything
-            return
-        self._connection.state = "Writing to net"
-        await self._channel.drain(self._net_write_timeout)
+        if self._channel.is_full:
+            self._connection.state = "Writing to net"
+        await self._channel.drain()
 
     # --- commands ---
 
@@ -309,8 +306,6 @@ class Conversation:
                     self._channel,
                     self._connection,
                     self.sql,
-                    self,
-                    self._net_write_timeout,
                 )
             case Quit():
                 self._channel.close()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from binlog_protocol.connection.commands import BinlogDump
-from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import DuplicateServerId, ServerError
 from binlog_storage.errors import StorageError
 from binlog_storage.ibb.file_names import file_name
@@ -17,8 +15,7 @@ from binlog_server.connections.channel import Channel
 from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.replica_limits import ReplicaLimits
-from binlog_server.dumps.stream_writer import StreamSink
+from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.loop.defects import internal_error
 from binlog_server.process.logs import shortened
 from binlog_server.sessions.host import Host
@@ -38,25 +35,21 @@ class DumpSession:
         server: Host,
         channel: Channel,
         connection: Connection,
-        sink: StreamSink,
-        net_write_timeout: Callable[[], float],
     ) -> None:
         self._channel = channel
         self._connection = connection
-        self._net_write_timeout = net_write_timeout
         self._engine = server.engine
         self._reason = ""  # why it ends, once that is known
-        self._limits = ReplicaLimits(
-            sink,
+        self._stream = ReplicaStream(
+            channel,
             connection,
             server.connections,
             server.engine,
-            untaken=lambda: channel.untaken,
+            request.heartbeat_s,
             grace_s=lambda: server.config.replica_lag_grace_seconds,
             drop=self._drop,
         )
-        connection.limits = self._limits
-        self._dump = server.new_dump(request, channel.machine, self._limits, connection)
+        self._dump = server.new_dump(request, self._stream)
         self._task = asyncio.get_running_loop().create_task(self._run(self._dump))
 
     @classmethod
@@ -67,14 +60,8 @@ class DumpSession:
         channel: Channel,
         connection: Connection,
         sql: SqlSession,
-        sink: StreamSink,
-        net_write_timeout: Callable[[], float],
     ) -> DumpSession | None:
-        """Begin a dump. None if it is refused: the client has its error then, and the connection ends.
-
-        Args:
-            net_write_timeout: gives that of the session, in seconds.
-        """
+        """Begin a dump. None if it is refused: the client has its error then, and the connection ends."""
         skip_marked = sql.variables.get("skip_replication") == "ON"
         channel.machine.start_dump()
         try:
@@ -110,9 +97,9 @@ class DumpSession:
             f"dump starts: %(peer)s, server_id %(server_id)d, {place}",
             {"peer": channel.peer, "server_id": request.server_id, **facts},
         )
-        channel.give_up_after(net_write_timeout())
+        channel.give_up_after(channel.net_write_timeout())
         channel.stream()
-        return cls(request, server, channel, connection, sink, net_write_timeout)
+        return cls(request, server, channel, connection)
 
     def received(self) -> bool:
         """Take bytes from the replica: semi-sync acknowledgements. True if more are left. Raises `ProtocolError`."""
@@ -123,25 +110,20 @@ class DumpSession:
         if not self._reason:
             self._reason = reason
             self._task.cancel()
-        self._limits.close()
+        self._stream.close()
 
     def end(self, error: ServerError | None) -> None:
         """End the dump from outside, with an error packet for the replica if there is an error."""
         self.cancel("it was killed" if error is None else str(error))
-        self._limits.flush()  # an error in the midst of an event would not be seen
-        if (
-            error is not None
-            and not self._channel.machine.is_closed
-            and not self._dump.inside_event
-        ):
-            self._channel.write(self._channel.machine.dump_error(error))
+        if error is None:
+            self._stream.flush()
+        else:
+            self._stream.fail(error)
 
     def shut_down(self, reason: str = _SHUTDOWN) -> None:
         """End the dump by EOF, so that the replica reconnects. `reason` is for the log."""
         self.cancel(reason)
-        self._limits.flush()
-        if self._channel.machine.state is ServerState.DUMPING and not self._dump.inside_event:
-            self._channel.write(self._channel.machine.dump_end_eof())
+        self._stream.end()
 
     def _drop(self, error: ServerError) -> None:
         """End a dump that lags too far. The replica gets time to take the bytes under way, so that it reads the
@@ -155,7 +137,7 @@ class DumpSession:
             },
         )
         self.end(error)
-        self._channel.close(linger_s=self._net_write_timeout())
+        self._channel.close(linger_s=self._channel.net_write_timeout())
 
     async def _run(self, dump: Dump) -> None:
         reason = ""
@@ -173,10 +155,11 @@ class DumpSession:
         finally:
             peer = self._channel.peer
             if not self._channel.is_closing:
-                self._limits.flush()
-                if failure is not None and not dump.inside_event:
-                    self._channel.send_error(failure)
-            self._limits.close()
+                if failure is None:
+                    self._stream.flush()
+                else:
+                    self._stream.fail(failure)
+            self._stream.close()
             self._channel.close()
             reason = self._reason = self._reason or reason
             facts = {

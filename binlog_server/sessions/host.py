@@ -9,12 +9,11 @@ from binlog_protocol.connection.server import ServerConnection
 
 from binlog_server.accounts.users import Users
 from binlog_server.connections.compression import Compressor
-from binlog_server.connections.connections import Connection
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.stream_writer import StreamSink
+from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
@@ -49,13 +48,7 @@ class Host(ServerView, Protocol):
     @property
     def compressor(self) -> Compressor: ...
 
-    def new_dump(
-        self,
-        request: DumpRequest,
-        machine: ServerConnection,
-        sink: StreamSink,
-        connection: Connection,
-    ) -> Dump:
+    def new_dump(self, request: DumpRequest, stream: ReplicaStream) -> Dump:
         """A dump of the server's store."""
 
     def new_transaction(

@@ -23,7 +23,7 @@ LONG: Final = {
     "binlog_server/cli": "events import offline seed serve_archive signals verify",
     "binlog_server/commits": "quick_commit",
     "binlog_server/connections": "compression tls",
-    "binlog_server/dumps": "classic_style dump large_group_frames replica_limits",
+    "binlog_server/dumps": "classic_style dump large_group_frames replica_stream",
     "binlog_server/metrics": "endpoint",
     "binlog_server/relay": "follower guard ingest lost_anywhere",
     "binlog_server/sessions": "doors handshake_lab session session_fuzz",

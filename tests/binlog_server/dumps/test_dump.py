@@ -532,7 +532,8 @@ async def test_the_end_of_a_connection_is_told_in_one_way(
     await until(lambda: held.session._connection.state.startswith("Master has sent all"))
     if fails_first:
         met: list[ConnectionError] = []
-        drain = held.conversation.drain
+        channel = held.session._channel
+        drain = channel.drain
 
         async def meets() -> None:
             try:
@@ -541,7 +542,7 @@ async def test_the_end_of_a_connection_is_told_in_one_way(
                 met.append(error)
                 raise
 
-        monkeypatch.setattr(held.conversation, "drain", meets)
+        monkeypatch.setattr(channel, "drain", meets)
         held.transport.closing = True
         lab.publish("0-1-1")
         await until(lambda: bool(met))

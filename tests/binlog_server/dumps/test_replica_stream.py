@@ -16,7 +16,7 @@ from binlog_protocol.wire.results import parse_error
 
 from binlog_server.accounts.users import Account
 from binlog_server.dumps.lag_watch import Lag, LagWatch
-from binlog_server.dumps.replica_limits import ReplicaLimits, _dropped
+from binlog_server.dumps.replica_stream import ReplicaStream, _dropped
 from tests.binlog_server.dumps.test_slow_replica import GROUP_BYTES, GROUPS, dumping, large_history
 from tests.binlog_server.lab import PASSWORD, USER, Lab, transaction, until
 from tests.binlog_server.transport import Held
@@ -44,7 +44,7 @@ def grace(monkeypatch: pytest.MonkeyPatch) -> float:
         now, sent, end, behind_bytes, _ = seen
         return look(watch, now, sent, end, behind_bytes, seconds, excused=excused)
 
-    monkeypatch.setattr("binlog_server.dumps.replica_limits.LOOK_S", 0.01)
+    monkeypatch.setattr("binlog_server.dumps.replica_stream.LOOK_S", 0.01)
     monkeypatch.setattr(LagWatch, "look", sooner)
     return seconds
 
@@ -56,10 +56,10 @@ async def alter(lab: Lab, limits: str) -> None:
     client.close()
 
 
-def limits_of(held: Held) -> ReplicaLimits:
+def limits_of(held: Held) -> ReplicaStream:
     dump = held.conversation._dump
     assert dump is not None
-    return dump._limits
+    return dump._stream
 
 
 async def takes(held: Held, done: Callable[[], bool], seconds: float = 10.0) -> None:
