@@ -103,7 +103,7 @@ def test_engine_writes_the_same_files(
         with engine._append_lock:
             engine._appender.admit(len(payload))
             engine._writer.write(RecordType.COMMIT, commit.encode(payload), gtid_of(payload))
-            engine._appender.ended(commits=1)
+            engine._appender.ended(committed=True)
         if number % 7 == 0:
             engine.sync()
     engine.close()

@@ -15,9 +15,10 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.limits import RECORD_OVERHEAD
 from binlog_storage.binlog.log_writer import LogWriter
-from binlog_storage.binlog.open_group import GroupContext, OpenGroup
+from binlog_storage.binlog.open_group import OpenGroup
 from binlog_storage.binlog.page_store import PageKey
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.room import Room
@@ -38,7 +39,6 @@ class Appender:
     Args:
         lock: the append lock.
         piece_bytes: largest payload stored in one record.
-        settle: see `GroupContext`.
         last_marker: the start marker, if the binlog ends with one.
     """
 
@@ -52,32 +52,19 @@ class Appender:
         references: References,
         breaks: StateBreaks,
         piece_bytes: int,
-        filled: Callable[[], None],
-        settle: Callable[[PageKey, Callable[[], bool]], None],
+        flusher: Flusher,
         last_marker: bytes | None = None,
     ) -> None:
         self.lock = lock
-        self._writer = writer
+        self.writer = writer
         self._room = room
         self._durability = durability
         self._prepared = prepared
-        self._references = references
+        self.references = references
         self._breaks = breaks
         self.piece_bytes = piece_bytes
         self.last_marker = last_marker
-        self.commits = 0
-        self._groups = GroupContext(
-            writer,
-            lock,
-            references,
-            piece_bytes,
-            self.admit,
-            self.ended,
-            self.note_break,
-            filled,
-            settle,
-            self._prepare,
-        )
+        self._flusher = flusher
 
     # --- groups ---
 
@@ -86,14 +73,13 @@ class Appender:
         if len(payload) <= self.piece_bytes:
             with self.lock:
                 self.admit(len(payload))
-                self._references.require_age(age)
-                if gtid is not None and self._writer.write_plain(payload, gtid) is not None:
-                    self.commits += 1
+                self.references.require_age(age)
+                if gtid is not None and self.writer.write_plain(payload, gtid) is not None:
                     self.last_marker = None
-                    return self._writer.end
+                    return self.writer.end
                 self.note_break(gtid)
-                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
-                end = self.ended(commits=1)
+                self.writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                end = self.ended(committed=True)
                 if gtid is None:
                     self.last_marker = payload
                 return end
@@ -112,13 +98,12 @@ class Appender:
         """See `BinlogEngine`. The groups that fit on a page are one mini-transaction: they become durable together."""
         with self.lock:
             self._durability.require_sound()
-            self._references.require_age(age)
+            self.references.require_age(age)
             for _ in range(_RUN_PAGES):
                 if index == len(run) or not self._room.take(PAGE_SIZE):
                     break
-                done = self._writer.write_run(run, index)
+                done = self.writer.write_run(run, index)
                 if done > index:
-                    self.commits += done - index
                     self.last_marker = None
                     index = done
                     continue
@@ -127,21 +112,16 @@ class Appender:
                     break
                 gtid = run.gtid(index)
                 self.note_break(gtid)
-                self._writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
-                self.ended(commits=1)
+                self.writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                self.ended(committed=True)
                 index += 1
         return index
 
     def begin(self, *, bulk: bool = False) -> OpenGroup:
         """See `BinlogEngine`."""
-        return OpenGroup(self._groups, bulk=bulk)
+        return OpenGroup(self, bulk=bulk)
 
     # --- XA ---
-
-    def prepared(self) -> list[Xid]:
-        """See `BinlogEngine`."""
-        with self.lock:
-            return self._prepared.xids()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
         """See `BinlogEngine`."""
@@ -149,9 +129,9 @@ class Appender:
             prepare = self._complete(xid, gtid)
             # One mini-transaction: a crash leaves both records or neither.
             lists = [] if prepare.oob is None else [prepare.oob]
-            self._writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
+            self.writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
             self._prepared.discard(xid)
-            return self.ended(commits=1)
+            return self.ended(committed=True)
 
     def rollback_prepared(self, xid: Xid) -> Position:
         """See `BinlogEngine`."""
@@ -166,15 +146,15 @@ class Appender:
         prepare = self._prepared.get(xid)
         self.note_break(gtid, 2 * PAGE_SIZE)
         complete = xa.encode_complete(XaComplete(xid, gtid is None))
-        self._writer.write(RecordType.XA_COMPLETE, complete)
+        self.writer.write(RecordType.XA_COMPLETE, complete)
         return prepare
 
-    def _prepare(self, prepare: XaPrepare) -> Position:
-        """Write the record of a prepared transaction. Under the lock."""
+    def prepare(self, prepare: XaPrepare) -> Position:
+        """See `GroupSteps`."""
         self._prepared.require_free(prepare.xid)
         # Before the record, because a state record in the middle of it must have this transaction already.
-        self._prepared.add(prepare, self._writer.file_no)
-        self._writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
+        self._prepared.add(prepare, self.writer.file_no)
+        self.writer.write(RecordType.XA_PREPARE, xa.encode_prepare(prepare))
         return self.ended()
 
     # --- files ---
@@ -185,15 +165,15 @@ class Appender:
         False, and nothing is done, while this file has no checkpoint.
         """
         self._durability.require_sound()
-        if not self._room.admits(2 * PAGE_SIZE):
+        if not self._room.bounds.admits(2 * PAGE_SIZE):
             return False
         domains = set(delete_domains)
-        entries = self._writer.state.entries()
+        entries = self.writer.state.entries()
         kept = [gtid for gtid in entries if gtid.domain_id not in domains]
         if len(kept) < len(entries):
-            self._add_breaks({self._writer.file_no + 1})
-            self._writer.forget_state(BinlogState(kept))
-        self._writer.flush()
+            self._add_breaks({self.writer.file_no + 1})
+            self.writer.forget_state(BinlogState(kept))
+        self.writer.flush()
         self.ended()
         return True
 
@@ -202,8 +182,8 @@ class Appender:
         with self.lock:
             self.last_marker = None
             self._breaks.restart()
-            self._writer.forget_state(state)
-            self._writer.start_new(0)
+            self.writer.forget_state(state)
+            self.writer.start_new(0)
             self._durability.restart(Position(0, PAGE_SIZE))
             self.ended()
 
@@ -217,21 +197,28 @@ class Appender:
         self._room.admit(size + RECORD_OVERHEAD, given_up)
         self._durability.require_sound()
 
-    def ended(self, *, commits: int = 0) -> Position:
-        """Close the mini-transaction, which commits `commits` groups. Under the lock. Returns its end."""
-        writer = self._writer
-        if commits:
-            self.commits += commits
+    def ended(self, *, committed: bool = False) -> Position:
+        """Close the mini-transaction, with which a group is committed or not. Under the lock. Returns its end."""
+        writer = self.writer
+        if committed:
             self.last_marker = None
         writer.end_mtr()
         return writer.end
+
+    def filled(self) -> None:
+        """See `GroupSteps`."""
+        self._flusher.filled()
+
+    def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
+        """See `GroupSteps`."""
+        self._flusher.settle(end, given_up)
 
     def note_break(self, gtid: Gtid | None, before: int = 0) -> None:
         """Note the state breaks that a group will make (see `LogWriter.breaks_by`). Under the lock, before the group.
 
         Raises `NoRoom`, `DiskError`; nothing is done then, and the group can be written later.
         """
-        if gtid is not None and (breaks := self._writer.breaks_by(gtid, before)):
+        if gtid is not None and (breaks := self.writer.breaks_by(gtid, before)):
             self._add_breaks(breaks)
 
     def _add_breaks(self, breaks: set[int]) -> None:

@@ -11,26 +11,22 @@ import threading
 from collections.abc import Callable
 
 from binlog_storage.binlog.durable_mark import DurableMark
+from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.errors import DiskError, StorageError, StoreFailed
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.redo.log import RedoLog
 
 log = logging.getLogger(__name__)
 
 
 class Durability:
-    """Syncs the redo log of one store and moves the durable mark; from any thread.
+    """Syncs the redo log of one store and moves the durable mark; from any thread."""
 
-    Args:
-        written_end: gives the binlog's end in memory; called under the append lock, between two mini-transactions.
-    """
-
-    def __init__(
-        self, redo: RedoLog, mark: DurableMark, written_end: Callable[[], Position]
-    ) -> None:
+    def __init__(self, redo: RedoLog, writer: LogWriter) -> None:
         self.redo = redo
-        self.mark = mark
-        redo.on_taken = lambda lsn: mark.note(lsn, written_end())
+        self.mark = DurableMark(redo.lsn, Position(0, PAGE_SIZE))
+        self._writer = writer
         self._failure: StorageError | None = None
         self._failing = threading.Lock()
         self._when_failed: list[Callable[[StorageError], None]] = []
@@ -67,12 +63,16 @@ class Durability:
         """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`."""
         self.require_sound()
         try:
-            durable = self.redo.flush()
+            durable = self.redo.flush(self.note)
         except DiskError as error:
             self.fail(error)
             raise
         if self.mark.advance(durable):
             self.wake()
+
+    def note(self, lsn: int) -> None:
+        """Note for the mark where the binlog ends at this LSN. Under the append lock, between two mini-transactions."""
+        self.mark.note(lsn, self._writer.end)
 
     def restart(self, end: Position) -> None:
         """RESET MASTER: the binlog begins anew at `end`. Under the append lock, with nothing left to sync."""
@@ -82,7 +82,7 @@ class Durability:
         """Hand everything appended so far to the operating system. Raises `DiskError`, `StoreFailed`."""
         self.require_sound()
         try:
-            self.redo.write()
+            self.redo.write(self.note)
         except DiskError as error:
             self.fail(error)
             raise

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from binlog_storage.binlog.file_table import FileTable
-from binlog_storage.binlog.full_disk import ROOM_RETRY_S
+from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
+from binlog_storage.binlog.late_writes import LateWrites
+from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.worker import Worker
@@ -19,7 +20,6 @@ from binlog_storage.engine import purge
 from binlog_storage.engine.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.errors import CorruptBinlog, DiskError, TooManyOpenFiles, UnknownBinlog
-from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.first_file import FirstFile
@@ -37,39 +37,32 @@ class FileKeeper:
     """Makes files of one store ahead and purges old ones; from any thread.
 
     Args:
-        written_end: gives the store's end in memory.
-        first_open: gives the first file that recovery may need: that of the last checkpoint.
+        late: writes of opening, which come before a file is made.
         first_file: the store's beginning, which a purge moves.
-        catch_up: writes the files that must exist before others are made; returns whether others may be made. Raises
-            `DiskFull`.
+        full: learns that files were deleted.
         clock: gives seconds since 1970.
-        freed: called when files were deleted.
     """
 
     def __init__(
         self,
-        files: FileTable,
         pages: PageStore,
+        writer: LogWriter,
         references: References,
         options: StoreOptions,
-        *,
-        written_end: Callable[[], Position],
-        first_open: Callable[[], int],
+        late: LateWrites,
         first_file: FirstFile,
-        catch_up: Callable[[], bool],
+        full: FullDisk,
         clock: Callable[[], float],
-        freed: Callable[[], None],
     ) -> None:
-        self._files = files
+        self._files = pages.files
+        self._writer = writer
         self._pages = pages
         self._references = references
         self.options = options  # may be replaced at any time
-        self._written_end = written_end
-        self._first_open = first_open
+        self._late = late
         self._first_file = first_file
-        self._catch_up = catch_up
+        self._full = full
         self._clock = clock
-        self._freed = freed
         self.files_purged = 0
         self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
@@ -85,7 +78,7 @@ class FileKeeper:
     def known(self, file_no: int) -> int:
         """The number, if it is that of an existing or purged file. Raises `UnknownBinlog`."""
         # The file in SHOW MASTER STATUS may exist in memory only.
-        if file_no > max([self._written_end().file_no, *self._files.numbers()]):
+        if file_no > max([self._writer.file_no, *self._files.numbers()]):
             raise UnknownBinlog(f"Target log not found in binlog index: {file_name(file_no)!r}")
         return file_no
 
@@ -120,7 +113,7 @@ class FileKeeper:
         self, question: Callable[..., T], wanted: Wanted, files: list[FileFacts] | None = None
     ) -> T:
         """Ask the purge rules. The facts about the files, on which the answer rests, are added to `files`."""
-        first_open = self._first_open()
+        first_open = self._late.first_open()
         files = [] if files is None else files
         files += [self._facts(n) for n in self._files.numbers() if n <= first_open]
         needed = self.options.slave_connections_needed_for_purge
@@ -168,7 +161,9 @@ class FileKeeper:
                     self._pages.forget(file_no)
             finally:  # behind an error, too: some files may be deleted
                 if deleted:
-                    self._freed()
+                    self._full.freed()
+                    if self._late.full is not None:
+                        self.caretaker.poke()
                     self._first_file.note_again()  # the disk may have room for it now
         plan = replace(plan, delete=deleted)
         if deleted:
@@ -203,9 +198,9 @@ class FileKeeper:
         with self.working:
             self._first_file.note_again()
         try:
-            if self._catch_up():
+            if self._late.catch_up():
                 with self.working:
-                    following = self._first_open() + 1
+                    following = self._late.first_open() + 1
                     self._files.make_ahead(following, self.options.file_pages * PAGE_SIZE)
         finally:
             self._purge_by_limits()

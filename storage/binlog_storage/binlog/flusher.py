@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from binlog_protocol.gtid import BinlogState
 
+from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.binlog.limits import (
@@ -41,7 +42,6 @@ from binlog_storage.binlog.limits import (
 )
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
-from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.errors import DiskError, NoRoom, StoreFailed, TooManyOpenFiles
 from binlog_storage.ibb.chunk import Position
@@ -69,7 +69,7 @@ class Flusher:
     Args:
         lock: the append lock.
         full: waits for room.
-        checkpointed: called after each checkpoint.
+        caretaker: makes the next file behind a checkpoint.
     """
 
     def __init__(
@@ -78,28 +78,29 @@ class Flusher:
         durability: Durability,
         pages: PageStore,
         writer: LogWriter,
-        room: Room,
+        bounds: Bounds,
         publication: Publication,
         full: FullDisk,
-        checkpointed: Callable[[], None],
+        caretaker: Worker,
     ) -> None:
         self._lock = lock
         self._durability = durability
         self._redo = durability.redo
         self._pages = pages
         self._writer = writer
-        self._room = room
+        self._bounds = bounds
         self._publication = publication
         self.unpublished = ""
         """The reason why the durable end could not be published the last time; empty if it was."""
         self.unpublished_since = 0.0
         self._full = full
         self._capture: _Capture | None = None
-        self._checkpointed = checkpointed
+        self._caretaker = caretaker
         self.working = threading.RLock()
         self._dirty: set[int] = set()
         self._unsynced = 0
         self.worker = Worker("binlog-flusher", self._round)
+        full.when_freed(self.worker.poke)
         self._published_at = 0.0
         self._resting = False
         self._hindrance = ""  # no descriptor is left: the thread logs it and tries again
@@ -165,14 +166,14 @@ class Flusher:
 
     def _unlogged_pages(self) -> int:
         """The number of unlogged pages from which on the thread syncs the redo log, to be allowed to write them."""
-        return UNLOGGED_PAGES * self._room.unsynced_factor
+        return UNLOGGED_PAGES * self._bounds.unsynced_factor
 
     def close(self) -> None:
         """Close the publication file."""
         self._publication.close()
 
     def relieve(self) -> bool:
-        """See `Room`."""
+        """Make room for one who waits. Returns True if there is some now, False if the thread is making it."""
         if self._redo.is_full:
             self._durability.write_log()
             return True
@@ -253,9 +254,9 @@ class Flusher:
 
     def began(self, end: Position) -> None:
         """Note a checkpoint at `end`, made now or found by recovery: wake those who wait for room, and the keeper."""
-        self._room.clean_file = end.file_no
-        self._room.freed()
-        self._checkpointed()
+        self._bounds.clean_file = end.file_no
+        self._bounds.freed()
+        self._caretaker.poke()
 
     def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
         """Write and sync all full pages before `end`, waiting for space on the disk.
@@ -290,21 +291,21 @@ class Flusher:
 
     def _checkpoint_due(self) -> bool:
         redo = self._redo
-        entered = self._room.clean_file != self._writer.file_no
+        entered = self._bounds.clean_file != self._writer.file_no
         used = redo.lsn - redo.checkpoint_lsn
         # A record may need more than half of the log, with the state records that may come with it.
         return (
             entered
             or used > redo.capacity * CHECKPOINT_PART
-            or redo.room() < self._room.redo_wanted
+            or redo.room() < self._bounds.redo_wanted
         )
 
     def _write_some(self) -> bool:
-        factor = self._room.unsynced_factor
+        factor = self._bounds.unsynced_factor
         if self._redo.lsn - self._redo.durable_lsn >= SYNC_SPILL_BYTES * factor:
             # With flush_log_at_trx_commit=0 or 2, or for a large group, there may be no commit that syncs the redo log.
             self._durability.sync_log()
-            self._room.freed()
+            self._bounds.freed()
         limit = UNSYNCED_PAGES_MAX if factor > 1 else UNSYNCED_PAGES
         batch = self._pages.ready(self._redo.durable_lsn, BATCH_PAGES)
         if not batch and self._pages.waiting >= self._unlogged_pages():
@@ -324,7 +325,7 @@ class Flusher:
         """
         self._put(batch, limit, hurry=hurry)
         self._pages.written(batch)
-        self._room.freed()
+        self._bounds.freed()
 
     def _put(
         self, batch: list[FullPages], limit: int = UNSYNCED_PAGES_MAX, *, hurry: bool = False

@@ -37,6 +37,11 @@ class FullDisk:
         self._said = ("", 0.0)  # the last log line, and its time
         self._tries = 0  # how often room may have come
         self.is_closing = False
+        self._when_freed: list[Callable[[], None]] = []
+
+    def when_freed(self, call: Callable[[], None]) -> None:
+        """Call this, too, each time that files were deleted."""
+        self._when_freed.append(call)
 
     @property
     def error(self) -> NoRoom | None:
@@ -97,6 +102,8 @@ class FullDisk:
             self._retry_at = 0.0
             self._tries += 1
             self._changed.notify_all()
+        for call in self._when_freed:
+            call()
 
     def close(self) -> None:
         """End all waits."""

@@ -92,6 +92,7 @@ class LogWriter:
         self._file_pages = 0
         self._interval = 0
         self._sealed_bytes = 0  # in pages that were filled or left
+        self.commits = 0  # commit records, start markers included
         self.unlogged_end: PageKey = (0, 0)
         """The page behind the last one that was not logged."""
 
@@ -211,6 +212,7 @@ class LogWriter:
                 self._state_bytes += _GTID_BYTES_MAX
             self.state.update(gtid)
             self._since_page_one.update(gtid)
+        self.commits += kind == RecordType.COMMIT
         self._chunks(kind, data, head, logged=logged)
         return start
 
@@ -241,6 +243,7 @@ class LogWriter:
         )
         self._page[at:end] = body[WRITE_HEAD.size :]
         self._at = end
+        self.commits += 1
         return self._redo.append(body)
 
     def write_run(self, run: GroupRun, index: int) -> int:
@@ -261,6 +264,7 @@ class LogWriter:
         self.state.update(gtid)
         self._since_page_one.update(gtid)
         self._at = end
+        self.commits += done - index
         head = WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, end - at)
         self._redo.append(head + self._page[at:end])
         return done

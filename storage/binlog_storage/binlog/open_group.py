@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from binlog_protocol.gtid import Gtid
 
@@ -17,52 +18,42 @@ from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.xa import XaPrepare, Xid
 
 
-class GroupContext:
-    """The parts of a store that its open groups share.
+class GroupSteps(Protocol):
+    """The steps of the store that its open groups need: see `Appender`."""
 
-    Args:
-        piece_bytes: the largest piece in one record.
-        admit: called under the lock before a record, with its bytes; it may release the lock to wait, and raises if the
-            store accepts nothing more, or the group was given up.
-        ended: called under the lock after each record, with the number of groups that it commits; returns its end.
-        note_break: called under the lock before a group is committed, with its GTID; raises if it cannot be committed
-            now.
-        filled: called without the lock when unlogged pages were added.
-        settle: waits, without the lock, until all pages in front of the given one are durable in their files; raises if
-            the group was given up.
-        prepare: writes the record of a prepared transaction, under the lock; raises if its name is taken.
-    """
+    @property
+    def writer(self) -> LogWriter: ...
+    @property
+    def lock(self) -> threading.Lock: ...
+    @property
+    def references(self) -> References: ...
+    @property
+    def piece_bytes(self) -> int: ...
 
-    def __init__(
-        self,
-        writer: LogWriter,
-        lock: threading.Lock,
-        references: References,
-        piece_bytes: int,
-        admit: Callable[[int, Callable[[], bool]], None],
-        ended: Callable[..., Position],
-        note_break: Callable[[Gtid], None],
-        filled: Callable[[], None],
-        settle: Callable[[PageKey, Callable[[], bool]], None],
-        prepare: Callable[[XaPrepare], Position],
-    ) -> None:
-        self.writer = writer
-        self.lock = lock
-        self.references = references
-        self.piece_bytes = piece_bytes
-        self.admit = admit
-        self.ended = ended
-        self.note_break = note_break
-        self.filled = filled
-        self.settle = settle
-        self.prepare = prepare
+    def admit(self, size: int, given_up: Callable[[], bool]) -> None:
+        """Wait for room for a record, under the lock, which may be released meanwhile."""
+
+    def ended(self, *, committed: bool = False) -> Position:
+        """Close the mini-transaction, under the lock. Returns its end."""
+
+    def note_break(self, gtid: Gtid) -> None:
+        """Note the state breaks that the group will make, under the lock. Raises if it cannot be committed now."""
+
+    def prepare(self, prepare: XaPrepare) -> Position:
+        """Write the record of a prepared transaction, under the lock. Raises if its name is taken."""
+
+    def filled(self) -> None:
+        """Unlogged pages were added. Without the lock."""
+
+    def settle(self, end: PageKey, given_up: Callable[[], bool]) -> None:
+        """Wait, without the lock, until all pages before `end` are durable in their files."""
 
 
 class OpenGroup:
     """See `binlog_storage.engine.interface.GroupWriter`. Several may be open; one owner each."""
 
-    def __init__(self, context: GroupContext, *, bulk: bool = False) -> None:
-        self._context = context
+    def __init__(self, steps: GroupSteps, *, bulk: bool = False) -> None:
+        self._steps = steps
         self._bulk = bulk
         # The page behind the last of its pages that is not in the redo.
         self._unlogged_end: PageKey | None = None
@@ -79,30 +70,30 @@ class OpenGroup:
 
     def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
         """See `GroupWriter`. The lock is released between pieces, so that small groups are written in between."""
-        context = self._context
+        steps = self._steps
         view = memoryview(data)
-        for at in range(0, len(view), context.piece_bytes):
-            piece = view[at : at + context.piece_bytes]
-            with context.lock:
-                context.admit(len(piece) + NODE_BYTES, self._is_given_up)
+        for at in range(0, len(view), steps.piece_bytes):
+            piece = view[at : at + steps.piece_bytes]
+            with steps.lock:
+                steps.admit(len(piece) + NODE_BYTES, self._is_given_up)
                 self._require_open()
                 if self._hold is None:
                     # Before node 0, because the header of a new file may be written in the middle of it.
-                    file_no = context.writer.end.file_no
-                    self._hold = context.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
+                    file_no = steps.writer.end.file_no
+                    self._hold = steps.references.hold(Reason.ACTIVE_TRANSACTION, "", file_no)
                 forest = self._statement if statement else self._transactional
                 links = oob.encode(forest.next_node(b""))  # the data follow as the node's end
-                before = context.writer.unlogged_end
+                before = steps.writer.unlogged_end
                 forest.placed(
-                    context.writer.write(
+                    steps.writer.write(
                         RecordType.OOB_DATA, piece, head=links, logged=not self._bulk
                     )
                 )
-                if context.writer.unlogged_end != before:
-                    self._unlogged_end = context.writer.unlogged_end
-                context.ended()
+                if steps.writer.unlogged_end != before:
+                    self._unlogged_end = steps.writer.unlogged_end
+                steps.ended()
             if self._bulk:
-                context.filled()
+                steps.filled()
 
     def mark(self) -> GroupMark:
         """See `GroupWriter`."""
@@ -116,38 +107,38 @@ class OpenGroup:
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """See `GroupWriter`."""
         if self._unlogged_end is not None:
-            self._context.settle(self._unlogged_end, lambda: self._given_up or given_up())
+            self._steps.settle(self._unlogged_end, lambda: self._given_up or given_up())
             self._unlogged_end = None  # only now: after a failure it may be tried again
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """See `GroupWriter`."""
         self.settle()
-        context = self._context
-        with context.lock:
-            context.admit(COMMIT_BYTES, self._is_given_up)
+        steps = self._steps
+        with steps.lock:
+            steps.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
-            context.references.require_age(age)
-            context.note_break(gtid)
+            steps.references.require_age(age)
+            steps.note_break(gtid)
             # The statement list is replayed first; an empty transaction list behind it is left out.
             lists = [f.reference() for f in (self._statement, self._transactional) if f.count]
             record = commit.encode(gtid_event, *lists)
-            context.writer.write(RecordType.COMMIT, record, gtid)
+            steps.writer.write(RecordType.COMMIT, record, gtid)
             self._close()
-            return context.ended(commits=1)
+            return steps.ended(committed=True)
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
         """See `GroupWriter`."""
         self.settle()
-        context = self._context
-        with context.lock:
-            context.admit(COMMIT_BYTES, self._is_given_up)
+        steps = self._steps
+        with steps.lock:
+            steps.admit(COMMIT_BYTES, self._is_given_up)
             self._require_open()
             if self._statement.count:
                 raise ValueError(
                     "an XA transaction has no statement list: spill into one list only"
                 )
             reference = self._transactional.reference() if self._transactional.count else None
-            end = context.prepare(XaPrepare(engines, xid, reference))
+            end = steps.prepare(XaPrepare(engines, xid, reference))
             self._close()
             return end
 
@@ -160,7 +151,7 @@ class OpenGroup:
 
     def rollback(self) -> None:
         """See `GroupWriter`. No use after it; a second call does nothing."""
-        with self._context.lock:
+        with self._steps.lock:
             self._close()
 
     def _close(self) -> None:

@@ -23,17 +23,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.binlog.appender import Appender
+from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.durability import Durability
-from binlog_storage.binlog.durable_mark import DurableMark
 from binlog_storage.binlog.file_groups import groups_of_file
 from binlog_storage.binlog.file_keeper import FileKeeper
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.late_writes import LateWrites
 from binlog_storage.binlog.limits import largest_step
 from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.open_group import OpenGroup
 from binlog_storage.binlog.opening import open_log
 from binlog_storage.binlog.options import PAGES_MIN, StoreOptions
 from binlog_storage.binlog.page_store import PageStore
@@ -43,7 +46,6 @@ from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
-from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
@@ -54,7 +56,7 @@ from binlog_storage.engine import (
     Stalled,
     StartPoint,
 )
-from binlog_storage.engine.purge import PurgeHeld
+from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
@@ -71,6 +73,7 @@ from binlog_storage.errors import (
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.xa import Xid
 from binlog_storage.log import search
 from binlog_storage.log.batch_reader import read_batch, read_placed_batch
 from binlog_storage.log.first_file import FirstFile
@@ -115,10 +118,9 @@ class IbbEngine:
         self._disk = disk
         self._closing = False
         self._look: threading.Thread | None = None
-        self._patient = disk if isinstance(disk, PatientDisk) else None
         self._append_lock = threading.Lock()
         self._resetting = threading.Lock()
-        self.references = References(lambda: self._durability.wake())
+        self.references = References()
         cache_pages = self._options.page_cache_bytes // PAGE_SIZE
         self._opened_at = time.monotonic()
         self._full = FullDisk(wait_for_room)
@@ -131,7 +133,7 @@ class IbbEngine:
                 disk, self._pages, self._prepared, facts, self._options, self._append_lock
             )
             opened.callback(self._redo.close)
-            self._assemble(facts, clock, None if found is None else found.last_marker)
+            self._make_parts(facts, clock, None if found is None else found.last_marker)
             opened.callback(self._flusher.close)
             if found is None:
                 self._begin_new(BinlogState())
@@ -139,38 +141,59 @@ class IbbEngine:
                 log.info("Starting a new binlog from file number 0.")
             else:
                 self._go_on(found)
-            if self._patient is not None:
-                self._patient.opened()
+            self._late.opened()
             opened.pop_all()
-        if self._patient is not None and self._patient.full is not None:
-            self._room.pause()
+        if (full := self._late.full) is not None:
+            self._bounds.pause()
             log.error(
                 "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
                 "PURGE BINARY LOGS makes some",
-                self._patient.full,
+                full,
             )
         if background:
             self.start()
 
-    def _assemble(
+    def _make_parts(
         self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
     ) -> None:
-        """Make the parts of the store and connect them. Opens nothing."""
+        """Make the parts, each from those before it. Opens nothing."""
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
-        mark = DurableMark(self._redo.lsn, Position(0, PAGE_SIZE))
-        self._durability = Durability(self._redo, mark, lambda: self._writer.end)
-        self._room = Room(
-            self._append_lock,
+        self._durability = Durability(self._redo, self._writer)
+        self._bounds = Bounds(
             self._redo,
             self._pages,
             self._writer,
-            largest_step=largest_step(self._options.piece_bytes),
-            failed=lambda: self._durability.failed,
-            relieve=self._relieve,
-            commits=lambda: self._appender.commits,
+            self._durability,
+            largest_step(self._options.piece_bytes),
+        )
+        self._late = LateWrites(
+            self._disk, self._pages.files, self._durability, self._bounds, self._full
         )
         self._first_file = FirstFile(facts)
         self._breaks = StateBreaks(facts, self._pages.first_number)
+        self.keeper = FileKeeper(
+            self._pages,
+            self._writer,
+            self.references,
+            self._options,
+            self._late,
+            self._first_file,
+            self._full,
+            clock,
+        )
+        self._flusher = Flusher(
+            self._append_lock,
+            self._durability,
+            self._pages,
+            self._writer,
+            self._bounds,
+            Publication(self._disk, self._redo.uuid),
+            self._full,
+            self.keeper.caretaker,
+        )
+        self._room = Room(
+            self._append_lock, self._bounds, self._late, self.keeper.caretaker, self._flusher
+        )
         self._appender = Appender(
             self._append_lock,
             self._writer,
@@ -180,50 +203,9 @@ class IbbEngine:
             self.references,
             self._breaks,
             self._options.piece_bytes,
-            lambda: self._flusher.filled(),
-            lambda end, given_up: self._flusher.settle(end, given_up),
+            self._flusher,
             last_marker,
         )
-        self.keeper = FileKeeper(
-            self._pages.files,
-            self._pages,
-            self.references,
-            self._options,
-            written_end=lambda: self.written_end,
-            first_open=self._first_open,
-            first_file=self._first_file,
-            catch_up=self._catch_up,
-            clock=clock,
-            freed=self._freed,
-        )
-        self._flusher = Flusher(
-            self._append_lock,
-            self._durability,
-            self._pages,
-            self._writer,
-            self._room,
-            Publication(self._disk, self._redo.uuid),
-            self._full,
-            self.keeper.caretaker.poke,
-        )
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        """Expose methods of the parts as the store's own, where one part does all of the work."""
-        self.append = self._appender.append
-        self.append_run = self._appender.append_run
-        self.begin = self._appender.begin
-        self.prepared = self._appender.prepared
-        self.commit_prepared = self._appender.commit_prepared
-        self.rollback_prepared = self._appender.rollback_prepared
-        self.write_log = self._durability.write_log
-        self.subscribe = self._durability.subscribe
-        self.when_failed = self._durability.when_failed
-        self.wait_for_room = self._room.wait
-        self.never_wait_in = self._room.never_wait_in
-        self.purge_to = self.keeper.purge_to
-        self.purge_before = self.keeper.purge_before
-        self.explain_purge = self.keeper.fates
 
     def _go_on(self, found: Recovered) -> None:
         """Set the writer to the end that recovery found."""
@@ -268,7 +250,7 @@ class IbbEngine:
     def _begin_new(self, state: BinlogState) -> None:
         """Begin the first file in memory. To be followed by `_has_begun`."""
         self._appender.start_anew(state)
-        self._room.clean_file = -1  # no file has a checkpoint; the file made ahead is this one
+        self._bounds.clean_file = -1  # no file has a checkpoint; the file made ahead is this one
 
     def _has_begun(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Make a checkpoint in the first file, so that a store always has a durable header."""
@@ -282,29 +264,74 @@ class IbbEngine:
         """See `BinlogEngine`."""
         return self._appender.piece_bytes
 
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
+        """See `BinlogEngine`."""
+        return self._appender.append(payload, gtid, age)
+
+    def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
+        """See `BinlogEngine`."""
+        return self._appender.append_run(run, index, age)
+
+    def begin(self, *, bulk: bool = False) -> OpenGroup:
+        """See `BinlogEngine`."""
+        return self._appender.begin(bulk=bulk)
+
+    def prepared(self) -> list[Xid]:
+        """See `BinlogEngine`."""
+        with self._append_lock:
+            return self._prepared.xids()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        """See `BinlogEngine`."""
+        return self._appender.commit_prepared(xid, gtid_event, gtid)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        """See `BinlogEngine`."""
+        return self._appender.rollback_prepared(xid)
+
+    def write_log(self) -> None:
+        """See `BinlogEngine`."""
+        self._durability.write_log()
+
     def sync(self) -> None:
         """See `BinlogEngine`."""
         self._durability.sync_log()
         self._flusher.synced()
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See `BinlogEngine`."""
+        return self._durability.subscribe(wake)
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        """See `BinlogEngine`."""
+        self._durability.when_failed(failed)
 
     # --- room and background work ---
 
     @property
     def has_room(self) -> bool:
         """See `BinlogEngine`."""
-        return self._room.has_room
+        return self._bounds.has_room
 
     @property
     def has_room_to_spill(self) -> bool:
         """See `BinlogEngine`."""
-        return self._room.has_room_to_spill
+        return self._bounds.has_room_to_spill
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        """See `BinlogEngine`."""
+        return self._room.wait(timeout, to_spill=to_spill)
+
+    def never_wait_in(self, thread: int) -> None:
+        """See `BinlogEngine`."""
+        self._room.never_wait_in(thread)
 
     def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Write everything appended so far to the files, and free the redo log.
 
         Raises `DiskError`, `StoreFailed`; `NoRoom` if `given_up` returns True.
         """
-        self._require_written()
+        self._late.require_written()
         try:
             self._flusher.checkpoint(given_up)
         except (NoRoom, TooManyOpenFiles):
@@ -374,7 +401,7 @@ class IbbEngine:
         only_if_empty: bool = False,
     ) -> None:
         """See `BinlogEngine`."""
-        self._require_written()
+        self._late.require_written()
         with self._resetting:
             try:
                 with self._flusher.working, self.keeper.working:
@@ -384,18 +411,19 @@ class IbbEngine:
                         if only_if_empty and not is_empty:
                             raise BinlogHasGtids("there are GTIDs in the binlog")
                         self.references.close(is_empty=is_empty)
-                        self._room.pause()  # no appends until the new file is there
+                        self._bounds.pause()  # no appends until the new file is there
                     try:
                         self._start_anew(BinlogState(state.entries() if state is not None else []))
                     finally:
                         self.references.open()  # before anybody appends
+                        self._durability.wake()
                 try:
                     # This may wait for room, without holding up other work.
                     self._has_begun(given_up)
                 except TooManyOpenFiles as error:  # the redo log has the new file
                     log.warning("%s: the store has begun anew; its first file is made later", error)
             finally:
-                self._room.resume()
+                self._bounds.resume()
         self._durability.wake()
 
     def _start_anew(self, state: BinlogState) -> None:
@@ -413,6 +441,18 @@ class IbbEngine:
         except DiskError as error:
             self._durability.fail(error)
             raise
+
+    def purge_to(self, file_no: int) -> PurgePlan:
+        """See `BinlogEngine`."""
+        return self.keeper.purge_to(file_no)
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        """See `BinlogEngine`."""
+        return self.keeper.purge_before(seconds)
+
+    def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
+        """See `BinlogEngine`."""
+        return self.keeper.fates(to, before)
 
     @property
     def max_binlog_size_min(self) -> int:
@@ -469,7 +509,7 @@ class IbbEngine:
             bytes_written = self._writer.bytes_written
         return {
             "Binlog_bytes_written": bytes_written,
-            "Binlog_commits": self._appender.commits,
+            "Binlog_commits": self._writer.commits,
             "Binlog_group_commits": redo.groups,
             "Innodb_buffer_pool_pages_data": pages.pages_cached,
             "Innodb_buffer_pool_pages_total": pages.cache_pages,
@@ -497,7 +537,7 @@ class IbbEngine:
     def stalled(self) -> list[Stalled]:
         """See `BinlogEngine`."""
         found: list[tuple[str, float, str]] = []
-        if self._patient is not None and (full := self._patient.full) is not None:
+        if (full := self._late.full) is not None:
             found.append(("room", self._opened_at, f"nothing is written: {full}"))
         if (error := self._full.error) is not None:
             found.append(("room", self._full.since, str(error)))
@@ -672,65 +712,6 @@ class IbbEngine:
             shape = shapes[file_no] = FileShape(header.state_interval_pages, size // PAGE_SIZE)
         return shape
 
-    # --- a disk that was full when the store was opened ---
-
-    def _require_written(self) -> None:
-        """Raises `StoreFailed`, and `DiskFull` while the writes of opening wait for room."""
-        self._durability.require_sound()
-        full = None if self._patient is None else self._patient.full
-        if full is not None:
-            raise DiskFull(str(full))
-
-    def _catch_up(self) -> bool:
-        """Do the writes that opening has left, if there is room. False if the store failed. Raises `DiskFull`."""
-        patient = self._patient
-        if self._durability.failed:
-            return False
-        if patient is None or patient.full is None:
-            return True
-        try:
-            done = patient.try_again()
-        except TooManyOpenFiles:
-            raise  # tried again
-        except DiskError as error:
-            self._durability.fail(error)
-            return False
-        if not done:
-            self._require_written()
-        self._room.resume()
-        log.info("InnoDB: there was room for what opening had to write: commits go on")
-        return True
-
-    def _first_open(self) -> int:
-        """The first file that recovery may need, or for which a write of opening waits for room."""
-        first = self._room.clean_file
-        if self._patient is not None and self._patient.full is not None:
-            names = {file_name(number): number for number in self._pages.files.numbers()}
-            touched = [number for name, number in names.items() if self._patient.touches(name)]
-            first = min([first, *touched])
-        return first
-
-    def _relieve(self) -> bool:
-        """See `Room`."""
-        if self._patient is not None and self._patient.full is not None:
-            if self.keeper.caretaker.running:
-                return False
-            tries = self._full.tries
-            try:
-                self._catch_up()
-            except DiskFull as error:
-                self._full.met(error, tries)
-                self._full.wait()
-            return True
-        return self._flusher.relieve()
-
-    def _freed(self) -> None:
-        """Files were deleted: wake those who wait for space."""
-        self._full.freed()
-        self._flusher.worker.poke()
-        if self._patient is not None and self._patient.full is not None:
-            self.keeper.caretaker.poke()
-
     # --- the end ---
 
     def stop_waiting(self) -> None:
@@ -756,10 +737,8 @@ class IbbEngine:
             self._disk.close()
 
     def _end(self) -> None:
-        if self._patient is not None and self._patient.full is not None:
-            log.warning(
-                "%s: what opening has to write is left to the next start", self._patient.full
-            )
+        if (full := self._late.full) is not None:
+            log.warning("%s: what opening has to write is left to the next start", full)
             return
         try:
             self.sync()

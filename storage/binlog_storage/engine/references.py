@@ -69,10 +69,8 @@ class References:
         age: another number after each RESET MASTER; odd while one is at work.
     """
 
-    def __init__(self, opened: Callable[[], None] = lambda: None) -> None:
-        """`opened`: is called when an age begins, for those who wait for it in no thread."""
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tell = opened
         self._opened = threading.Condition(self._lock)
         self._holds: set[Pin] = set()
         self.age = 0
@@ -160,7 +158,6 @@ class References:
         with self._opened:
             self.age += 1
             self._opened.notify_all()
-        self._tell()
 
     def _refuse_reset(self, *, is_empty: bool) -> None:
         """Under the lock."""

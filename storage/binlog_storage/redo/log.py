@@ -84,8 +84,6 @@ class RedoLog:
         self.checkpoint = self._reader.checkpoint
         self.epoch = self.checkpoint.epoch
         self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
-        # Called under the lock with the LSN up to which the log is about to be written.
-        self.on_taken: Callable[[int], None] = lambda lsn: None
         self._buffer = bytearray()
         self._noted_durable = 0
         self._writing = threading.Lock()  # from taking the buffer until it is in the file
@@ -154,8 +152,12 @@ class RedoLog:
         """Bytes until `is_full`."""
         return max(0, self._buffer_bytes - len(self._buffer))
 
-    def write(self) -> int:
-        """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`."""
+    def write(self, taken: Callable[[int], None] = lambda lsn: None) -> int:
+        """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`.
+
+        Args:
+            taken: called under the lock with the LSN up to which the log is about to be written.
+        """
         with self._writing, self._deadly():
             with self._lock:
                 start = self.written_lsn
@@ -169,7 +171,7 @@ class RedoLog:
                     raise DiskError(
                         f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
                     )
-                self.on_taken(end)  # first: after an error here all of it is in memory still
+                taken(end)  # first: after an error here all of it is in memory still
                 data, self._buffer = self._buffer, bytearray()
             try:
                 self._write_ring(data, start)
@@ -185,10 +187,10 @@ class RedoLog:
             self.bytes_written += len(data)
         return end
 
-    def flush(self) -> int:
-        """Make everything appended so far durable. Returns the LSN up to which it is. Raises `DiskError`."""
+    def flush(self, taken: Callable[[int], None] = lambda lsn: None) -> int:
+        """Make everything appended so far durable. Returns the LSN up to which it is. `taken` and errors as `write`."""
         with self._syncing:
-            end = self.write()
+            end = self.write(taken)
             if end > self.durable_lsn:
                 with self._deadly():
                     with self.fsyncs.measured():

@@ -169,7 +169,7 @@ def test_on_a_full_disk(
         rest.join(1)
         assert rest.is_alive(), "there is no room"
         disk.room = True
-        directory.engine._freed()  # as by PURGE, and else within a minute
+        directory.engine._full.freed()  # as by PURGE, and else within a minute
         rest.join(20)
     assert intake.is_whole
     assert "20 groups taken, the store is at '0-1-20'" in caplog.text
@@ -221,7 +221,7 @@ def test_a_large_group_whose_commit_waits_for_room(
     assert directory.engine.references.holds() == []
     assert intake.groups == 2
     is_full = False
-    directory.engine._freed()
+    directory.engine._full.freed()
     directory.close()
     assert take(tmp_path / "store", tmp_path / "archive") == "0-1-4"
     assert stored(tmp_path / "store") == stored(tmp_path / "source")
@@ -250,7 +250,7 @@ def test_an_empty_store_whose_first_file_waits_for_room(
     assert not taking.is_alive()
     assert not intake.is_whole
     is_full = False
-    directory.engine._freed()
+    directory.engine._full.freed()
     with going_on(intake) as rest:
         rest.join(20)
     assert intake.is_whole

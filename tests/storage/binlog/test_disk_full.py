@@ -234,7 +234,7 @@ def test_a_large_group_that_waits_for_room_can_be_given_up(
     assert not engine._durability.failed
     if ends == "given up":
         disk.file_bytes_max = 1 << 40
-        engine._freed()
+        engine._full.freed()
         assert engine.wait_for_room(20)
         append_all(engine, GROUPS[3:])
         engine.sync()

@@ -92,7 +92,7 @@ def test_at_every_step(made_ahead: bool, more: dict[str, int]) -> None:
         engine = opened(disk, **more)
         assert read_all(engine) == payloads(GROUPS)
         assert engine.binlog_state() == state_after(GROUPS)
-        patient = engine._patient
+        patient = engine._late._patient
         assert patient is not None
         if patient.full is None:  # only what is written when it is closed had no room
             continue

@@ -164,7 +164,7 @@ class Unsynced:
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> Unsynced:
     """Recovery without a redo log looks at `UNSYNCED_PAGES_MAX`, and no more."""
-    monkeypatch.setattr("binlog_storage.binlog.room.QUIET_S", 0)  # as many as there may ever be
+    monkeypatch.setattr("binlog_storage.binlog.bounds.QUIET_S", 0)  # as many as there may ever be
     return Unsynced(monkeypatch)
 
 

@@ -107,7 +107,7 @@ def test_the_buffer_is_bounded() -> None:
 
 
 def test_pages_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_storage.binlog.room.FIFO_PAGES_MAX", 10)
+    monkeypatch.setattr("binlog_storage.binlog.bounds.FIFO_PAGES_MAX", 10)
     engine = IbbEngine(MemoryDisk(), LARGE)
     for number in range(1, 100):
         engine.append(*group(Gtid(0, 1, number), 12_000))
@@ -131,7 +131,7 @@ class Waiting:
 
     def room(self) -> None:
         self.disk.file_bytes_max = 1 << 40
-        self.engine._freed()  # as a purge says it
+        self.engine._full.freed()  # as a purge says it
 
 
 def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:

@@ -83,13 +83,13 @@ def _replaced(owner: Any, name: str, new: Callable[..., Any]) -> Planted:
 
 
 def _mark_first(old: Callable[[Durability], None], durability: Durability) -> None:
-    if durability.mark.advance(durability.redo.write()):
+    if durability.mark.advance(durability.redo.write(durability.note)):
         durability.wake()
     old(durability)
 
 
-def _not_synced(_: object, redo: RedoLog) -> int:
-    redo.durable_lsn = redo.write()
+def _not_synced(_: object, redo: RedoLog, taken: Callable[[int], None]) -> int:
+    redo.durable_lsn = redo.write(taken)
     return redo.durable_lsn
 
 

@@ -540,11 +540,9 @@ def test_a_defect_before_the_log_is_written_loses_nothing() -> None:
     def defect(lsn: int) -> None:
         raise MemoryError
 
-    log.on_taken = defect
     with pytest.raises(MemoryError):
-        log.flush()
+        log.flush(defect)
     assert log.durable_lsn == FIRST_LSN
-    log.on_taken = lambda lsn: None
     append(log, body(3))
     assert log.flush() == log.lsn
     disk.crash()
