@@ -26,7 +26,6 @@ from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import AccessDenied, ServerError, SqlSyntaxError, UnknownCommandError
 from binlog_protocol.errors.account_errors import ConnectionKilled, EmptyQuery, QueryInterrupted
-from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import ok_payload
 
@@ -41,8 +40,8 @@ from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
 from binlog_server.sql.account_sql import AccountSql
 from binlog_server.sql.account_statements import (
+    ACCOUNTS,
     AccountStatement,
-    is_about_accounts,
     parse_account_statement,
 )
 from binlog_server.sql.assignments import SetVariables
@@ -52,7 +51,7 @@ from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_tex
 from binlog_server.sql.session_settings import login_variables, result_charset
 from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS, SqlSession
 from binlog_server.sql.statement import Statement
-from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
+from binlog_server.sql.statement_kind import HEAD_BYTES_MAX, Kind, classify
 from binlog_server.sql.tokens import NEAR_CHARS
 from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
 from binlog_server.sql_commit.session_transaction import QUICK_WORDS
@@ -322,15 +321,18 @@ class Conversation:
         head = text[:HEAD_BYTES_MAX]
         if not head.strip(b" \t\r\n;\0") and len(head) == len(text):
             raise EmptyQuery
-        words = first_words(head.decode("latin-1"))
-        if is_about_accounts(words) and self._accounts.is_for_here(words[0]):
-            if len(text) > STATEMENT_CHARS_MAX:
-                raise SqlSyntaxError("")  # without the text, which may be a password
+        found = classify(text)
+        is_about_accounts = found.grammar is ACCOUNTS
+        is_for_here = is_about_accounts and not self._accounts.are_for_replicas
+        if found.kind is not Kind.OTHER and not is_for_here:
+            self.transaction.execute(found)
+        elif len(text) > STATEMENT_CHARS_MAX:
+            near = b"" if is_about_accounts else text[:NEAR_CHARS]  # it may be a password
+            raise SqlSyntaxError(near.decode("utf-8", "replace"))
+        elif is_about_accounts:
             self._query(query.sql, parse_account_statement, self._answer_about_accounts)
-        elif not self.transaction.execute(text):
-            if len(text) > STATEMENT_CHARS_MAX:
-                raise SqlSyntaxError(text[:NEAR_CHARS].decode("utf-8", "replace"))
-            self._query(query.sql, parse, self._answer_query)
+        else:
+            self._query(query.sql, lambda sql: parse(sql, found.grammar), self._answer_query)
 
     def _query(
         self, sql: str, parse: Callable[[str], T], answer: Callable[[Callable[[], T]], None]

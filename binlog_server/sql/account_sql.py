@@ -73,17 +73,13 @@ class AccountSql:
         self._unblock = unblock
         self._set_policy = set_policy
 
-    def is_for_here(self, first_word: str) -> bool:
-        """Whether a statement about accounts means this server's own accounts.
+    @property
+    def are_for_replicas(self) -> bool:
+        """Whether statements that change accounts are committed, and so reach the replicas, instead of running here.
 
-        An account that may commit SQL but not manage accounts commits the statement instead: replicas get it.
-
-        Args:
-            first_word: the statement's first word, in upper case.
+        It is so for an account that may commit SQL but not manage accounts.
         """
-        if BINLOG_REPLAY not in self._me.grants or CREATE_USER in self._me.grants:
-            return True
-        return first_word in ("SHOW", "FLUSH")
+        return BINLOG_REPLAY in self._me.grants and CREATE_USER not in self._me.grants
 
     def run(self, statement: AccountStatement, told: list[Diagnostic]) -> ResultSet | Work | None:
         """Run a statement: the result, None for OK, or `Work` that writes the accounts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
@@ -19,30 +19,6 @@ from binlog_server.sql.tokens import unquote
 
 MAX_USER_CONNECTIONS_MAX = 2**31 - 1
 _MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
-
-# The words that such statements begin with.
-_BEGINNINGS = frozenset(
-    {
-        *((verb, "USER") for verb in ("CREATE", "ALTER", "DROP", "RENAME")),
-        ("CREATE", "OR", "REPLACE", "USER"),
-        ("SHOW", "CREATE", "USER"),
-        ("SHOW", "GRANTS"),
-        ("SET", "PASSWORD"),
-        ("GRANT",),
-        ("REVOKE",),
-        *(
-            ("FLUSH", *not_logged, what)
-            for not_logged in ((), ("LOCAL",), ("NO_WRITE_TO_BINLOG",))
-            for what in ("HOSTS", "PRIVILEGES")
-        ),
-    }
-)
-_BEGINNING_WORDS_MAX = max(map(len, _BEGINNINGS))
-
-
-def is_about_accounts(words: Sequence[str]) -> bool:
-    """Whether a statement is about accounts, by its first words in upper case."""
-    return any(tuple(words[:count]) in _BEGINNINGS for count in range(1, _BEGINNING_WORDS_MAX + 1))
 
 
 class Kind(Enum):
@@ -273,9 +249,23 @@ class _Builder(Transformer[Token, Any]):
         return AccountStatement(Kind.FLUSH)
 
 
+_BEGINNINGS: Final = (
+    *((verb, "USER") for verb in ("CREATE", "ALTER", "DROP", "RENAME")),
+    ("CREATE", "OR", "REPLACE", "USER"),
+    ("SHOW", "CREATE", "USER"),
+    ("SHOW", "GRANTS"),
+    ("SET", "PASSWORD"),
+    ("GRANT",),
+    ("REVOKE",),
+    *(
+        ("FLUSH", *not_logged, what)
+        for not_logged in ((), ("LOCAL",), ("NO_WRITE_TO_BINLOG",))
+        for what in ("HOSTS", "PRIVILEGES")
+    ),
+)
 ACCOUNTS: Final = Grammar(
     "accounts.lark",
-    [Family((), builder=_Builder)],
+    [Family((), builder=_Builder, beginnings=_BEGINNINGS)],
     quotes_strings=False,  # one may be a password
 )
 

@@ -35,6 +35,7 @@ from binlog_protocol.events.collation_names import (
 from lark import Token
 
 from binlog_server.sql.expressions import (
+    USER_VARIABLES_MAX,
     ColumnName,
     Default,
     Expression,
@@ -51,7 +52,6 @@ from binlog_server.sql.expressions import (
 from binlog_server.sql.session_settings import literal_collation
 from binlog_server.sql.state_texts import STATE_VARIABLES
 from binlog_server.sql.statement import ANYBODY, Family, Statement
-from binlog_server.sql.statement_kind import USER_VARIABLES_MAX
 from binlog_server.sql.tokens import exact_number, name_of
 from binlog_server.sql.variables import VARIABLES, Reach, Variable
 from binlog_server.sql.view import Result

@@ -14,6 +14,7 @@ from lark import Token, Transformer
 from binlog_server.sql.functions import BARE_FUNCTIONS
 from binlog_server.sql.tokens import as_written, exact_number, integer, name_of, unquote
 
+USER_VARIABLES_MAX: Final = 256  # a session's, and so a statement's; a replica sets about ten
 _I64_MIN, _U64_MAX = -(2**63), 2**64 - 1
 _TRUTH: Final = {"FALSE": 0, "TRUE": 1}
 

@@ -51,6 +51,7 @@ class Grammar:
         self.statements: Final = {
             rule_of(statement): statement for family in families for statement in family.statements
         }
+        self.beginnings: Final = [words for family in families for words in family.beginnings]
 
     @cached_property
     def text(self) -> str:
@@ -79,6 +80,10 @@ class Grammar:
         parts = dict.fromkeys(family.builder for family in self._families)
         parts.pop(Transformer, None)
         return type("Builder", (_Builder, *parts), {"statements": self.statements})
+
+    def is_begun_by(self, words: Sequence[str]) -> bool:
+        """Whether a statement with these first words, in upper case, has a beginning of this grammar's families."""
+        return any(tuple(words[: len(beginning)]) == beginning for beginning in self.beginnings)
 
     def parse(self, text: str) -> Any:
         """A statement. Raises `SqlSyntaxError` (1064), and the `ServerError` that a method of a builder raises."""

@@ -189,4 +189,14 @@ class _Builder(MomentBuilder):
         )
 
 
-FAMILY = Family((CreateLease, AlterLease, DropLease, ShowBinlogLeases), _RULES, _Builder)
+FAMILY = Family(
+    (CreateLease, AlterLease, DropLease, ShowBinlogLeases),
+    _RULES,
+    _Builder,
+    (
+        ("CREATE", "BINLOG"),
+        ("CREATE", "OR", "REPLACE", "BINLOG"),
+        ("ALTER", "BINLOG"),
+        ("DROP", "BINLOG"),
+    ),
+)

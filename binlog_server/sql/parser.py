@@ -22,7 +22,7 @@ from binlog_server.sql import (
     slave_status,
 )
 from binlog_server.sql.grammars import Grammar
-from binlog_server.sql.replication_sql import REPLICATION, is_about_replication
+from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.statement import Statement
 
 _FAMILIES: Final = (
@@ -43,11 +43,16 @@ _REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX: Final = 512
 
 
-def parse(text: str) -> Statement:
-    """The statement in `text`. Raises `SqlSyntaxError` (1064)."""
+def parse(text: str, grammar: Grammar | None = None) -> Statement:
+    """The statement in `text`. Raises `SqlSyntaxError` (1064).
+
+    Args:
+        grammar: the one that `statement_kind.classify` has found; None: this one or that, by the first words.
+    """
     if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
         return _parsed_before(text)
-    grammar = REPLICATION if is_about_replication(first_words(text)) else MAIN
+    if grammar is None:
+        grammar = REPLICATION if REPLICATION.is_begun_by(first_words(text)) else MAIN
     statement: Statement = grammar.parse(text)
     return statement
 

@@ -6,7 +6,7 @@ the other errors. `name` is the connection's; None is the session's default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
@@ -45,17 +45,6 @@ _ONE_TASK: Final = NotSupportedYet(
 _POSITIONS: Final = ("log_file", "log_pos", "relay_log_file", "relay_log_pos")
 _FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
 _BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
-_SLAVES: Final = frozenset(
-    {("SLAVE",), ("REPLICA",), ("ALL", "SLAVES"), ("ALL", "REPLICAS")}  # one upstream, or all
-)
-
-
-def is_about_replication(words: Sequence[str]) -> bool:
-    """Whether a statement is about upstreams, by its first words in upper case."""
-    verb, rest = "".join(words[:1]), (tuple(words[1:2]), tuple(words[1:3]))
-    if verb in ("START", "STOP"):
-        return not _SLAVES.isdisjoint(rest)
-    return (verb, *rest[0]) in (("CHANGE", "MASTER"), ("RESET", "SLAVE"), ("RESET", "REPLICA"))
 
 
 class Until(Enum):
@@ -319,6 +308,16 @@ REPLICATION: Final = Grammar(
         Family(
             (ChangeMaster, StartSlave, StopSlave, StartAllSlaves, StopAllSlaves, ResetSlave),
             builder=_Builder,
+            beginnings=(
+                ("CHANGE", "MASTER"),
+                *(("RESET", slave) for slave in ("SLAVE", "REPLICA")),
+                *((verb, slave) for verb in ("START", "STOP") for slave in ("SLAVE", "REPLICA")),
+                *(
+                    (verb, "ALL", slaves)
+                    for verb in ("START", "STOP")
+                    for slaves in ("SLAVES", "REPLICAS")
+                ),
+            ),
         )
     ],
     quotes_strings=False,  # one may be a password

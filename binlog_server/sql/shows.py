@@ -413,4 +413,5 @@ FAMILY = Family(
     ),
     _RULES,
     _Builder,
+    (("XA", "RECOVER"),),
 )

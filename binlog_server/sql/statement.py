@@ -58,8 +58,14 @@ class Statement:
 
 
 class Family(NamedTuple):
-    """Statements of one module. `rules` are those that their syntax names; `builder` has methods for these rules."""
+    """Statements of one module.
+
+    rules: those that their syntax names.
+    builder: has a method for each of these rules.
+    beginnings: first words that tell these statements from those that `statement_kind` or another grammar takes.
+    """
 
     statements: tuple[type[Statement], ...]
     rules: str = ""
     builder: type[Transformer[Token, Any]] = Transformer
+    beginnings: tuple[tuple[str, ...], ...] = ()

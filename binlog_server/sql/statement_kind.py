@@ -1,9 +1,9 @@
-"""Kinds of statements, told by their first key words. The rest of a statement is not parsed, and no table is looked at.
+"""Which statement it is, by its first key words: the one dispatch. The rest of a statement is not parsed here.
 
     DML       becomes a part of a transaction
     DDL       ends the open transaction, and is a group by itself
     others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and statements that this
-              server answers (OTHER)
+              server answers (OTHER), by one of the grammars
 
 Comments are skipped, also in front; the text inside /*! */ counts. Statements that replicas could not repeat are
 refused.
@@ -15,10 +15,11 @@ it, in steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from binlog_protocol.errors import (
     ServerError,
@@ -42,6 +43,11 @@ from binlog_protocol.sql.tokens import (
 )
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
+from binlog_server.sql.account_statements import ACCOUNTS
+from binlog_server.sql.expressions import USER_VARIABLES_MAX
+from binlog_server.sql.grammars import Grammar
+from binlog_server.sql.parser import MAIN
+from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.statement import ANYBODY, CHANGE_FILES
 
 
@@ -79,11 +85,11 @@ _NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Classified:
+class Classified(NamedTuple):
     """A statement by its first words. `text` is as MariaDB logs it: without the blanks and semicolons around it.
 
     `name` is that of the savepoint or database; for XA COMMIT and XA ROLLBACK it is the text behind these words.
+    `words` are the first ones of DDL. `grammar` reads the statement, if it is not committed.
     """
 
     kind: Kind
@@ -94,6 +100,8 @@ class Classified:
     snapshot: bool = False  # START TRANSACTION WITH CONSISTENT SNAPSHOT
     chain: bool = False  # COMMIT AND CHAIN
     release: bool = False  # COMMIT RELEASE
+    words: Sequence[str] = ()
+    grammar: Grammar = MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ _NEAR_BYTES: Final = 80
 # The first bytes of a statement, which tell its kind, and as many at its end. Blanks and comments between them count as
 # text.
 HEAD_BYTES_MAX: Final = 16 * 1024
-USER_VARIABLES_MAX: Final = 256  # a session's, and so a statement's; a replica sets about ten
+_SHORT_BYTES: Final = 24  # BEGIN and COMMIT are repeated as they are: their reading is kept
 _STEP_BYTES: Final = 4 * 1024  # a step of `scan_steps`: 0.5 ms if each 3 bytes are a name
 _STRING_STEP_BYTES: Final = 64 * 1024  # a step within a long string
 
@@ -155,51 +163,25 @@ _COMMENT_MARKS: Final = {
     False: re.compile(rb"\*/"),
 }  # by whether a comment may begin inside the comment
 
-_DML: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
-_DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE"})
-_ADMIN: Final = frozenset({"ANALYZE", "OPTIMIZE", "REPAIR"})
-_TABLE: Final = frozenset({"TABLE", "TABLES", "VIEW"})
 _STORED_PROGRAM: Final = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"})
-# First words of statements that replicas could not repeat, with advice for the client.
-_REFUSED: Final[Mapping[str, str]] = {
-    "CALL": "CALL: this server has no procedures; send the statements of it",
-    "DO": "DO: nothing of it could be seen on replicas",
-    "EXECUTE": "EXECUTE: send the statement itself",
-    "HANDLER": "HANDLER: this server holds no tables",
-    "LOAD": "LOAD DATA: replicas do not have the file; send INSERT statements",
-    "PREPARE": "PREPARE: send the statement itself",
-    "WITH": "WITH: this server holds no tables",
-    "XA": "XA of one's own: use BEGIN and COMMIT",
-}
-# Statements about transactions that a crash or another server has left prepared in the binlog. All other XA is refused.
-_XA: Final = {"RECOVER": Kind.OTHER, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
-_TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
+_DML: Final = ("INSERT", "REPLACE", "UPDATE", "DELETE")
 
 
 def classify(text: bytes) -> Classified:
     """The statement with its kind. Raises `NotSupportedYet` (1235) if it is refused, `SqlSyntaxError` (1064)."""
     text = _trimmed(text)
-    first, second, *others = (*first_words(_head(text)), "", "")
-    others = [second, *others]
-    if first in _DML:
-        return Classified(Kind.DML, text)
-    if first in _DDL:
-        return _ddl(text, first, others)
-    if first in _ADMIN:
-        if second in ("LOCAL", "NO_WRITE_TO_BINLOG"):
-            raise NotSupportedYet(f"{first} {second}: it is not for replicas")
-        return Classified(Kind.DDL if second in _TABLE else Kind.OTHER, text)
-    if first == "XA" and second in _XA:
-        return _xa(text, second)
-    if first in _REFUSED:
-        raise NotSupportedYet(_REFUSED[first])
-    read = _CONTROL.get((first, second)) or _CONTROL.get((first, ""))
-    if read is None:
-        is_nothing = not first and len(text) <= HEAD_BYTES_MAX and not _tokens_of(text)
+    head = _head(text)
+    words = first_words(head, 1)
+    if not words:
+        is_nothing = len(text) <= HEAD_BYTES_MAX and not _tokens_of(text)
         return Classified(Kind.NOTHING if is_nothing and text else Kind.OTHER, text)
-    if len(text) > HEAD_BYTES_MAX:
-        raise _syntax(text)
-    return read(text, TokenReader(_tokens_of(text), ""))
+    rows = _ROWS.get(words[0], ())
+    if rows and words[0] not in _DML:  # of these the first word tells all
+        words = first_words(head)
+    for beginning, read in rows:
+        if tuple(words[: len(beginning)]) == beginning:
+            return read(text, words)
+    return Classified(Kind.OTHER, text)
 
 
 def _head(text: bytes) -> str:
@@ -335,7 +317,7 @@ def _trimmed(text: bytes) -> bytes:
     return text[begin:end] if end - begin < len(text) else text
 
 
-def is_stored_program(words: list[str]) -> bool:
+def is_stored_program(words: Sequence[str]) -> bool:
     """Whether DDL with these first words has a body, so that semicolons are part of the statement."""
     return any(word in _STORED_PROGRAM for word in words)
 
@@ -347,21 +329,8 @@ def unquoted_name(name: bytes) -> bytes:
     return name
 
 
-def _ddl(text: bytes, first: str, others: list[str]) -> Classified:
-    words = others[2:] if others[:2] == ["OR", "REPLACE"] else others
-    if words[:1] == ["BINLOG"]:  # a lease of this server
-        return Classified(Kind.OTHER, text)
-    if words[:1] == ["TEMPORARY"] and first in ("CREATE", "DROP"):
-        raise NotSupportedYet(_TEMPORARY)
-    if first == "DROP" and words[:1] == ["PREPARE"]:
-        raise NotSupportedYet(_REFUSED["PREPARE"])
-    return Classified(Kind.DDL, text)
-
-
-def _xa(text: bytes, word: str) -> Classified:
-    kind = _XA[word]
-    at = _tokens_of(text)[1].end
-    return Classified(kind, text, b"" if kind is Kind.OTHER else text[at:])
+def _xa(kind: Kind) -> _Reader:
+    return lambda text, _: Classified(kind, text, text[_tokens_of(text)[1].end :])
 
 
 def _ended(statement: Classified, reader: TokenReader) -> Classified:
@@ -375,8 +344,6 @@ def _ended(statement: Classified, reader: TokenReader) -> Classified:
 
 def _begin(text: bytes, reader: TokenReader) -> Classified:
     reader.accept("BEGIN")
-    if reader.accept("NOT", "ATOMIC"):
-        raise NotSupportedYet("BEGIN NOT ATOMIC: send the statements of it")
     reader.accept("WORK")
     return _ended(Classified(Kind.BEGIN, text), reader)
 
@@ -438,7 +405,7 @@ def _named(kind: Kind, text: bytes, reader: TokenReader) -> Classified:
     return _ended(Classified(kind, text, name.encode("latin-1")), reader)
 
 
-def _with_name(kind: Kind, *words: str) -> Callable[[bytes, TokenReader], Classified]:
+def _with_name(kind: Kind, *words: str) -> _Control:
     """A reader of statements of this kind: these words, then a name."""
 
     def read(text: bytes, reader: TokenReader) -> Classified:
@@ -452,18 +419,98 @@ def _syntax(text: bytes) -> ServerError:
     return SqlSyntaxError(text[:_NEAR_BYTES].decode("utf-8", "replace"))
 
 
-# Keys: the first word and the second; "" where the first alone decides.
-_CONTROL: Final[dict[tuple[str, str], Callable[[bytes, TokenReader], Classified]]] = {
-    ("BEGIN", ""): _begin,
-    ("START", "TRANSACTION"): _start,
-    ("COMMIT", ""): _commit,
-    ("ROLLBACK", ""): _rollback,
-    ("SAVEPOINT", ""): _with_name(Kind.SAVEPOINT, "SAVEPOINT"),
-    ("RELEASE", "SAVEPOINT"): _with_name(Kind.RELEASE_SAVEPOINT, "RELEASE", "SAVEPOINT"),
-    ("USE", ""): _with_name(Kind.USE, "USE"),
-    ("LOCK", "TABLES"): lambda text, _: Classified(Kind.LOCK_TABLES, text),
-    ("LOCK", "TABLE"): lambda text, _: Classified(Kind.LOCK_TABLES, text),
-    ("UNLOCK", "TABLES"): lambda text, _: Classified(Kind.UNLOCK_TABLES, text),
-    ("UNLOCK", "TABLE"): lambda text, _: Classified(Kind.UNLOCK_TABLES, text),
-    ("SET", "PASSWORD"): lambda text, _: Classified(Kind.DDL, text),
+def _of(kind: Kind, grammar: Grammar = MAIN) -> _Reader:
+    return lambda text, words: Classified(kind, text, words=words, grammar=grammar)
+
+
+def _refused(advice: str) -> _Reader:
+    def refuse(text: bytes, words: Sequence[str]) -> Classified:
+        raise NotSupportedYet(advice)
+
+    return refuse
+
+
+def _controlled(read: _Control) -> _Reader:
+    def read_now(text: bytes) -> Classified:
+        return read(text, TokenReader(_tokens_of(text), ""))
+
+    read_before = lru_cache(maxsize=32)(read_now)
+
+    def read_all(text: bytes, words: Sequence[str]) -> Classified:
+        if len(text) > HEAD_BYTES_MAX:
+            raise _syntax(text)
+        return read_before(bytes(text)) if len(text) <= _SHORT_BYTES else read_now(text)
+
+    return read_all
+
+
+_Beginning = tuple[str, ...]
+_Control = Callable[[bytes, TokenReader], Classified]
+_Reader = Callable[[bytes, Sequence[str]], Classified]
+
+_ADMIN: Final = ("ANALYZE", "OPTIMIZE", "REPAIR")
+_CHANGES: Final[Mapping[_Beginning, _Reader]] = {
+    **{(verb,): _of(Kind.DML) for verb in _DML},
+    **{(verb,): _of(Kind.DDL) for verb in ("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")},
+    **{(verb, what): _of(Kind.DDL) for verb in _ADMIN for what in ("TABLE", "TABLES", "VIEW")},
+}
+_TRANSACTIONS: Final[Mapping[_Beginning, _Reader]] = {
+    ("BEGIN",): _controlled(_begin),
+    ("START", "TRANSACTION"): _controlled(_start),
+    ("COMMIT",): _controlled(_commit),
+    ("ROLLBACK",): _controlled(_rollback),
+    ("SAVEPOINT",): _controlled(_with_name(Kind.SAVEPOINT, "SAVEPOINT")),
+    ("RELEASE", "SAVEPOINT"): _controlled(
+        _with_name(Kind.RELEASE_SAVEPOINT, "RELEASE", "SAVEPOINT")
+    ),
+    ("USE",): _controlled(_with_name(Kind.USE, "USE")),
+    **{("LOCK", what): _of(Kind.LOCK_TABLES) for what in ("TABLE", "TABLES")},
+    **{("UNLOCK", what): _of(Kind.UNLOCK_TABLES) for what in ("TABLE", "TABLES")},
+    # Of transactions that a crash or another server has left prepared in the binlog. All other XA is refused.
+    ("XA", "COMMIT"): _xa(Kind.XA_COMMIT),
+    ("XA", "ROLLBACK"): _xa(Kind.XA_ROLLBACK),
+}
+_TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
+# Statements that replicas could not repeat, with advice for the client.
+_REFUSED: Final[Mapping[_Beginning, str]] = {
+    ("BEGIN", "NOT", "ATOMIC"): "BEGIN NOT ATOMIC: send the statements of it",
+    ("CALL",): "CALL: this server has no procedures; send the statements of it",
+    ("CREATE", "TEMPORARY"): _TEMPORARY,
+    ("CREATE", "OR", "REPLACE", "TEMPORARY"): _TEMPORARY,
+    ("DO",): "DO: nothing of it could be seen on replicas",
+    ("DROP", "PREPARE"): "PREPARE: send the statement itself",
+    ("DROP", "TEMPORARY"): _TEMPORARY,
+    ("EXECUTE",): "EXECUTE: send the statement itself",
+    ("HANDLER",): "HANDLER: this server holds no tables",
+    ("LOAD",): "LOAD DATA: replicas do not have the file; send INSERT statements",
+    ("PREPARE",): "PREPARE: send the statement itself",
+    ("WITH",): "WITH: this server holds no tables",
+    ("XA",): "XA of one's own: use BEGIN and COMMIT",
+    **{
+        (verb, how): f"{verb} {how}: it is not for replicas"
+        for verb in _ADMIN
+        for how in ("LOCAL", "NO_WRITE_TO_BINLOG")
+    },
+}
+_BEGINNINGS: Final[Mapping[_Beginning, _Reader]] = {
+    **_CHANGES,
+    **_TRANSACTIONS,
+    **{beginning: _refused(advice) for beginning, advice in _REFUSED.items()},
+    **{
+        beginning: _of(Kind.OTHER, grammar)
+        for grammar in (MAIN, REPLICATION)
+        for beginning in grammar.beginnings
+    },
+    # Where a statement about accounts is not for this server, it is committed; but for questions.
+    **{
+        beginning: _of(Kind.OTHER if beginning[0] in ("SHOW", "FLUSH") else Kind.DDL, ACCOUNTS)
+        for beginning in ACCOUNTS.beginnings
+    },
+}
+# By the first word; the longest beginnings first. What is in no row is answered by the grammar `MAIN`, or an error.
+_ROWS: Final = {
+    word: sorted(
+        (row for row in _BEGINNINGS.items() if row[0][0] == word), key=lambda row: -len(row[0])
+    )
+    for word in {beginning[0] for beginning in _BEGINNINGS}
 }

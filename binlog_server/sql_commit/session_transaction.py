@@ -36,7 +36,6 @@ from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.statement_context import UserVarEvent
 from binlog_protocol.groups.statement_group import QuickGroup
 from binlog_protocol.sql.plain import plain
-from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.results import (
     STATUS_ANSI_QUOTES,
     STATUS_AUTOCOMMIT,
@@ -60,10 +59,8 @@ from binlog_server.sql.session_settings import (
 )
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import (
-    HEAD_BYTES_MAX,
     Classified,
     Kind,
-    classify,
     is_stored_program,
     scan_steps,
     unquoted_name,
@@ -186,16 +183,12 @@ class SessionTransaction:
         self._commits.on_commit(self._done)
         return True
 
-    def execute(self, text: bytes) -> bool:
-        """Run a statement; the client gets its answer now or later. False if the statement commits nothing (OTHER).
+    def execute(self, statement: Classified) -> None:
+        """Run a statement of any kind but OTHER; the client gets its answer now or later.
 
         Raises `ServerError`: 1064, 1227, 1235, 1290, 1305, 1792, ...
         """
-        statement = classify(text)
-        if statement.kind is Kind.OTHER:
-            return False
         self._run(self._steps(statement))
-        return True
 
     def for_grammars(self, text: str) -> str:
         """A statement's text as the grammars must read it, where the session's sql_mode reads strings otherwise."""
@@ -459,7 +452,7 @@ class SessionTransaction:
             raise ReadOnlyTransaction
         logged: bytes | bytearray = statement.text
         names: list[bytes] = []
-        words = first_words(statement.text[:HEAD_BYTES_MAX].decode("latin-1"))
+        words = statement.words
         if not is_stored_program(words):
             logged, names = yield from self._in_turns(logged_text(statement.text, settings))
         # Of DDL only CREATE TABLE ... SELECT reads user variables; elsewhere @ stands in front of a host.

@@ -138,9 +138,21 @@ _KINDS: Final = {
 }
 
 
+# A word behind blanks, as nearly all statements begin; and what may be a comment between two words.
+_NEXT_WORD: Final = re.compile(r"\s*([0-9A-Za-z_$\x80-\U0010ffff]+)", re.ASCII)
+_NEXT_GAP: Final = re.compile(r"\s*[-#/]", re.ASCII)
+
+
 def first_words(sql: str, most: int = 8) -> list[str]:
     """The words that a client's statement begins with, in upper case, up to what is none."""
     found: list[str] = []
+    at = 0
+    while len(found) < most and (match := _NEXT_WORD.match(sql, at)):
+        found.append(match[1].upper())
+        at = match.end()
+    if len(found) == most or not _NEXT_GAP.match(sql, at):
+        return found
+    found.clear()
     for token in tokens(sql, is_logged=False):
         if token.kind is not TokenKind.WORD or len(found) == most:
             break

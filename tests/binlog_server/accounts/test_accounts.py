@@ -33,7 +33,7 @@ from binlog_server.accounts.users import Account, Users
 from binlog_server.connections.login import FailedLogins
 from binlog_server.process.logs import JsonFormatter
 from binlog_server.sessions import conversation
-from binlog_server.sql.account_statements import is_about_accounts, parse_account_statement
+from binlog_server.sql.account_statements import ACCOUNTS, parse_account_statement
 from binlog_server.sql.parser import parse
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.tls_client import TlsClient
@@ -489,7 +489,7 @@ async def test_no_secret_in_logs(
 @given(st.text(max_size=60))
 def test_any_text_is_a_statement_or_an_error(text: str) -> None:
     for start in ("", "CREATE USER ", "GRANT ", "ALTER USER a IDENTIFIED "):
-        is_about_accounts(first_words(start + text))
+        ACCOUNTS.is_begun_by(first_words(start + text))
         with contextlib.suppress(SqlSyntaxError):
             parse_account_statement(start + text)
 
@@ -502,14 +502,14 @@ def test_statements_about_accounts_are_told_from_others() -> None:
         "FLUSH LOCAL HOSTS",
         "set password=''",
     ):
-        assert is_about_accounts(first_words(sql))
+        assert ACCOUNTS.is_begun_by(first_words(sql))
     for sql in (
         "CREATE TABLE user (a INT)",
         "SET passwords=1",
         "FLUSH LOGS",
         "SHOW CREATE TABLE t",
     ):
-        assert not is_about_accounts(first_words(sql))
+        assert not ACCOUNTS.is_begun_by(first_words(sql))
 
 
 def test_long_user_names_are_no_login() -> None:
@@ -648,10 +648,10 @@ async def test_long_statements_of_one_account_keep_nobody_waiting(
     """However many sessions it has: another one's is parsed behind one of them."""
     gate, parsed = threading.Event(), []
 
-    def slow(text: str) -> Any:
+    def slow(text: str, grammar: Any) -> Any:
         gate.wait(30)
         parsed.append(text[:9])
-        return parse(text)
+        return parse(text, grammar)
 
     monkeypatch.setattr(conversation, "parse", slow)
     long = ", 'a'" * 40

@@ -25,10 +25,9 @@ from binlog_protocol.connection.commands import (
     UnknownCommand,
     parse_command,
 )
-from binlog_protocol.sql.tokens import first_words
 
+from binlog_server.sql.account_statements import ACCOUNTS, parse_account_statement
 from binlog_server.sql.account_statements import Kind as AccountKind
-from binlog_server.sql.account_statements import is_about_accounts, parse_account_statement
 from binlog_server.sql.assignments import SetVariables
 from binlog_server.sql.parser import MAIN, parse
 from binlog_server.sql.replication_sql import REPLICATION
@@ -87,10 +86,12 @@ class Example:
         """What it is an example of, by the server's own parsers."""
         if isinstance(self.said, bytes):
             return type(parse_command(self.said))
-        if is_about_accounts(first_words(self.sql)):
+        found = classify(self.sql.encode())
+        if found.grammar is ACCOUNTS:
             return parse_account_statement(self.sql).kind
-        kind = classify(self.sql.encode()).kind
-        return type(parse(self.sql)) if kind is CommitKind.OTHER else kind
+        if found.kind is not CommitKind.OTHER:
+            return found.kind
+        return type(parse(self.sql, found.grammar))
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from binlog_server.app.app import Server
 from binlog_server.settings.option_kinds import Switch
+from binlog_server.sql.expressions import USER_VARIABLES_MAX
 from binlog_server.sql.maintenance import server_error
 from binlog_server.sql.row_filter import like_matches
 from binlog_server.sql.selects import ROW_CHARS_MAX
 from binlog_server.sql.sql_session import DECODED_BYTES_MAX, SqlSession
-from binlog_server.sql.statement_kind import USER_VARIABLES_MAX
 from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Deed, ResultSet, RowStream, Wait, Work

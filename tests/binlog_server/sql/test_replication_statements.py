@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_server.sql.parser import parse
 from binlog_server.sql.replication_sql import (
+    REPLICATION,
     ChangeMaster,
     ResetSlave,
     StartAllSlaves,
@@ -19,7 +20,6 @@ from binlog_server.sql.replication_sql import (
     StopAllSlaves,
     StopSlave,
     Until,
-    is_about_replication,
 )
 
 BOTH = frozenset({"IO_THREAD", "SQL_THREAD"})
@@ -174,6 +174,6 @@ def test_any_text_is_a_statement_or_an_error(first: str, words: list[str]) -> No
 )
 def test_long_texts_take_no_long_time(text: str) -> None:
     """In proportion to their length: a pattern that tries all ways would take years, and the test's limit ends it."""
-    is_about_replication(first_words(text))
+    REPLICATION.is_begun_by(first_words(text))
     with pytest.raises(ServerError):
         parse(text)

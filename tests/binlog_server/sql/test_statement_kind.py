@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from binlog_server.sql import statement_kind
+from binlog_server.sql.expressions import USER_VARIABLES_MAX
 from binlog_server.sql.statement_kind import (
     HEAD_BYTES_MAX,
-    USER_VARIABLES_MAX,
     Classified,
     Kind,
     Scan,
@@ -53,6 +53,9 @@ KINDS = {
     "INSERT$": Kind.OTHER,
     "INSERTé": Kind.OTHER,
     "CREATE TABLE t (a INT)": Kind.DDL,
+    "GRANT BINLOG MONITOR ON *.* TO r": Kind.DDL,
+    "CREATE OR REPLACE BINLOG LEASE a": Kind.OTHER,
+    "DROP BINLOG LEASE a": Kind.OTHER,
     "CREATE OR REPLACE TABLE t (a INT)": Kind.DDL,
     "create database d": Kind.DDL,
     "/*!40000 ALTER TABLE `t` DISABLE KEYS */": Kind.DDL,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.plain import plain
-from binlog_protocol.sql.tokens import first_words, tokens
+from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,3 +80,22 @@ def test_first_words() -> None:
     assert first_words("*/ insert") == []
     assert first_words("a b c", 2) == ["A", "B"]
     assert first_words("insert\xa0into") == ["INSERT\xa0INTO"]
+
+
+def words_of_tokens(sql: str) -> list[str]:
+    """The plain twin of `first_words`."""
+    found = itertools.takewhile(lambda t: t.kind is TokenKind.WORD, tokens(sql, is_logged=False))
+    return [token.text.upper() for token in found]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"a \n-#/*`'\"\xa0ß;", "--", "-- ", "/*", "*/", "/*!", "/*!40100", "/*!999999", "\v"]
+        ),
+        max_size=20,
+    ).map("".join)
+)
+def test_first_words_are_those_of_the_tokens(sql: str) -> None:
+    for most in (1, 2, 30):
+        assert first_words(sql, most) == words_of_tokens(sql)[:most]
