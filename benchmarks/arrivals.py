@@ -68,7 +68,7 @@ class Ledger:
         self._under_way[connection] = self._waiting.popleft()
 
     def answered(self, connection: int, now: float) -> None:
-        """It is done. Raises `StatementFailed` if the connection had nothing under way."""
+        """Note the answer to a connection's statement. Raises `StatementFailed` if none was under way."""
         due = self._under_way.pop(connection, None)
         if due is None:
             raise StatementFailed("an answer without a statement")

@@ -77,6 +77,6 @@ class Child:
 
 
 def run_json(module: str, *arguments: str) -> Any:
-    """What the program prints, once it is done. Raises `ChildFailed`."""
+    """The output of a program, parsed as JSON once it has ended. Raises `ChildFailed`."""
     with Child(module, *arguments) as child:
         return child.finish()

@@ -34,7 +34,7 @@ _SQL: Final = "INSERT INTO t VALUES (1, '" + "x" * 200 + "')"
 
 @dataclass(slots=True)
 class Churned:
-    """What was done, and what came. `bytes`: to all replicas; `late_s`: commits behind the clock at the end."""
+    """Counts of a run. `bytes`: to all replicas; `late_s`: commits behind the clock at the end."""
 
     commits: int = 0
     logins: int = 0

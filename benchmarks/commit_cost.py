@@ -1,4 +1,4 @@
-"""What commits cost a server: time, processor, syncs and bytes, each taken before and after a load and subtracted."""
+"""The cost of commits to a server: time, processor, syncs and bytes, each as the difference over a load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUS_BYTE: Final = 1  # in front of each event that a dump sends
 
 @dataclass(slots=True)
 class Cost:
-    """What one number of connections took of a server; all but the speed with the warm-ups."""
+    """The cost of commits on one number of connections; all but the speed with the warm-ups."""
 
     runs: list[Committed] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -114,7 +114,7 @@ class Subject:
         return {name: round(value / groups, 3) for name, value in written.items()}
 
     def group_bytes(self) -> float:
-        """Of one commit as a replica gets it, without packet headers. Raises `BenchmarkError`."""
+        """Bytes of one commit as a replica gets it, without packet headers. Raises `BenchmarkError`."""
         if self._group_bytes is None:
             drained = drain.run(self.master.source, 1, count=True)
             heads = drained.events * (PACKET_HEADER_SIZE + _STATUS_BYTE)

@@ -45,7 +45,7 @@ assert len(END_PACKET) == _EOF_PACKET_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What came. `bytes` are those of all clients, packet headers included; counts are per client."""
+    """The result of a drain. `bytes` are those of all clients, packet headers included; counts are per client."""
 
     clients: int
     bytes: int
@@ -95,14 +95,14 @@ class _Bare:
         self._socket = socket.create_connection(address, timeout=30)
 
     def start_dump(self, _: int) -> socket.socket:
-        """As `RawReplica.start_dump`."""
+        """Start the stream, with the interface of `RawReplica.start_dump`."""
         self._socket.sendall(b"!")
         self._socket.setblocking(False)
         return self._socket
 
 
 class _Stream:
-    """What one client has got: only its length, and the last bytes, which must be the end packet."""
+    """The stream of one client: only its length, and the last bytes, which must be the end packet."""
 
     def __init__(self) -> None:
         self.bytes = 0

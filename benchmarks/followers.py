@@ -39,7 +39,7 @@ class Follower:
         self._scanner = EventScanner()
 
     def read(self) -> None:
-        """What is there. Raises `DrainError` at the end of the stream."""
+        """Read the events that have come. Raises `DrainError` at the end of the stream."""
         try:
             data = self.socket.recv(READ_BYTES)
         except BlockingIOError:

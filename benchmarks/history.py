@@ -20,7 +20,7 @@ FLAGS: Final = (
     "--innodb-buffer-pool-size=256M",
     "--max-binlog-size=1G",
 )
-"""Of a server that makes a history quickly. None of them matters to serving it."""
+"""Options of a server that makes a history quickly. None of them matters to serving it."""
 
 _SET_UP: Final = (
     "CREATE DATABASE bench",

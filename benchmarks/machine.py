@@ -1,4 +1,4 @@
-"""What the numbers depend on: the machine, and the disk under the directory that is used."""
+"""The machine, and the disk under the directory in use: all results depend on them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Master:
     directory: Path
 
     def execute(self, *statements: str) -> None:
-        """As the writer, on one connection. Raises `BenchmarkError`."""
+        """Execute statements as the writer, on one connection. Raises `BenchmarkError`."""
         self._ask(statements)
 
     def status(self) -> dict[str, int]:
@@ -74,7 +74,7 @@ class Master:
         return Usage.of(self.pid).cpu_s
 
     def dirtied_bytes(self) -> int:
-        """What it made the kernel write, since its start, as the kernel counts: whole folios of its page cache.
+        """Bytes that the server has written since its start, as the kernel counts: whole folios of its page cache.
 
         A folio has 4 KiB in a file that was written in small pieces and up to megabytes in one that was written in
         large ones, of which only the changed blocks go to the disk.

@@ -1,4 +1,4 @@
-"""What a benchmark is. Each module of `benchmarks.suite` holds one, by the name BENCHMARK."""
+"""The registry of benchmarks. Each module of `benchmarks.suite` holds one, by the name BENCHMARK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = Mapping[str, Any]
 
 
 class BenchmarkError(Exception):
-    """It cannot be measured; the text says why."""
+    """A benchmark cannot be measured; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

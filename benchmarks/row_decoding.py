@@ -33,7 +33,7 @@ from tests.kit.install import Install
 ROWS: Final = 400_000
 TRANSACTIONS: Final = 60_000
 REPETITIONS: Final = 5
-"""Of ours and of mariadb-binlog, by turns."""
+"""Repetitions of ours and of mariadb-binlog, by turns."""
 GATHER_BYTES: Final = 4 << 20  # row images of one shape that become columns at once
 _TICK_S: Final = 0.01  # of the clock of the processor's time
 BULK, OLTP = "bulk", "oltp"
@@ -69,7 +69,7 @@ Runs = dict[str, dict[str, list[Took]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `measure` takes."""
+    """Declare the arguments of `measure`."""
     parser.add_argument(
         "--rows", type=int, default=ROWS, help="row changes of bulk; default 400,000"
     )
@@ -120,7 +120,7 @@ def measure(
 def _measure(
     install: Install, path: Path, files: dict[str, Path], repetitions: int
 ) -> tuple[Runs, dict[str, int]]:
-    """By turns, so that what disturbs the machine disturbs both; and how many rows there were."""
+    """Times of both, taken by turns, so that a disturbance of the machine hits both; and the rows of each file."""
     runs: Runs = {name: {"ours": [], "mariadb_binlog": []} for name in files}
     counts = {}
     for _ in range(repetitions):

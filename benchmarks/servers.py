@@ -49,7 +49,7 @@ def wait_relayed(server: BinlogServer, upstream: MariaDB, timeout: float) -> Non
 
 
 def gtid_binlog_pos(server: BinlogServer) -> str:
-    """What `server` says it holds; empty while it is too busy to answer."""
+    """The GTID binlog position of `server`; empty while it is too busy to answer."""
     try:
         return str(next(iter(server.q("SELECT @@GLOBAL.gtid_binlog_pos")[0].values())))
     except pymysql.OperationalError:
@@ -58,7 +58,7 @@ def gtid_binlog_pos(server: BinlogServer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one process: processor time since its start, memory now and at most."""
+    """Resources of one process: processor time since its start, memory now and at most."""
 
     cpu_s: float
     rss_mb: float

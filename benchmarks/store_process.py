@@ -47,7 +47,7 @@ _AGE: Final = "Innodb_checkpoint_age"
 def server_options(
     max_binlog_size: int = FILE_BYTES_MAX, log_file_size: int = LOG_FILE_SIZE
 ) -> StoreOptions:
-    """As the server opens a store."""
+    """The options with which the server opens a store."""
     return StoreOptions(max_binlog_size, innodb_log_file_size=log_file_size)
 
 

@@ -1,4 +1,4 @@
-"""What a worker needs for a table's rows: reads all of a store as view changes, and tells the most memory that it had.
+"""The memory of a worker for a table's rows: the peak of a process that reads all of a store as view changes.
 
     python -m benchmarks.worker_memory DIRECTORY TABLE
 

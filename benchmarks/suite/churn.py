@@ -32,7 +32,7 @@ _KEPT_BYTES: Final = 256 << 20  # older files are purged
 
 
 class Sample(NamedTuple):
-    """What the server has at a moment."""
+    """Resources of the server at a moment."""
 
     rss_mb: float
     descriptors: int

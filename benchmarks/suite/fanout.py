@@ -43,11 +43,11 @@ class Subject:
     source: Source
     pid: int
     groups: int
-    """That it must send to each client."""
+    """The groups that the server must send to each client."""
     events: int = 0
     client_bytes: int = 0
     runs: dict[int, list[Drained]] = field(default_factory=dict)
-    """By the number of clients."""
+    """The runs by the number of clients."""
     cpu_s: dict[int, list[float]] = field(default_factory=dict)
 
     def count(self) -> None:
@@ -95,7 +95,7 @@ class Subject:
         return clients * self.events / self.seconds(clients)
 
     def report(self) -> dict[str, Any]:
-        """What is beside the main numbers."""
+        """Results beside the main numbers."""
         usage = Usage.of(self.pid)
         return {
             "groups_s": _by_clients(self.runs, self.groups_s, 0),

@@ -1,4 +1,4 @@
-"""What 1,000 replicas cost that are up to date and get a heartbeat every 10 seconds."""
+"""The cost of 1,000 replicas that are up to date and get a heartbeat every 10 seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction of 1 GiB does to the small commits beside it, and to the server's memory.
+"""The effect of a transaction of 1 GiB on the small commits beside it, and on the server's memory.
 
 Small commits arrive open-loop from one process, the large transaction is written by another. Latencies of the small
 ones, from their due times, are compared between two windows of the same length and the same run: one before the large

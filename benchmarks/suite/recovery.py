@@ -71,7 +71,7 @@ def _recovery(path: Path, log_file_size: int) -> dict[str, float]:
 
 
 def _startup(path: Path, count: int) -> dict[str, dict[str, Any]]:
-    """By turns, so that what disturbs the machine disturbs both."""
+    """Times of opening stores, by turns, so that a disturbance of the machine hits both."""
     options = store_process.server_options(FILE_BYTES)
     with work_directory(path) as here:
         for name, closed in CLOSED_FILES.items():

@@ -53,7 +53,7 @@ class Taken:
     written: int
 
     def report(self) -> dict[str, float]:
-        """For JSON."""
+        """The numbers for JSON."""
         return {
             "seconds": round(self.seconds, 3),
             "cpu_s": round(self.cpu_s, 2),

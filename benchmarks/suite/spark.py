@@ -200,7 +200,7 @@ def _live(
 
 
 def _memory(directory: Path) -> dict[str, Any]:
-    """Of a process that reads it."""
+    """The memory of a process that reads the store in `directory`."""
     argv = [sys.executable, "-m", "benchmarks.worker_memory", str(directory), "bench.narrow"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
