@@ -184,5 +184,5 @@ def host_matches(pattern: str, address: str) -> bool:
 
 
 def plain_address(address: str) -> str:
-    """Of an IPv4 client of a socket that takes both."""
+    """The address of a client; without the IPv6 prefix for an IPv4 client of a socket that takes both."""
     return address.removeprefix("::ffff:")

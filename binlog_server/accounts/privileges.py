@@ -88,7 +88,7 @@ def privileges(names: Iterable[str]) -> frozenset[str]:
 
 
 def effective(granted: frozenset[str]) -> frozenset[str]:
-    """What an account may do with them: ALL PRIVILEGES is each of them."""
+    """The privileges of an account with these grants: ALL PRIVILEGES is each of them."""
     return granted | frozenset(SINGLE) if ALL_PRIVILEGES in granted else granted - {USAGE}
 
 

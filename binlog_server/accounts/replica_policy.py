@@ -17,7 +17,7 @@ _SECONDS_MAX = 31_536_000
 
 
 class StreamStyle(Enum):
-    """What a stream looks like.
+    """The style of a stream to a replica.
 
     ENGINE: as that of a MariaDB 12.3 master whose binlog is in the engine: by GTID only, without positions.
     CLASSIC: as that of a traditional binlog: files, growing positions, checksums as negotiated.
@@ -75,7 +75,7 @@ class ReplicaPolicy:
         return replace(self, **changes)
 
     def words(self) -> list[str]:
-        """As behind WITH in SQL; what is at its default is left out."""
+        """The words behind WITH in SQL; limits at their defaults are left out."""
         words = []
         if self.style is not StreamStyle.ENGINE:
             words.append(f"STREAM_STYLE {self.style.name}")

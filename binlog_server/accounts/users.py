@@ -104,7 +104,7 @@ class Users:
         return user in self._configured
 
     def _stored(self, start: str) -> Iterable[UserAccount]:
-        """Those of the state whose name begins so."""
+        """The stored accounts whose names begin with `start`."""
         found = {
             key.removeprefix(_PREFIX): value for key, value in self._state.items(_PREFIX + start)
         }

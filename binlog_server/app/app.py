@@ -121,7 +121,7 @@ class Server:
         self._texts: StateTexts | None = None
 
     def _make_keys(self) -> None:
-        """What is random once in the life of a store."""
+        """Make the random values that a store keeps all its life, if it has none yet."""
         if self.state.get(SERVER_UUID_KEY) is None:
             self.state.set(SERVER_UUID_KEY, str(uuid.uuid4()))
         if self.state.get(LOGIN_KEY) is None:
@@ -271,7 +271,7 @@ class Server:
 
     @property
     def upstreams(self) -> Sequence[UpstreamStatus]:
-        """Of those that run, or ought to."""
+        """The states of upstreams that run, or ought to."""
         return self.relay.statuses
 
     @property
@@ -286,7 +286,7 @@ class Server:
 
     @cached_property
     def runner(self) -> Runner:
-        """Of statements that cannot be answered at once. It needs the running loop."""
+        """A runner of statements that cannot be answered at once. It needs the running loop."""
         return Runner(self.engine)
 
     def state_texts(self) -> StateTexts:

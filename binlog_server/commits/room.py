@@ -16,7 +16,7 @@ WATCH_S = 1.0  # a thread that waits looks this often whether the server stops
 
 
 class AppendRoom:
-    """For one event loop. Before each `append` and `spill` that must not block: `available`, else `wait`."""
+    """Back-pressure in one event loop. Before an `append` or `spill` that must not block: `available`, else `wait`."""
 
     def __init__(self, engine: EngineWriter) -> None:
         self.engine = engine
@@ -31,7 +31,7 @@ class AppendRoom:
 
     @property
     def waiting_s(self) -> float:
-        """For how long those who wait longest have waited; 0 if nobody does."""
+        """Seconds that the longest wait has lasted; 0 if nobody waits."""
         began = list(self._began.values())  # at once: metrics ask in a thread
         return time.monotonic() - min(began) if began else 0.0
 

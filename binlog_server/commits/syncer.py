@@ -79,7 +79,7 @@ class Syncer:
 
     @property
     def waiting_s(self) -> float:
-        """For how long a sync has been under way, with all that wait for it; 0 if none is."""
+        """Seconds since the sync under way began, for which commits wait; 0 if none is."""
         return time.monotonic() - self._began if self._began else 0.0
 
     @property

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Numbered(Protocol):
-    """Who is in a crowd. `id` is no other's."""
+    """A member of a crowd. `id` is no other's."""
 
     @property
     def id(self) -> int: ...
@@ -21,7 +21,7 @@ M = TypeVar("M", bound=Numbered)
 
 
 class Crowd(Generic[M]):
-    """For one event loop. Addresses are without port."""
+    """A crowd with a limit, for one event loop. Addresses are without port."""
 
     def __init__(self) -> None:
         # Dictionaries keep the order in which they were filled: the oldest is the first.
@@ -45,7 +45,7 @@ class Crowd(Generic[M]):
         return leaves
 
     def remove(self, member: M) -> None:
-        """It is one of them no longer, or has gone; twice is no error."""
+        """Remove a member; without one nothing happens."""
         _, address = self._all.pop(member.id, (None, ""))
         own = self._by_address.get(address, {})
         if own.pop(member.id, None) is not None and not own:

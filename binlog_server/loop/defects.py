@@ -1,4 +1,4 @@
-"""What nobody has thought of, in work for a client: the client hears 1815, the log tells where it was."""
+"""Unexpected errors in work for a client: the client hears 1815, the log has the place."""
 
 from __future__ import annotations
 

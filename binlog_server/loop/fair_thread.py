@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FairThread:
-    """For one event loop, which must run. `name`: the thread's."""
+    """A thread for calls, fair to those who ask; for one event loop, which must run. `name`: the thread's."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()

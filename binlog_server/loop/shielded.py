@@ -9,6 +9,6 @@ T = TypeVar("T")
 
 
 def shielded(work: asyncio.Future[T]) -> asyncio.Future[T]:
-    """As `asyncio.shield`; an error of work for which nobody waits any more is no traceback in the log."""
+    """A future as of `asyncio.shield`; an error of work for which nobody waits any more is no traceback in the log."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())
     return asyncio.shield(work)

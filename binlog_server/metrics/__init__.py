@@ -1,1 +1,1 @@
-"""What the server tells monitoring: Prometheus metrics and health, over a small HTTP listener of its own."""
+"""Monitoring: Prometheus metrics and health, over a small HTTP listener of its own."""

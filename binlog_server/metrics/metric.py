@@ -46,5 +46,5 @@ def gauge(name: str, help_: str, read: Callable[[Look], float | None]) -> Metric
 
 
 def status(name: str, kind: str, help_: str, variable: str) -> Metric:
-    """What the store tells to SHOW GLOBAL STATUS. An engine that does not count has none."""
+    """A metric from the store's variable of SHOW GLOBAL STATUS. An engine that does not count has none."""
     return one(name, kind, help_, lambda look: look.counters.get(variable))

@@ -63,7 +63,7 @@ class Observed(Protocol):
 
 
 class ReplicaKey(NamedTuple):
-    """What the series of a replica are told apart by."""
+    """The labels by which the series of replicas are told apart."""
 
     server_id: str
     account: str
@@ -106,7 +106,7 @@ class Look:
         return self.server.engine.files()
 
     def lag_bytes(self, sent: Position) -> int:
-        """Of binlog that is durable and was not sent."""
+        """Bytes of the binlog that are durable and were not sent."""
         return bytes_between(self.files, sent, self._end)
 
     def lag_s(self, sent: Position) -> float | None:
@@ -120,7 +120,7 @@ class Look:
 
 
 def _replicas(connections: Sequence[Connection]) -> Mapping[ReplicaKey, Replica]:
-    """By key: of two dumps with the same one, the newer counts. The older is just being ended."""
+    """The replicas by key: of two dumps with the same one, the newer counts. The older is just being ended."""
     return {
         ReplicaKey(str(c.dump_server_id), c.account): Replica(
             c.sent, c.traffic.sent, c.acknowledged

@@ -1,4 +1,4 @@
-"""What does not move: the one place that knows. /readyz and the metrics tell it.
+"""Work that stands still: the one place that knows. /readyz and the metrics tell it.
 
     disk          a call of the operating system that has not returned
     room          commits and upstreams wait for room, in memory or on the disk

@@ -25,8 +25,8 @@ from binlog_protocol.errors import RemoteError, ServerError
 log = logging.getLogger(__name__)
 
 TEXT_CHARS_MAX: Final = 2048
-"""Of one fact, wherever it is told: logs, Last_IO_Error, /readyz. An upstream's answer may have more, and so may a GTID
-position, which has an entry for each domain."""
+"""The most characters of one fact, wherever it is told: logs, Last_IO_Error, /readyz. An upstream's answer may have
+more, and so may a GTID position, which has an entry for each domain."""
 _END_CHARS: Final = 512  # of them; in an error it is said there what to do
 
 _SESSIONS = ("binlog_server.connections.", "binlog_server.sessions.")
@@ -47,7 +47,7 @@ class Peer:
         return f"connection {self.connection} from {self.address}{user}"
 
     def log_fields(self) -> Mapping[str, Any]:
-        """For JSON."""
+        """The fields of a log line in JSON."""
         fields = {"connection": self.connection, "address": self.address}
         return {**fields, "user": self.user} if self.user else fields
 

@@ -64,7 +64,7 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def hear(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
-        """What to call, in the thread of signals, to end in order, and for SIGHUP. Before that an end is at once."""
+        """Set the calls for an orderly end and for SIGHUP, made in the thread of signals. Before, an end is at once."""
         self._stop, self._reload = stop, reload
         if self.is_ending:
             stop()

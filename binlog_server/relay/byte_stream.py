@@ -68,7 +68,7 @@ class ByteStream(asyncio.BufferedProtocol):
         self._transport = transport
 
     async def read(self, before: bytes | memoryview = b"") -> memoryview:
-        """What has come since the last call, behind a copy of `before`; waits for the first byte. At the end nothing.
+        """The bytes since the last call, behind a copy of `before`; waits for the first byte. At the end nothing.
 
         It stays as it is until the next call. Raises `OSError` for a broken connection.
 
@@ -170,7 +170,7 @@ def _buffer(size: int) -> memoryview:
 
 
 async def _addresses(host: str, port: int) -> list[str]:
-    """As numbers. Raises `socket.gaierror`."""
+    """The addresses of a host, as numbers. Raises `socket.gaierror`."""
 
     def ask(flags: int = 0) -> list[str]:
         try:
@@ -186,7 +186,7 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def _number(address: tuple[Any, ...]) -> str:
-    """Of what `getaddrinfo` gives; the interface of a link-local address is part of it."""
+    """The address in an entry of `getaddrinfo`; the interface of a link-local address is part of it."""
     number: str = address[0]
     scope = address[3] if len(address) > 3 else 0
     return f"{number}%{scope}" if scope and "%" not in number else number

@@ -164,7 +164,7 @@ class ClientLink:
         await asyncio.sleep(0)
 
     async def next_item(self, stream: GroupStream, *, runs: bool = True) -> Item | None:
-        """As `GroupStream.next` of a stream of this machine, without holding up the loop for what is large."""
+        """The next item of a stream of this machine, see `GroupStream.next`; large ones are taken in a thread."""
         if self.machine.holds_large:
             return await asyncio.to_thread(stream.next, runs=runs)
         return stream.next(runs=runs)

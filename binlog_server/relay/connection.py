@@ -26,7 +26,7 @@ _COMMAND: Final = "Slave_IO"
 
 @dataclass(slots=True)
 class UpstreamConnection:
-    """Of the manager.
+    """A connection to an upstream, as the manager keeps it.
 
     configured: by the configuration file; SQL may start and stop it, not change it.
     wanted: START SLAVE was said, and no STOP SLAVE since; kept over a restart.

@@ -72,7 +72,7 @@ class RelayFailure(NamedTuple):
 
 
 def told(error: Exception) -> str:
-    """For logs and /readyz: without what groups say, and `shortened`."""
+    """The text of an error for logs and /readyz: without what groups say, and `shortened`."""
     return shortened(str(error)) or type(error).__name__
 
 

@@ -57,7 +57,7 @@ class Domains:
 
     @property
     def age(self) -> int:
-        """Of the binlog."""
+        """The age of the binlog; see `BinlogEngine.age`."""
         return self._engine.age
 
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
@@ -134,7 +134,7 @@ class Gate:
         self.last_timestamp = 0
         """When the last group was written by the upstream; seconds since 1970, 0 before the first."""
         self.age = domains.age
-        """Of the binlog behind whose end the groups of this network connection come: they belong into no other."""
+        """The age of the binlog to which the groups of this network connection belong: they go into no other."""
         self.skipped = 0
         """Groups that were left out."""
         self.last_marker: bytes | None = None
@@ -174,7 +174,7 @@ class Gate:
         return not self._domains.ignore_duplicates
 
     def admits_run(self, run: GroupRun) -> bool:
-        """As `admits`, for all groups of a run."""
+        """Whether the groups of a run are taken in, all or none; see `admits`."""
         self.last_timestamp = run.timestamp
         if run.domain_id not in self._claimed:
             if not self._filter.wants_domain(run.domain_id):

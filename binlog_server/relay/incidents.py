@@ -42,19 +42,19 @@ class Passed(NamedTuple):
 
 
 class Incidents:
-    """Of one connection, for as long as it is to the same server."""
+    """The incidents of one connection, for as long as it is to the same server."""
 
     def __init__(self, kept: list[Any] | None = None) -> None:
         """`kept`: what `keep` was given."""
         self.skip_counter = 0
         """sql_slave_skip_counter: so many may be passed, until a group comes."""
         self.keep: Callable[[list[Any]], Awaitable[None]] | None = None
-        """Makes it durable what was passed."""
+        """Makes the passed incident durable."""
         self._passed = None if kept is None else Passed(*kept)
 
     @property
     def kept(self) -> list[Any] | None:
-        """What is to be kept; None for nothing."""
+        """The passed incident in the form that is kept; None for none."""
         return None if self._passed is None else list(self._passed)
 
     async def meet(

@@ -230,7 +230,7 @@ class Ingest:
         await self._patiently(self._large.spill(part.events))
 
     async def _drop_large(self) -> None:
-        """What was spilled of a group that does not become whole, or is not wanted: it never was."""
+        """Drop the spilled part of a group that does not become whole, or is not wanted."""
         large, self._large = self._large, None
         if large is not None:
             await large.rollback()

@@ -16,7 +16,7 @@ from binlog_server.settings.config import Config
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """Of one server.
+    """The parts of one server that following an upstream needs.
 
     config: the options, as they are when it is called.
     upstream_is: told the version of the upstream, each time it is connected to.

@@ -43,7 +43,7 @@ def _find(engine: EngineReader, wanted: Gtid) -> LastGroup | None:
 
 
 def content_of(pieces: Iterable[bytes]) -> GroupContent:
-    """Of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
+    """The content of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
     content = GroupContent()
     for event in _events(pieces):
         content.add(event)

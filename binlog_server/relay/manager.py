@@ -45,7 +45,7 @@ from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 128
-"""That SQL makes: each is a task, a row of SHOW ALL SLAVES STATUS, and a part of a file that is written as a whole."""
+"""The most connections by SQL: each is a task, a row of SHOW ALL SLAVES STATUS, a part of a file written as a whole."""
 
 _KEPT = "relay:"
 _STOPPED = "relay_stopped:"
@@ -62,7 +62,7 @@ def _only_logged(_: int, __: str) -> None:
 
 
 class Relay:
-    """For one event loop. Statements wait for each other.
+    """The connections to upstreams, for one event loop. Statements wait for each other.
 
     Args:
         configured: the connections of the configuration file.
@@ -110,7 +110,7 @@ class Relay:
         self._into = into
 
     def start_wanted(self, *, skip: bool) -> None:
-        """Once groups may be taken in: those that ran, and do not yet. `skip`: none, as skip_slave_start says."""
+        """Start the connections that ran, once groups may be taken in. `skip`: none, as skip_slave_start says."""
         for connection in self._connections.values():
             if connection.problem:
                 log.error("connection '%s': %s", connection.name, connection.problem)
@@ -120,7 +120,7 @@ class Relay:
                 self._run(connection)
 
     async def start_late(self, *, skip: bool) -> None:
-        """As `start_wanted`, while statements come: behind the one that is at work."""
+        """Call `start_wanted` while statements come: behind the one that is at work."""
         async with self._lock:
             self.start_wanted(skip=skip)
 
@@ -137,7 +137,7 @@ class Relay:
 
     @property
     def statuses(self) -> Sequence[UpstreamStatus]:
-        """Of those that run, or ought to."""
+        """The states of connections that run, or ought to."""
         return [c.status for c in self.connections if c.wanted or c.runs]
 
     @property
@@ -352,7 +352,7 @@ class Relay:
     async def _want(
         self, connections: Sequence[UpstreamConnection], warn: Warn, *, wanted: bool
     ) -> None:
-        """Of all of them together: each change writes the whole state."""
+        """Keep for all these connections together whether they are wanted: each change writes the whole state."""
         changed = [c for c in connections if c.wanted is not wanted or not c.wanted_is_kept]
         for connection in changed:
             connection.wanted, connection.wanted_is_kept = wanted, False
@@ -374,8 +374,9 @@ class Relay:
     async def _keep(
         self, connections: Sequence[UpstreamConnection], progress: Mapping[str, Any] | None = None
     ) -> None:
-        """Of those that the file defines whether they were stopped, of others all. Raises `MasterInfoRefused` (1201) if
-        a password cannot be kept.
+        """Keep connections; of those in the configuration file only whether they were stopped.
+
+        Raises `MasterInfoRefused` (1201) if a password cannot be kept.
 
         progress: is kept in the same write, so that a full disk or a crash keeps all or nothing.
         """
@@ -398,7 +399,7 @@ class Relay:
 
 
 def _progress(name: str, followed: str, passed: list[Any] | None) -> dict[str, Any]:
-    """As the state keeps it: the server that is followed, and the incident that was passed."""
+    """The progress of a connection for the state: the server that is followed, and the incident that was passed."""
     key = name.lower()
     return {_FOLLOWED + key: followed or None, _PASSED + key: passed}
 

@@ -52,7 +52,7 @@ _OF_APPLYING = frozenset({ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT})
 def slave_row(
     connection: UpstreamConnection, position: str, slave_net_timeout: int
 ) -> Mapping[str, Value]:
-    """By column, those of SHOW ALL SLAVES STATUS included. `position`: what the store has."""
+    """A row by column, those of SHOW ALL SLAVES STATUS included. `position`: the store's."""
     info, status = connection.info, connection.status
     runs = connection.runs
     applying = _APPLYING if runs else ""

@@ -35,7 +35,7 @@ class IoState(Enum):
 
 @dataclass(slots=True)
 class UpstreamStatus:
-    """Of one upstream, since the start. Times in seconds since 1970, 0 is never.
+    """The state of one upstream, since the start. Times in seconds since 1970, 0 is never.
 
     name: host and port.
     connected: the dump command was accepted, and the connection is there.
@@ -83,7 +83,7 @@ class UpstreamStatus:
 
     @property
     def title(self) -> str:
-        """For log lines and errors."""
+        """The name for log lines and errors."""
         return f"upstream {self.name}" + (f" ('{self.connection}')" if self.connection else "")
 
     @property
@@ -103,7 +103,7 @@ class UpstreamStatus:
 
     @property
     def io_state(self) -> IoState:
-        """For people: what it is doing now, waiting for room in the binlog included."""
+        """The state for people, waiting for room in the binlog included."""
         waits = self.storing and time.monotonic() - self.storing_since > IDLE_S
         return IoState.QUEUEING if waits and self.state is IoState.WAITING else self.state
 

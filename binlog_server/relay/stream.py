@@ -222,8 +222,11 @@ class UpstreamStream:
         )
 
     async def _position(self, link: ClientLink) -> str:
-        """What the store has. Of domains that are not wanted: what the upstream has, so that it sends nothing of them,
-        nor refuses because it has purged what we never had. In threads: there may be thousands."""
+        """The GTID position to begin at: the store's.
+
+        In domains that are not wanted it is the upstream's, so that it sends no groups of them, and does not refuse
+        because it has purged some. Worked out in threads: there may be thousands of domains.
+        """
         position = self._into.engine.binlog_state().position()
         wanted = self._info.filter
         if not wanted.is_about_domains:

@@ -60,14 +60,14 @@ async def _value(link: ClientLink, sql: str, column: int) -> str:
 
 
 class FoundGroup(NamedTuple):
-    """Of an upstream."""
+    """A group of an upstream."""
 
     gtid: Gtid
     content: GroupContent
 
 
 class UpstreamGroups:
-    """Of one upstream. A connection for each group: none can be used again behind a dump.
+    """Groups of one upstream. A connection for each group: none can be used again behind a dump.
 
     Args:
         connect: makes one.
@@ -86,7 +86,7 @@ class UpstreamGroups:
     async def find(
         self, wanted: Gtid, before: Gtid | None, gtids: BinlogState, ours: GroupContent
     ) -> FoundGroup | None:
-        """That group, which follows `before`; None if it is not sent. `gtids`: the upstream's state.
+        """Ask for the group `wanted`, which follows `before`; None if it is not sent. `gtids`: the upstream's state.
 
         `ours`: what it is to be compared with. No more of it is uncompressed than that has.
         """

@@ -1,4 +1,4 @@
-"""What an upstream says of its own history within a stream, held against what is stored.
+"""An upstream's history, as the lists in its stream tell it, compared with the store.
 
 A MariaDB master begins each binlog file with the state at its end of the one before (GTID_LIST), and sends such a list
 of its own making when it has come to where the replica begins. A stream that was right so far has brought just that:
@@ -20,7 +20,7 @@ from binlog_server.relay.gate import Gate, HistoryBegunAnew
 
 
 class UpstreamHistory:
-    """Of one connection, from its dump command on. All groups that have come are in the store when it is asked."""
+    """The history in one connection, from its dump command on. `compare` needs all groups before it in the store."""
 
     def __init__(self, engine: EngineReader, gate: Gate) -> None:
         self._engine = engine

@@ -276,13 +276,13 @@ class SemiSyncMaster:
 
     @property
     def waiting_s(self) -> float:
-        """For how long those who wait longest have waited; 0 if nobody does. From any thread."""
+        """Seconds that the longest wait of a commit has lasted; 0 if none waits. From any thread."""
         waiting = list(self._waiting.values())
         return self._clock() - min(waiter.began for waiter in waiting) if waiting else 0.0
 
     @property
     def why_waiting(self) -> str:
-        """What commits wait for, and what ends it."""
+        """The reason for which commits wait, and the ways in which that ends."""
         options = self._options()
         wanted, there = options.rpl_semi_sync_master_wait_for_slave_count, self.clients
         return (
@@ -293,7 +293,7 @@ class SemiSyncMaster:
         )
 
     def status_variables(self) -> Mapping[str, int | str]:
-        """As SHOW STATUS prints them. Times in microseconds."""
+        """The variables of SHOW STATUS. Times in microseconds."""
         waited_us = round(self._waited_s * _US)
         average_us = waited_us // self._waits if self._waits else 0
         return {

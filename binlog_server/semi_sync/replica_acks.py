@@ -53,7 +53,7 @@ class ReplicaAcks:
         self._wanted = self._place.ack if ack_wanted else None
 
     def sent_all_before(self, end: Position) -> None:
-        """What was sent last ends there, or whatever lies between was not for this replica."""
+        """Note that all groups before `end` were sent, or left out for this replica."""
         wanted, self._wanted = self._wanted, None
         if self._unasked:
             return

@@ -210,7 +210,7 @@ class Config:
 
     @property
     def key_file(self) -> Path:
-        """Of the key that encrypts passwords for upstreams."""
+        """The path of the key that encrypts passwords for upstreams."""
         return Path(self.master_info_key_file or self.binlog_directory / KEY_NAME)
 
     @property
@@ -252,7 +252,7 @@ def _kinds() -> Iterator[tuple[str, Kind]]:
 
 
 KINDS: Final[Mapping[str, Kind]] = dict(_kinds())
-"""Of each option that is one value: what it may be, in the file and elsewhere."""
+"""The kind of each option that is one value: the values it may have, in the file and elsewhere."""
 DEFAULTS: Final[Mapping[str, Any]] = {f.name: f.default for f in fields(Config)}
 
 
@@ -267,7 +267,7 @@ def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
 
 
 def _check_host(name: str, host: str) -> None:
-    """What nothing could ever find: a label of more than 63 characters, none between two dots."""
+    """Refuse a name that nothing could ever find: a label of more than 63 characters, none between two dots."""
     try:
         host.encode("idna")
     except UnicodeError:

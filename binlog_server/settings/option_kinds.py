@@ -40,7 +40,7 @@ class Kind(Protocol):
     """A kind of values: the allowed ones, and their form in the file, in SET and in SHOW."""
 
     def check(self, value: Any) -> None:
-        """Of the configuration. Raises ValueError: what is wrong with it."""
+        """Check a value of the configuration. Raises ValueError, which says what is wrong with it."""
 
     def text(self, value: Any) -> str:
         """A value of the configuration, as SHOW VARIABLES prints it."""
@@ -49,13 +49,13 @@ class Kind(Protocol):
         """The other way round."""
 
     def given(self, name: str, value: Value, warn: Warn) -> str:
-        """What SET was given, as SHOW VARIABLES prints it.
+        """The value given to SET, as SHOW VARIABLES prints it.
 
         Raises `WrongVariableValue` (1231), `WrongVariableType` (1232), and what `Text.check` does.
         """
 
     def selected(self, text: str) -> Value:
-        """What SHOW VARIABLES prints so, as SELECT @@x gives it."""
+        """The value for SELECT @@x, from the text that SHOW VARIABLES prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def _number(name: str, value: Value) -> int | Decimal:
 
 
 def _whole(name: str, value: int | Decimal, warn: Warn) -> int:
-    """Of a literal that has no point: one of more than 64 bits is a DECIMAL, too."""
+    """The integer of a literal without a point: one of more than 64 bits is a DECIMAL, too."""
     if isinstance(value, Decimal) and value.as_tuple().exponent != 0:
         raise WrongVariableType(name)
     if _I64_MIN <= value <= U64_MAX:

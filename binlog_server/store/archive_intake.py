@@ -34,11 +34,11 @@ class _Stopped(Exception):
 
 
 class _NoRoom(Exception):
-    """It would wait, and with it everybody: who makes the room, too."""
+    """Room is missing, and a wait would hold up all others, and those who make room as well."""
 
 
 class ArchiveIntake:
-    """Of one archive, for one run of a server. `take`, then `take_rest` if something is `missing`; each in a thread.
+    """The intake of one archive, in one run of a server: `take`, then `take_rest` if there is more; each in a thread.
 
     What was taken is durable, also if it is stopped in the middle; the next time it goes on there.
 
@@ -58,7 +58,7 @@ class ArchiveIntake:
         self._before = 0  # groups, by those before
         self._is_patient = False
         self.waits = ""
-        """For what; empty while nothing is in its way."""
+        """The reason for which it waits; empty while nothing is in its way."""
         self.is_whole = False
         """All of the archive is in the store."""
         self._logged = 0.0
@@ -71,7 +71,7 @@ class ArchiveIntake:
 
     @property
     def missing(self) -> str:
-        """That not all of the archive is in the store, why, and what becomes of it."""
+        """The reason for which commits are not accepted yet, and how the intake goes on: a text."""
         why = f" ({shortened(self.waits)})" if self.waits else ""
         if self.is_whole:
             return (

@@ -85,7 +85,7 @@ class StoreDirectory:
 
 
 def _require_room(path: Path, options: StoreOptions) -> None:
-    """For a new store, before anything is made of it. Raises `DiskFull`."""
+    """Check the room for a new store, before anything is made of it. Raises `DiskFull`."""
     with mapped("look at", path):
         found = os.statvfs(path)
     free = found.f_bavail * found.f_frsize

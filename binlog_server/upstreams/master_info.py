@@ -1,4 +1,4 @@
-"""What CHANGE MASTER, or a table of the configuration file, says of one connection.
+"""The settings of one connection to an upstream, by CHANGE MASTER or a table of the configuration file.
 
 Names are those of CHANGE MASTER in lower case without MASTER_. Defaults are MariaDB 11.8's: TLS, verified.
 """
@@ -37,7 +37,7 @@ Warn = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """What CHANGE MASTER says is wanted. Only one of the first two may name domains; without any, all are wanted."""
+    """The filter of CHANGE MASTER. Only one of the first two may name domains; without any, all are wanted."""
 
     do_domain_ids: frozenset[int] = frozenset()
     ignore_domain_ids: frozenset[int] = frozenset()
@@ -95,7 +95,7 @@ class MasterInfo:
 
     @property
     def addresses(self) -> list[Address]:
-        """Of all that may be followed, this one first."""
+        """The addresses that may be followed, this one first."""
         own = Address(self.host, self.port)
         return list(dict.fromkeys([own, *map(Address.parse, self.candidates)]))
 
@@ -188,7 +188,7 @@ class MasterInfo:
     # --- the store's state ---
 
     def to_state(self, keys: KeyFile) -> dict[str, Any]:
-        """As JSON can hold it, the password encrypted. Raises `PasswordUnavailable`."""
+        """The settings in a form for JSON, the password encrypted. Raises `PasswordUnavailable`."""
         values: dict[str, Any] = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name != "password"
         }
@@ -319,7 +319,7 @@ def _typed(key: str, value: Any, kind: type) -> Any:
 
 
 def _heartbeat(period: float, slave_net_timeout: int, warn: Warn) -> float:
-    """As MariaDB takes it. Raises `HeartbeatOutOfRange` (1624)."""
+    """The heartbeat period that MariaDB takes for this one, in seconds. Raises `HeartbeatOutOfRange` (1624)."""
     if not math.isfinite(period) or not 0 <= period <= HEARTBEAT_S_MAX:
         raise HeartbeatOutOfRange(HEARTBEAT_S_MAX)
     if 0 < period < _HEARTBEAT_S_MIN:

@@ -51,7 +51,7 @@ class Password:
         return self.text
 
     async def read_apart(self, timeout_s: float) -> str:
-        """As `read`, without waiting for a disk on the loop."""
+        """The password, see `read`, without waiting for a disk on the loop."""
         if not self.file:
             return self.read()
         try:
@@ -82,7 +82,7 @@ class KeyFile:
         self._path = path
 
     def seal(self, password: Password) -> dict[str, str]:
-        """For the store's state. Raises `PasswordUnavailable` if the key cannot be read or made."""
+        """The password in a form for the store's state. Raises `PasswordUnavailable` without a key."""
         if password.file:
             return {"file": password.file}
         if password.env:

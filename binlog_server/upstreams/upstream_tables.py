@@ -21,7 +21,7 @@ from binlog_server.upstreams.master_info import NAME_CHARS_MAX, MasterInfo
 
 
 def upstreams(value: Any) -> dict[str, MasterInfo]:
-    """By name; "" is the default one. Raises ValueError."""
+    """The connections by name; "" is the default one. Raises ValueError."""
     if isinstance(value, str):
         return {"": MasterInfo.from_url(value)}
     if not isinstance(value, Mapping):
