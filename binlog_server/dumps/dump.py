@@ -26,6 +26,7 @@ from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.engine import EngineReader, Hold, LargeGroup, PlacedBatch, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.commits.syncer import Syncer
@@ -110,12 +111,19 @@ class Dump:
             self._refuse(CannotOpenFile(str(error)))
         except (StorageError, ProtocolError) as error:
             # 1236 stops the replica: it would meet the same error again and again.
-            self._refuse(MasterFatalError(str(error)))
+            self._refuse(MasterFatalError(self._with_place(error)))
         finally:
             if self._hold is not None:
                 self._hold.release()
             if self._acks is not None:
                 self._semi_sync.remove(self._acks)
+
+    def _with_place(self, error: StorageError | ProtocolError) -> str:
+        """Groups that are no events say what is wrong with them, but not where they lie."""
+        file_no, offset = self._cursor
+        if isinstance(error, StorageError) or not offset:
+            return str(error)
+        return f"{error}, in a group of {file_name(file_no)} at offset {offset} or behind it"
 
     async def _stream(self) -> None:
         request = self._request

@@ -14,20 +14,25 @@ from binlog_pipeline.jobs.archive import ArchiveSettings, archive
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.wanted import Wanted
+from binlog_protocol.connection.commands import BinlogDump
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.errors import StorageError
+from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.source import SourceGroup
 
+from binlog_server.accounts.users import Account
 from binlog_server.app.app import Server
+from binlog_server.dumps.coordinates import classic_name
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
+from tests.binlog_server import classic_client
 from tests.binlog_server.cli.command import run
 from tests.binlog_server.lab import PASSWORD, USER, Client, Replica, within
 from tests.storage.damaged_stores import OPTIONS
 
 NON_BLOCK, LIVE = 1, 2
-_HEARTBEATS: Final = 3  # without anything else: then nothing comes any more
+_HEARTBEATS: Final = 3  # of a server that says that it waits: then nothing comes any more
 _HEARTBEAT_NS: Final = 50_000_000
 
 
@@ -80,29 +85,65 @@ def archived(store: Path) -> Seen:
     return Seen(found, said)
 
 
-def dumped(store: Path, flags: int, then: Callable[[], None] | None = None) -> Seen:
-    """What a replica hears that has nothing yet. `then`: is done while the server runs, before it comes."""
+def imported(store: Path) -> Seen:
+    """Into a store of its own, which is then read."""
+    config, target = store.parent / "server.toml", store.parent / "imported"
+    config.write_text("max_binlog_size = 1048576\ninnodb_log_file_size = 4194304\n")
+    ran = run("import", "--directory", target, "--config", config, store)
+    found = events(target).groups if (target / file_name(0)).exists() else []
+    return Seen(found, ran.err * bool(ran.code))
+
+
+def dumped(
+    store: Path,
+    flags: int,
+    then: Callable[[], None] | None = None,
+    *,
+    classic: bool = False,
+    meanwhile: bool = False,
+) -> Seen:
+    """What a replica hears that has nothing yet.
+
+    Args:
+        then: is done while the server runs: before the replica comes, or `meanwhile`, behind its first event.
+        classic: it asks for a file and a position, without GTIDs.
+    """
     try:
         directory = StoreDirectory(store, OPTIONS)
     except StorageError as error:
         return Seen([], str(error))
-    return asyncio.run(_dumped(directory, store, flags, then))
+    return asyncio.run(_dumped(directory, store, flags, then, classic, meanwhile))
 
 
 async def _dumped(
-    directory: StoreDirectory, store: Path, flags: int, then: Callable[[], None] | None
+    directory: StoreDirectory,
+    store: Path,
+    flags: int,
+    then: Callable[[], None] | None,
+    classic: bool,
+    meanwhile: bool,
 ) -> Seen:
-    config = Config(binlog_directory=store, listen_port=0, users={USER: PASSWORD})
-    server = Server(config, directory)
+    users: dict[str, str | Account] = {
+        USER: PASSWORD,
+        classic_client.USER: classic_client.CLASSIC,
+    }
+    server = Server(Config(binlog_directory=store, listen_port=0, users=users), directory)
     await server.start()
     try:
-        if then is not None:
+        if then is not None and not meanwhile:
             then()
         client = await Client.connect(server.port)
-        assert (await client.log_in())[:1] == b"\0"
-        replica = Replica(client)
-        await replica.start(flags=flags, master_heartbeat_period=_HEARTBEAT_NS)
-        seen = await within(_until_the_end(client))
+        assert (await client.log_in(classic_client.USER if classic else USER))[:1] == b"\0"
+        if classic:
+            for text in ("mariadb_slave_capability=4", f"master_heartbeat_period={_HEARTBEAT_NS}"):
+                await client.query(f"SET @{text}")
+            client.command(BinlogDump(100, flags, classic_name(0), 4).build())
+        else:
+            await Replica(client).start(flags=flags, master_heartbeat_period=_HEARTBEAT_NS)
+        if then is not None and meanwhile:
+            await client.answer()
+            then()
+        seen = await within(_until_the_end(client, server))
         client.close()
         return seen
     finally:
@@ -110,7 +151,7 @@ async def _dumped(
             await within(server.stop())
 
 
-async def _until_the_end(client: Client) -> Seen:
+async def _until_the_end(client: Client, server: Server) -> Seen:
     found: list[str] = []
     quiet = 0
     while True:
@@ -120,7 +161,8 @@ async def _until_the_end(client: Client) -> Seen:
         if packet[:1] == b"\xfe":
             return Seen(found, "")
         event = packet[1:]
-        quiet = quiet + 1 if event[4] == 27 else 0
+        waits = event[4] == 27 and any("has sent all" in each.state for each in server.connections)
+        quiet = quiet + 1 if waits else 0
         if quiet >= _HEARTBEATS:
             return Seen(found, "")
         if event[4] == 162:
@@ -133,5 +175,7 @@ READERS: Final[dict[str, Callable[[Path], Seen]]] = {
     "events": events,
     "spark": spark,
     "archive": archived,
+    "import": imported,
     "dump": lambda store: dumped(store, NON_BLOCK),
+    "dump in the classic style": lambda store: dumped(store, NON_BLOCK, classic=True),
 }

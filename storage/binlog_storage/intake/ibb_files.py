@@ -38,11 +38,14 @@ class IbbFiles:
         self._directory = directory
         self._binlog = OfflineBinlog.of_paths([directory])
         pages = self._binlog.pages
-        self._numbers = [number for number in pages.numbers if pages.has_data(number)]
-        if not self._numbers:
+        try:
+            self._numbers = [number for number in pages.numbers if pages.has_data(number)]
+            if not self._numbers:
+                raise NotAStore(f"the .ibb files of {directory} hold nothing yet")
+            self._sizes = [pages.size(number) for number in self._numbers]
+        except BaseException:
             self.close()
-            raise NotAStore(f"the .ibb files of {directory} hold nothing yet")
-        self._sizes = [pages.size(number) for number in self._numbers]
+            raise
         self._reading = (self._numbers[0], 0)
         self.server_version = ""
         self.notes: list[str] = []

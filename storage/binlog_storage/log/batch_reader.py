@@ -30,7 +30,7 @@ from binlog_storage.ibb.chunk import (
 )
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
-from binlog_storage.log.group_reader import large_group, payload_up_to
+from binlog_storage.log.group_reader import end_in_file, large_group, payload_up_to
 from binlog_storage.log.log_file import first_record
 from binlog_storage.log.whole_file import require_whole
 
@@ -144,10 +144,10 @@ def _read(
                     if payload is None:
                         end = behind_group
                         break
-                    behind_group = end
                     if placed is not None:
-                        place = min(end, placed[1]).offset
+                        place = end_in_file(record, placed[1]).offset
                         placed[0].append(_run_of_one(len(groups), payload, place))
+                    behind_group = end
                     groups.append(payload)
                     size += len(payload)
             if groups and (_window(end) != window or size > BATCH_BYTES_MAX):

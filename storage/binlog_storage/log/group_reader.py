@@ -69,9 +69,27 @@ def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | 
     return payload
 
 
+def end_in_file(record: Record, file_end: Position) -> Position:
+    """Where a record ends in the file that it begins in: at the end of the file, if it goes on in the next one.
+
+    Args:
+        file_end: the physical end of the file.
+
+    Raises `CorruptBinlog` if the record is there, but the file ends before it does: pages may be in memory that the
+    file has lost since. No place may be told then: it would lie before that of the group before.
+    """
+    lies_behind = file_end.file_no == record.end.file_no and file_end < record.end
+    if lies_behind or file_end <= record.start:
+        raise CorruptBinlog(
+            *record.start,
+            f"the file has become shorter: it ends at {file_end.offset}, and the record that begins here is behind it",
+        )
+    return min(record.end, file_end)
+
+
 def large_group(pages: PageSource, record: Record, file_end: Position | None = None) -> LargeGroup:
     """A group for which `payload_up_to` was None. `file_end`: the physical end of its file."""
-    end = record.end if file_end is None else min(record.end, file_end)
+    end = record.end if file_end is None else end_in_file(record, file_end)
     return LargeGroup(group_head(pages, record), end, partial(group_pieces, pages, record))
 
 

@@ -7,7 +7,7 @@ from binlog_storage.errors import PositionPurged
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import NESTABLE, PageSource, RecordReader
-from binlog_storage.log.group_reader import large_group, payload_up_to
+from binlog_storage.log.group_reader import end_in_file, large_group, payload_up_to
 
 
 def locate(
@@ -23,7 +23,7 @@ def locate(
         limit: the durable end; nothing behind it is looked at.
         file_end: the physical end of the file.
 
-    Raises `PositionPurged`.
+    Raises `PositionPurged`, `CorruptBinlog`.
     """
     if not pages.has_data(place.file_no):
         raise PositionPurged("the file of the position is gone")
@@ -34,7 +34,7 @@ def locate(
     after = place
     group: PlacedGroup | LargeGroup
     while (record := reader.next()) is not None and record.start.file_no == place.file_no:
-        end = min(record.end, file_end)
+        end = end_in_file(record, file_end)
         border = border or place in (record.start, end)
         if record.type == RecordType.COMMIT and end > place:
             payload = payload_up_to(pages, record, large_bytes)

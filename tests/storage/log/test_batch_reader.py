@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from binlog_protocol.events import build_event
+from binlog_storage.engine import LARGE_GROUP_BYTES
 from binlog_storage.errors import CorruptBinlog, StorageError
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
@@ -175,6 +176,29 @@ def test_all_that_is_sound_in_front_of_damage_is_read(page_no: int, size: int) -
     assert len(groups) >= sound
     assert up_to_damage(singly(pages, START, writer.end)) == (groups, failed)
     assert up_to_damage(in_placed_batches(pages, writer.end)) == (groups, failed)
+
+
+@pytest.mark.parametrize("large_bytes", [LARGE_GROUP_BYTES, 15_000])
+@pytest.mark.parametrize("left", [0, 4096, PAGE_SIZE, 2 * PAGE_SIZE, 2 * PAGE_SIZE + 5000])
+def test_a_file_that_has_become_shorter_sends_nobody_back(left: int, large_bytes: int) -> None:
+    """Its pages may be in memory still. Who was sent back would read the same groups for ever."""
+    writer = Writer()
+    for size in [300, 400, 40_000, 20_000] * 5:
+        writer.record(RecordType.COMMIT, b"\0" + build_event(2, bytes(size), server_id=1))
+    pages = PlainPages(writer.pages, PAGES)
+
+    def read_all() -> None:
+        start = START
+        while True:
+            batch = read_placed_batch(pages, start, writer.end, Position(0, left), large_bytes)
+            ends = [group.end for group in batch.groups]
+            ends += [batch.large.end] if batch.large is not None else []
+            assert [start, *ends] == sorted({start, *ends})
+            assert batch.end > start
+            start = batch.end
+
+    with pytest.raises(CorruptBinlog, match="has become shorter"):
+        read_all()
 
 
 def up_to_damage(groups: Iterator[bytes]) -> tuple[list[bytes], bool]:
