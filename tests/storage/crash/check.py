@@ -114,7 +114,8 @@ class Checker:
         """One pass over the trace. Raises `Violation`.
 
         Args:
-            wanted: distinct states to open in all passes so far, spread over the points; all of them by default.
+            wanted: distinct states to open in all passes so far, spread over the points, each of which gives one at
+                least; all of them by default.
             recovery_every: of so many states, one also with crashes inside its recovery.
         """
         disk = self._history.disk
@@ -123,7 +124,7 @@ class Checker:
             for number, states in enumerate(crash_points(disk, self._limits, self._rng)):
                 if wanted is not None:
                     share = -(-(wanted - self.tally.states) // (points - number))
-                    states = self._some(states, max(0, share))
+                    states = self._some(states, max(1, share))
                 for state in states:
                     self._one(state, recovery_every)
         return self.tally
@@ -134,7 +135,7 @@ class Checker:
         known = [state for old, state in keys if old]
         new = [state for old, state in keys if not old]
         if len(new) > share:
-            new = [*new[:1], *self._rng.sample(new[1:], share - 1)] if share else []
+            new = [*new[:1], *self._rng.sample(new[1:], share - 1)]
         return known + new
 
     def _one(self, state: CrashState, recovery_every: int) -> None:
