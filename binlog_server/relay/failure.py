@@ -11,7 +11,7 @@ from typing import NamedTuple
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from binlog_protocol.events.checksum import EventChecksumError
-from binlog_storage.errors import StorageError
+from binlog_storage.errors import BinlogBegunAnew, StorageError
 
 from binlog_server.process.logs import shortened
 from binlog_server.relay.gate import GroupRefused
@@ -23,6 +23,7 @@ from binlog_server.upstreams.password import PasswordUnavailable
 
 ER_ERROR_ON_WRITE = 1026
 ER_SLAVE_INCIDENT = 1590
+ER_SLAVE_RELAY_LOG_WRITE_FAILURE = 1595
 ER_BINLOG_READ_EVENT_CHECKSUM_FAILURE = 1743
 CR_UNKNOWN_ERROR = 2000
 CR_CONN_HOST_ERROR = 2003
@@ -58,6 +59,11 @@ class RelayFailure(NamedTuple):
                 return cls(ER_SLAVE_INCIDENT, str(error))
             case GroupRefused():
                 return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
+            case BinlogBegunAnew():
+                return cls(
+                    ER_SLAVE_RELAY_LOG_WRITE_FAILURE,
+                    f"Relay log write failure: {error}; it goes on behind the new position",
+                )
             case StorageError():
                 return cls(ER_ERROR_ON_WRITE, f"Error writing file 'binlog': {error}")
         errno, message = _told(error, info, connecting=connecting)

@@ -23,7 +23,7 @@ from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.defects import Defects
-from binlog_storage.errors import StorageError, StoreFailed
+from binlog_storage.errors import BinlogBegunAnew, StorageError, StoreFailed
 
 from binlog_server.process.logs import shortened
 from binlog_server.relay.failure import CR_UNKNOWN_ERROR, RelayFailure, told
@@ -41,6 +41,7 @@ from binlog_server.upstreams.password import PasswordUnavailable
 log = logging.getLogger(__name__)
 
 WORKED_S = 1.0
+BEGUN_ANEW_S = 1.0  # while a RESET MASTER is at work, perhaps
 # What may happen with any upstream; others are defects, here or in what we use.
 _EXPECTED = (
     asyncio.IncompleteReadError,
@@ -169,6 +170,8 @@ class Follower:
     def _pause_behind(self, error: Exception, *, worked: bool) -> float:
         if isinstance(error, CandidateBehind):
             return self._ring.pass_over()
+        if isinstance(error, BinlogBegunAnew):  # by RESET MASTER here: the upstream is well
+            return min(BEGUN_ANEW_S, self._info.connect_retry)
         if _is_refusal(error):
             return self._ring.pass_over(error)
         return self._ring.lost(worked=worked)

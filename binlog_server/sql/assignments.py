@@ -19,6 +19,7 @@ from binlog_protocol.errors.sql_errors import (
     CollationMismatch,
     GlobalVariable,
     GtidInsideTransaction,
+    NoDefault,
     NotInSetStatement,
     OptionPreventsStatement,
     SessionVariable,
@@ -193,6 +194,8 @@ def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
     if scope is Scope.NEXT and session.in_transaction():
         raise TransactionInProgress
     if isinstance(value, Default):
+        if not variable.has_default:
+            raise NoDefault(name)
         return None
     shown = variable.kind.given(name, session.value_of(value), session.warn)
     variable.check(session, shown)

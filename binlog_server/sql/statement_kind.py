@@ -193,12 +193,15 @@ def _tokens_of(text: bytes) -> list[Token]:
     return list(tokens(_head(text), ansi_quotes=False, is_logged=False))
 
 
-def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None, None, Scan]:
+def scan_steps(
+    text: bytes, *, backslash_escapes: bool = True, is_program: bool = False
+) -> Generator[None, None, Scan]:
     """Read a whole statement; it yields between steps of less than a millisecond.
 
     Args:
         text: the statement in a character set whose ASCII bytes are ASCII characters.
         backslash_escapes: False under sql_mode NO_BACKSLASH_ESCAPES.
+        is_program: it has a body with statements: none is a second one, and variables are not looked for.
 
     Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for more than `USER_VARIABLES_MAX` variables.
     """
@@ -218,6 +221,8 @@ def scan_steps(text: bytes, *, backslash_escapes: bool = True) -> Generator[None
                     at = yield from _long_token(text, at, bodies, edits)
                 break
             at = match.end()
+            if is_program and kind in ("name", "end"):
+                continue
             if kind == "name":
                 names[match[0][1:]] = None
                 if len(names) > USER_VARIABLES_MAX:

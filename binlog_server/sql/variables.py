@@ -84,6 +84,7 @@ class Variable:
         default_now: gives the value of SET GLOBAL x = DEFAULT, if it depends on the running server.
         in_statement: whether SET STATEMENT takes it.
         in_transaction: whether it may be SET between BEGIN and COMMIT.
+        has_default: whether SET SESSION x = DEFAULT is known.
         twin: another name of the same variable.
     """
 
@@ -104,6 +105,7 @@ class Variable:
         default_now: Callable[[SqlSession], str] | None = None,
         in_statement: bool = True,
         in_transaction: bool = True,
+        has_default: bool = True,
         twin: str = "",
     ) -> None:
         self.name: Final = name
@@ -115,6 +117,7 @@ class Variable:
         self.check: Final = check
         self.in_statement: Final = in_statement
         self.in_transaction: Final = in_transaction
+        self.has_default: Final = has_default
         self.twin: Final = twin
         self._is_option = kind is None
         self._read, self._then, self._apply = read, then, apply
@@ -584,9 +587,9 @@ _STATEMENTS: Final = (
     Variable("explicit_defaults_for_timestamp", _SWITCH, "ON", _BOTH),
     Variable("foreign_key_checks", _SWITCH, "ON", _BOTH),
     Variable("insert_id", _U64, "0", _ONLY),
-    Variable("last_insert_id", _U64, "0", _ONLY),
-    Variable("rand_seed1", _U64, "0", _ONLY),
-    Variable("rand_seed2", _U64, "0", _ONLY),
+    Variable("last_insert_id", _U64, "0", _ONLY, has_default=False),
+    Variable("rand_seed1", _U64, "0", _ONLY, has_default=False),
+    Variable("rand_seed2", _U64, "0", _ONLY, has_default=False),
     Variable("sql_auto_is_null", _SWITCH, "OFF", _BOTH),
     Variable("sql_mode", Text(parse=values.sql_mode, numbered=True), "", _BOTH),
     Variable("time_zone", Text(parse=values.time_zone), "SYSTEM", _BOTH),

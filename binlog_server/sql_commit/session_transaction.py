@@ -450,11 +450,9 @@ class SessionTransaction:
         settings = self._check(statement.kind)
         if self._session_reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction
-        logged: bytes | bytearray = statement.text
-        names: list[bytes] = []
         words = statement.words
-        if not is_stored_program(words):
-            logged, names = yield from self._in_turns(logged_text(statement.text, settings))
+        looking = logged_text(statement.text, settings, is_program=is_stored_program(words))
+        logged, names = yield from self._in_turns(looking)
         # Of DDL only CREATE TABLE ... SELECT reads user variables; elsewhere @ stands in front of a host.
         if words[0] != "CREATE" or "TABLE" not in words:
             names = []
@@ -677,19 +675,22 @@ def _no_such_savepoint(name: bytes) -> NoSuchSavepoint:
 
 
 def logged_text(
-    text: bytes, settings: Settings
+    text: bytes, settings: Settings, *, is_program: bool = False
 ) -> Generator[None, None, tuple[bytes | bytearray, list[bytes]]]:
     """The statement as it is logged, and the names of its user variables; in steps that only take time.
 
     An executable comment that was skipped for its version is logged as a plain comment: a newer replica would
-    execute it. Raises `SqlSyntaxError` (1064) for two statements in one text.
+    execute it. Raises `SqlSyntaxError` (1064) for two statements in one text, unless it `is_program`: a procedure,
+    function, trigger or event, with statements in its body.
     """
     # A search for one byte runs at memory's speed; for two ("/*") it holds the loop for 10 ms in 16 MB.
     if b";" not in text and b"@" not in text and b"*" not in text:
         return text, []
     codec = _AMBIGUOUS.get(settings.charset)
     looked_at = (yield from _as_utf8(text, codec)) if codec else text
-    found = yield from scan_steps(looked_at, backslash_escapes=settings.backslash_escapes)
+    found = yield from scan_steps(
+        looked_at, backslash_escapes=settings.backslash_escapes, is_program=is_program
+    )
     if found.second is not None:
         near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
         raise SqlSyntaxError(near.strip())

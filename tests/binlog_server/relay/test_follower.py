@@ -19,7 +19,7 @@ from binlog_protocol.events import FormatDescription, HeartbeatEvent, append_che
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import BinlogEngine
-from binlog_storage.errors import DiskFull
+from binlog_storage.errors import BinlogBegunAnew, DiskFull
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
 
@@ -27,7 +27,7 @@ from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.follower import Follower
+from binlog_server.relay.follower import BEGUN_ANEW_S, Follower
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import IoState, UpstreamStatus
@@ -370,6 +370,29 @@ async def test_what_nobody_has_thought_of_is_tried_again(
     assert delays[:3] in ([0, 1, 2], [0, 1, 0], [60, 60, 60], [0, 0, 0])
     traced = [record for record in caplog.records if record.exc_info]
     assert len(traced) == (3 if place in ("follower", "failure", "ring") else 1)
+
+
+async def test_reset_master_here_is_no_error_of_the_disk(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who follows begins again at once, and not after connect_retry: the upstream is well."""
+    begun_anew = BinlogBegunAnew("RESET MASTER was executed meanwhile")
+    for name in ("append", "append_run"):
+        monkeypatch.setattr(engine, name, Fails(getattr(engine, name), begun_anew, times=1))
+    status = UpstreamStatus("x")
+    visits = [Visit(OPENING + groups("0-1-1"))] * 3
+    async with (
+        FakeUpstream(visits) as upstream,
+        following(upstream, engine, status=status) as task,
+    ):
+        await until(lambda: bool(status.errno))
+        assert (status.errno, status.error) == (
+            1595,
+            "Relay log write failure: RESET MASTER was executed meanwhile; it goes on behind the new position",
+        )
+        await until(lambda: durable(history) == "0-1-1" or task.done())
+        assert not task.done()
+    assert delays[:1] == [BEGUN_ANEW_S]
 
 
 async def test_a_cancellation_that_is_not_ours(

@@ -576,6 +576,9 @@ def test_default_is_what_there_is_without_a_file(lab: Lab, sql: SqlSession) -> N
     assert value(sql, "SELECT @@GLOBAL.sync_binlog") == 0
     for name in ("gtid_binlog_state", "gtid_slave_pos"):
         assert errno(sql, f"SET GLOBAL {name} = DEFAULT") == 1230
+    for name in ("last_insert_id", "rand_seed1", "rand_seed2"):
+        assert errno(sql, f"SET {name} = DEFAULT") == 1230
+    run(sql, "SET insert_id = DEFAULT")
 
 
 def test_two_histories_in_one_statement(sql: SqlSession, lab: Lab) -> None:

@@ -24,6 +24,7 @@ from binlog_storage.testing.memory_history import MemoryHistory
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
+from binlog_server.sql.expressions import USER_VARIABLES_MAX
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 from tests.binlog_server.engines import FullEngine, SlowEngine
@@ -426,6 +427,36 @@ async def test_two_statements_in_one_text(server: Lab) -> None:
     await ok(client, "SET NAMES utf8mb4, sql_mode='NO_BACKSLASH_ESCAPES'")
     assert (await refused(client, r"INSERT INTO t VALUES ('\'); DROP TABLE t -- ')"))[0] == 1064
     assert len(groups(server)) == 3
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("CREATE PROCEDURE p()", "BEGIN {comment} SELECT @a; SELECT ';'; END"),
+        ("CREATE {comment} FUNCTION f() RETURNS INT", "RETURN 1"),
+        ("CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW", "BEGIN SET @b=1; {comment} END"),
+        ("ALTER EVENT e DO", "BEGIN DO 1; /* x */ {comment} DO 2; END"),
+        (
+            "/*!50003 CREATE*/ /*!50003 TRIGGER tr BEFORE INSERT ON t FOR EACH ROW",
+            "BEGIN DO 1; END */",
+        ),
+    ],
+)
+async def test_comments_in_a_stored_program(server: Lab, head: str, body: str) -> None:
+    """What was not executed here is nothing that a newer replica executes. MariaDB's log leaves such comments out."""
+    client = await connect(server)
+    text = f"{head} {body}"
+    await ok(client, text.format(comment="/*!999999 DO SLEEP(1); /* in */ '*' */"))
+    ((_, logged),) = groups(server)
+    assert text.format(comment="/* 999999 DO SLEEP(1); (* in *) '*' */").encode() in logged
+
+
+async def test_a_program_may_have_many_variables(server: Lab) -> None:
+    client = await connect(server)
+    named = "".join(f"SET @v{number} = 1; " for number in range(USER_VARIABLES_MAX + 1))
+    await ok(client, f"CREATE PROCEDURE p() BEGIN {named} /* c */ END")
+    ((_, logged),) = groups(server)
+    assert named.encode() in logged
 
 
 async def test_gtids(server: Lab) -> None:
