@@ -27,7 +27,7 @@ PACKAGES = {
     "benchmarks": "benchmarks",
     "tests": "tests",
 }
-MODULES = (".py", ".pyi", ".c", ".lark")
+MODULES = (".py", ".pyi", ".c", ".h", ".lark")
 UNNAMED = {"__init__.py", "__main__.py", "conftest.py"}  # their names say what they are
 MADE = re.compile(r"/(captures|samples|data)/")
 ELSEWHERE = re.compile(
@@ -234,7 +234,7 @@ def readable(root: Path) -> Iterator[str]:
     for name in sorted(files(root)):
         if MADE.search(name) or "/corpus/" in name or name == "tests/test_tidy.py":
             continue
-        if name.endswith((".md", ".py", ".pyi", ".c", ".lark", ".toml", ".sh")) or name in (
+        if name.endswith((".md", ".py", ".pyi", ".c", ".h", ".lark", ".toml", ".sh")) or name in (
             "Makefile",
             ".ci/run",
         ):

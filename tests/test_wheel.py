@@ -74,7 +74,7 @@ def test_the_wheel_has_our_packages_alone(wheel: Path) -> None:
         names = opened.namelist()
     assert {n.partition("/")[0] for n in names if ".dist-info/" not in n} == PACKAGES
     assert all(f"{package}/py.typed" in names for package in PACKAGES)
-    assert not [name for name in names if name.endswith(".c")]
+    assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
 def test_the_fresh_environment_has_ours_of_the_wheel(programs: Path, folder: Path) -> None:

@@ -3,17 +3,9 @@
  * Nothing here raises for what came. Whatever is not as plain as nearly everything is (a group that is not whole yet,
  * a packet out of sequence, a wrong checksum, an event that is none of a group, or one that is cut short) ends the run in
  * front of its group, and is left to the Python that takes one event after the other, and knows what to say of it.
- *
- * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../speedups.h"
 
 /* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
  * 0; with semi-sync also the magic byte, and whether the event is to be acknowledged. Then the packets are numbered
@@ -87,38 +79,8 @@ enum form {
     FORM_PARTIAL_ROWS = 16,
 };
 
-/* Below this many bytes, letting other threads run costs more than it gives. */
-#define UNLOCK_BYTES 32768
-
 #define CRC_TABLES 16
 static uint32_t crc_tables[CRC_TABLES][256];
-
-static uint16_t
-load_u16(const unsigned char *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
-
-static uint32_t
-load_u32(const unsigned char *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static uint64_t
-load_u64(const unsigned char *at)
-{
-    return (uint64_t)load_u32(at) | (uint64_t)load_u32(at + 4) << 32;
-}
-
-static void
-store_u32(unsigned char *at, uint32_t value)
-{
-    at[0] = (unsigned char)value;
-    at[1] = (unsigned char)(value >> 8);
-    at[2] = (unsigned char)(value >> 16);
-    at[3] = (unsigned char)(value >> 24);
-}
 
 static void
 make_crc_tables(void)
@@ -609,6 +571,54 @@ take_group(Run *run)
 /* The least that a group has: a GTID event and one more. */
 #define GROUP_SIZE_MIN (GTID_SIZE_MIN + HEADER_SIZE)
 
+/* A call: a part of a buffer, lent until `end_call`, and the bytes that are taken out of it. */
+typedef struct {
+    Py_buffer buffer, roles;
+    const unsigned char *begin;
+    Py_ssize_t size;
+    PyObject *taken;
+} Call;
+
+static PyObject *
+end_call(Call *call, PyObject *result)
+{
+    Py_XDECREF(call->taken);
+    PyBuffer_Release(&call->buffer);
+    PyBuffer_Release(&call->roles);
+    return result;
+}
+
+/* False, with an exception, if the arguments are wrong; there is nothing to end then. */
+static int
+begin_call(Call *call, Run *run, PyObject *args, const char *format)
+{
+    PyObject *given;
+    Py_ssize_t at, stop;
+
+    if (!PyArg_ParseTuple(args, format, &given, &at, &stop, &run->place.seq, &run->checksums, &call->roles,
+                          &run->semi_sync, &run->bare))
+        return 0;
+    if (PyObject_GetBuffer(given, &call->buffer, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&call->roles);
+        return 0;
+    }
+    if (call->roles.len != 256 || at < 0 || at > stop || stop > call->buffer.len)
+        PyErr_SetString(PyExc_IndexError, "no such place in the buffer, or no 256 roles");
+    else
+        call->taken = PyByteArray_FromStringAndSize(NULL, stop - at);
+    if (call->taken == NULL) {
+        end_call(call, NULL);
+        return 0;
+    }
+    call->size = stop - at;
+    call->begin = call->buffer.buf;
+    run->place.at = call->begin + at;
+    run->stop = call->begin + stop;
+    run->roles = call->roles.buf;
+    run->out = (unsigned char *)PyByteArray_AsString(call->taken);
+    return 1;
+}
+
 PyDoc_STRVAR(take_run_doc,
 "take_run(buffer, at, stop, seq, checksums, roles, semi_sync, bare)\n--\n\n"
 "See `group_runs.take_run`, and for `bare` `take_bare_run`: (new at, new seq, payloads, ends, numbers, domain_id,\n"
@@ -617,39 +627,22 @@ PyDoc_STRVAR(take_run_doc,
 static PyObject *
 take_run(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *given, *payloads = NULL, *result = NULL;
-    Py_buffer buffer, roles;
-    Py_ssize_t at, stop;
+    PyObject *result = NULL;
+    Call call = {0};
     Run run = {0};
 
-    if (!PyArg_ParseTuple(args, "Onnbpy*|pp:take_run", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
-                          &run.semi_sync, &run.bare))
+    if (!begin_call(&call, &run, args, "Onnbpy*|pp:take_run"))
         return NULL;
-    if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&roles);
-        return NULL;
-    }
-    if (roles.len != 256 || at < 0 || at > stop || stop > buffer.len) {
-        PyErr_SetString(PyExc_IndexError, "no such place in the buffer, or no 256 roles");
-        goto done;
-    }
-    Py_ssize_t most = (stop - at) / GROUP_SIZE_MIN + 1;
-    payloads = PyByteArray_FromStringAndSize(NULL, stop - at);
+    Py_ssize_t most = call.size / GROUP_SIZE_MIN + 1;
     run.ends = PyMem_Calloc((size_t)most, sizeof(uint64_t));
     run.seq_nos = PyMem_Calloc((size_t)most, sizeof(uint64_t));
     run.end_positions = PyMem_Calloc((size_t)most, sizeof(uint32_t));
-    if (payloads == NULL || run.ends == NULL || run.seq_nos == NULL || run.end_positions == NULL) {
-        if (payloads != NULL)
-            PyErr_NoMemory();
+    if (run.ends == NULL || run.seq_nos == NULL || run.end_positions == NULL) {
+        PyErr_NoMemory();
         goto done;
     }
-    const unsigned char *begin = buffer.buf;
-    run.place.at = begin + at;
-    run.stop = begin + stop;
-    run.roles = roles.buf;
-    run.out = (unsigned char *)PyByteArray_AsString(payloads);
     /* The buffer cannot be resized while it is lent, and nobody else knows the payloads yet. */
-    PyThreadState *unlocked = stop - at >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    PyThreadState *unlocked = call.size >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     while (take_group(&run))
         ;
     if (unlocked != NULL)
@@ -659,10 +652,10 @@ take_run(PyObject *Py_UNUSED(module), PyObject *args)
         Py_INCREF(result);
         goto done;
     }
-    if (PyByteArray_Resize(payloads, run.out_size) < 0)
+    if (PyByteArray_Resize(call.taken, run.out_size) < 0)
         goto done;
     Py_ssize_t size = run.count * (Py_ssize_t)sizeof(uint64_t);
-    result = Py_BuildValue("nbOy#y#kkkKKiy#", (Py_ssize_t)(run.place.at - begin), run.place.seq, payloads,
+    result = Py_BuildValue("nbOy#y#kkkKKiy#", (Py_ssize_t)(run.place.at - call.begin), run.place.seq, call.taken,
                            (char *)run.ends, size, (char *)run.seq_nos, size, (unsigned long)run.domain,
                            (unsigned long)run.server, (unsigned long)run.timestamp,
                            (unsigned long long)run.place.advance, (unsigned long long)run.place.floor,
@@ -673,10 +666,7 @@ done:
     PyMem_Free(run.ends);
     PyMem_Free(run.seq_nos);
     PyMem_Free(run.end_positions);
-    Py_XDECREF(payloads);
-    PyBuffer_Release(&buffer);
-    PyBuffer_Release(&roles);
-    return result;
+    return end_call(&call, result);
 }
 
 PyDoc_STRVAR(take_part_doc,
@@ -686,31 +676,14 @@ PyDoc_STRVAR(take_part_doc,
 static PyObject *
 take_part(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *given, *events = NULL, *result = NULL;
-    Py_buffer buffer, roles;
-    Py_ssize_t at, stop, count = 0;
+    PyObject *result = NULL;
+    Py_ssize_t count = 0;
+    Call call = {0};
     Run run = {0};
 
-    if (!PyArg_ParseTuple(args, "Onnbpy*|p:take_part", &given, &at, &stop, &run.place.seq, &run.checksums, &roles,
-                          &run.semi_sync))
+    if (!begin_call(&call, &run, args, "Onnbpy*|p:take_part"))
         return NULL;
-    if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&roles);
-        return NULL;
-    }
-    if (roles.len != 256 || at < 0 || at > stop || stop > buffer.len) {
-        PyErr_SetString(PyExc_IndexError, "no such place in the buffer, or no 256 roles");
-        goto done;
-    }
-    events = PyByteArray_FromStringAndSize(NULL, stop - at);
-    if (events == NULL)
-        goto done;
-    const unsigned char *begin = buffer.buf;
-    run.place.at = begin + at;
-    run.stop = begin + stop;
-    run.roles = roles.buf;
-    run.out = (unsigned char *)PyByteArray_AsString(events);
-    PyThreadState *unlocked = stop - at >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    PyThreadState *unlocked = call.size >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     for (;;) {
         Place next = run.place;
         unsigned char *out = run.out + run.out_size;
@@ -727,16 +700,11 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
     if (count == 0) {
         result = Py_None;
         Py_INCREF(result);
-    } else if (PyByteArray_Resize(events, run.out_size) == 0)
-        result = Py_BuildValue("nbOnKKi", (Py_ssize_t)(run.place.at - begin), run.place.seq, events, count,
+    } else if (PyByteArray_Resize(call.taken, run.out_size) == 0)
+        result = Py_BuildValue("nbOnKKi", (Py_ssize_t)(run.place.at - call.begin), run.place.seq, call.taken, count,
                                (unsigned long long)run.place.advance, (unsigned long long)run.place.floor,
                                run.place.ack_wanted);
-
-done:
-    Py_XDECREF(events);
-    PyBuffer_Release(&buffer);
-    PyBuffer_Release(&roles);
-    return result;
+    return end_call(&call, result);
 }
 
 PyDoc_STRVAR(is_sound_doc,
@@ -768,35 +736,12 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Python does without this when it cannot be imported, so that is how it is switched off. */
 static int
-refuse_if_unwanted(PyObject *Py_UNUSED(module))
+make_ready(PyObject *module)
 {
-    const char *pure = getenv("BINLOG_SERVER_PURE");
-    if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
-        PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");
-        return -1;
-    }
     make_crc_tables();
     has_multiplication = HAS_MULTIPLICATION;
-    return 0;
+    return refuse_if_unwanted(module);
 }
 
-static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, (void *)refuse_if_unwanted},
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "binlog_protocol.events._group_runs",
-    .m_doc = "The loop of `group_runs` in C.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__group_runs(void)
-{
-    return PyModuleDef_Init(&definition);
-}
+OPTIONAL_MODULE(PyInit__group_runs, "binlog_protocol.events._group_runs", "The loop of `group_runs` in C.", make_ready)

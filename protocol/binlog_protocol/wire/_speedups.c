@@ -3,17 +3,9 @@
  *
  * Nothing here raises for what events hold. What is impossible, or rare enough to be left to the twin, is answered
  * None: the twin then frames it, or says what is wrong with it.
- *
- * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../speedups.h"
 
 /* The common header of an event: type at 4, length at 9, 19 bytes in all. */
 #define TYPE_AT 4
@@ -27,9 +19,6 @@
 #define STATUS_AT 4
 #define STATUS_SIZE_MAX 3
 #define PAYLOAD_MAX 0xFFFFFF
-
-/* Below this many bytes, letting other threads run costs more than it gives. */
-#define UNLOCK_BYTES 32768
 
 typedef struct {
     const unsigned char *data;
@@ -45,12 +34,6 @@ typedef struct {
     Py_ssize_t bytes;
     Py_ssize_t packets;
 } Measure;
-
-static uint32_t
-load_u32(const unsigned char *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
 
 /* How much all packets take; 0 if an event has no possible length, or one packet is not enough for it. */
 static int
@@ -223,33 +206,5 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Python falls back to the twin when this cannot be imported, so that is how it is switched off. */
-static int
-refuse_if_unwanted(PyObject *Py_UNUSED(module))
-{
-    const char *pure = getenv("BINLOG_SERVER_PURE");
-    if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
-        PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");
-        return -1;
-    }
-    return 0;
-}
-
-static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, (void *)refuse_if_unwanted},
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "binlog_protocol.wire._speedups",
-    .m_doc = "The loops of `event_frames` in C.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__speedups(void)
-{
-    return PyModuleDef_Init(&definition);
-}
+OPTIONAL_MODULE(PyInit__speedups, "binlog_protocol.wire._speedups", "The loops of `event_frames` in C.",
+                refuse_if_unwanted)

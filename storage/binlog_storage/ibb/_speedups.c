@@ -1,17 +1,9 @@
 /* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages` and
  * `gtid_state.entries_encoded` in C. Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py,
  * binlog/test_fill_page.py and ibb/test_gtid_state.py hold them equal.
- *
- * Only CPython's limited API, of 3.11: one binary for that version and all later ones.
  */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../../../protocol/binlog_protocol/speedups.h"
 
 /* See binlog_storage/ibb/page.py and chunk.py. */
 #define PAGE_SIZE 16384
@@ -215,15 +207,6 @@ crc32c(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
-static void
-store_u32(unsigned char *at, uint32_t value)
-{
-    at[0] = (unsigned char)value;
-    at[1] = (unsigned char)(value >> 8);
-    at[2] = (unsigned char)(value >> 16);
-    at[3] = (unsigned char)(value >> 24);
-}
-
 PyDoc_STRVAR(fill_pages_doc,
 "fill_pages(data, at, count, first, then, kind, page_no)\n--\n\n"
 "See `fill_page.fill_pages_plainly`. IndexError unless there are as many data, and pages.");
@@ -352,34 +335,12 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Python falls back to the twin when this cannot be imported, so that is how it is switched off. */
 static int
-refuse_if_unwanted(PyObject *Py_UNUSED(module))
+make_ready(PyObject *module)
 {
     make_crc_tables();
-    const char *pure = getenv("BINLOG_SERVER_PURE");
-    if (pure != NULL && *pure != '\0' && strcmp(pure, "0") != 0) {
-        PyErr_SetString(PyExc_ImportError, "BINLOG_SERVER_PURE is set");
-        return -1;
-    }
-    return 0;
+    return refuse_if_unwanted(module);
 }
 
-static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, (void *)refuse_if_unwanted},
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "binlog_storage.ibb._speedups",
-    .m_doc = "The loops of `batch_reader`, `fill_page` and `gtid_state` in C.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__speedups(void)
-{
-    return PyModuleDef_Init(&definition);
-}
+OPTIONAL_MODULE(PyInit__speedups, "binlog_storage.ibb._speedups",
+                "The loops of `batch_reader`, `fill_page` and `gtid_state` in C.", make_ready)
