@@ -49,7 +49,7 @@ class Ledger:
         return self._start + self._arrived / self._rate
 
     def arrive(self, now: float) -> None:
-        """All that are due by `now` wait to be sent."""
+        """Let all statements that are due by `now` wait to be sent."""
         while (due := self.next_due) <= now:
             self._waiting.append(due)
             self._arrived += 1
@@ -60,7 +60,7 @@ class Ledger:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing waits, nothing is under way."""
+        """Whether no statement waits or is under way."""
         return not self._waiting and not self._under_way
 
     def send(self, connection: int) -> None:

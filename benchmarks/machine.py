@@ -82,7 +82,7 @@ def fdatasync_us(directory: Path) -> float:
 
 
 def write_mb_s(directory: Path, size: int) -> float:
-    """So many bytes to a new file in pieces of a MiB, and one sync: millions of bytes per second."""
+    """The speed of a disk in MB/s: `size` bytes to a new file in pieces of a MiB, and one sync."""
     path = directory / "write-mb-s"
     piece = os.urandom(1 << 20)
     begin = time.monotonic()

@@ -22,7 +22,7 @@ _STIME: Final = 12
 
 
 class MissingMariaDB(BenchmarkError):
-    """There is no mariadbd of the wanted version on this machine."""
+    """This machine has no mariadbd of the wanted version."""
 
 
 def mariadb_install(version: str) -> Install:

@@ -104,7 +104,7 @@ def open_s(directory: Path, options: StoreOptions) -> float:
 
 
 def forget_pages(directory: Path) -> None:
-    """Nothing of these files is left in the page cache."""
+    """Drop these files from the page cache."""
     for path in directory.iterdir():
         fd = os.open(path, os.O_RDONLY)
         try:

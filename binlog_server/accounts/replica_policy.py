@@ -61,7 +61,7 @@ class ReplicaPolicy:
         return bool(self.max_lag_bytes or self.max_lag_seconds)
 
     def changed(self, options: Mapping[str, Any]) -> ReplicaPolicy:
-        """With options by name: `stream_style` and the limits. ValueError for what is none of them."""
+        """The policy with options by name: `stream_style` and the limits. ValueError for other names or bad values."""
         changes: dict[str, Any] = {}
         for name, value in options.items():
             if name == "stream_style":

@@ -401,6 +401,6 @@ def _tls(config: Config) -> TlsServer:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """From another thread; nothing if the loop has ended."""
+    """Call on the loop from another thread; nothing if the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)

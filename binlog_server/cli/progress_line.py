@@ -25,7 +25,7 @@ class ProgressLine:
         return time.monotonic() - self._began
 
     def show(self, line: Callable[[], str]) -> None:
-        """To be called at each step of the work; it writes the line a few times a second at most."""
+        """Show a step of the work; the line is written a few times a second at most."""
         if self._is_shown and time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY_S
             self._write(line())

@@ -33,7 +33,7 @@ class Crowd(Generic[M]):
         return len(self._all)
 
     def add(self, member: M, address: str, limit: int) -> M | None:
-        """One more. Returns who has to leave for it, removed here."""
+        """Add a member. Returns the one that has to leave for it, removed here; None if none has to."""
         leaves = None
         if len(self._all) >= limit:
             own = self._by_address.get(address)

@@ -1,4 +1,4 @@
-"""To wait for work that goes on when whoever waits for it has gone."""
+"""Waits for work that goes on when the waiting task is cancelled."""
 
 from __future__ import annotations
 

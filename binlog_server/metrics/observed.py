@@ -81,7 +81,7 @@ class Replica(NamedTuple):
 
 
 class Look:
-    """At one moment. Made on the loop; then read in a thread, because some of it asks the store."""
+    """The server at one moment. Made on the loop; then read in a thread, because some values ask the store."""
 
     def __init__(self, server: Observed) -> None:
         self.server = server

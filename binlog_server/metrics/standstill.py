@@ -53,7 +53,7 @@ def why_no_room(stalled: Sequence[Stalled]) -> str:
 
 
 def standstills(server: Observed) -> list[Stalled]:
-    """All that are under way, the shortest too."""
+    """All waits that are under way, the shortest too."""
     now = time.monotonic()
     stalled = server.engine.stalled()
     found = list(stalled)

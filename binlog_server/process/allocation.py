@@ -31,7 +31,7 @@ _bytearray.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
 
 
 def untouched(size: int) -> bytearray:
-    """So many bytes with anything in them, as the C library gives them: `bytearray(size)` writes zeros to all of them.
+    """A bytearray with arbitrary content, as the C library gives it: `bytearray(size)` writes zeros to all of it.
 
     Where that memory is new, only what is written to is taken from the machine. Raises `MemoryError`.
     """

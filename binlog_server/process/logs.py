@@ -69,7 +69,7 @@ def set_up_logging(level: str, log_format: str = TEXT) -> None:
 
 
 class PeerLimit(logging.Filter):
-    """Nobody fills the log by what a session says: of each kind of line `LINES` in `WINDOW_S`, from each address.
+    """A limit on log lines that sessions cause: of each kind `LINES` in `WINDOW_S`, from each address.
 
     That lines are left out is told at once, and how many, with the next one of their kind. Errors are never left out.
     """

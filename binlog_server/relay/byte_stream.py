@@ -43,7 +43,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int) -> Self:
-        """To the first address of the host that takes it. Raises `OSError`, `socket.gaierror` for an unknown name."""
+        """Connect to the first address that accepts. Raises `OSError`, `socket.gaierror` for an unknown host."""
         loop = asyncio.get_running_loop()
         failure: OSError | None = None
         for address in await _addresses(host, port):
@@ -57,7 +57,7 @@ class ByteStream(asyncio.BufferedProtocol):
         raise failure or _unknown(host)
 
     async def start_tls(self, context: ssl.SSLContext, server_hostname: str) -> None:
-        """From now on by TLS. Raises `ssl.SSLError`, `OSError`."""
+        """Start TLS. Raises `ssl.SSLError`, `OSError`."""
         loop = asyncio.get_running_loop()
         with self._while_open():
             transport = await loop.start_tls(
@@ -103,7 +103,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     @property
     def is_closing(self) -> bool:
-        """Nothing is sent any more."""
+        """Whether no more bytes can be sent."""
         return self._ended or self._transport.is_closing()
 
     @property
@@ -113,7 +113,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """With TLS."""
+        """The TLS object of the connection; None without TLS."""
         found: Any = self._transport.get_extra_info("ssl_object")
         assert found is None or isinstance(found, ssl.SSLObject)
         return found

@@ -119,7 +119,7 @@ class ClientLink:
                     answer = await self._secure(request)
 
     async def _secure(self, request: bytes) -> bytes:
-        """From now on by TLS. Returns the server's certificate."""
+        """Start TLS. Returns the server's certificate."""
         async with asyncio.timeout(self.timeout_s):
             context = await apart(self._tls, self._tls.context)
         if self._stream.has_unread:
@@ -182,7 +182,7 @@ class ClientLink:
         self._stream.write(request)
 
     def acknowledge(self, packet: bytes) -> None:
-        """In a stream without compression; nothing if the socket is closed."""
+        """Send an acknowledgement in a stream without compression; nothing if the socket is closed."""
         with suppress(ConnectionError):  # who reads will notice
             self._stream.write(packet)
 

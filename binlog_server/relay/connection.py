@@ -72,7 +72,7 @@ class UpstreamConnection:
 
     @property
     def upstream(self) -> MasterInfo:
-        """With the address of the server that is followed, or tried, or comes first."""
+        """The settings with the address of the server that is followed, or tried, or comes first."""
         return self.info.at(self._ring.current)
 
     def start(
@@ -81,7 +81,7 @@ class UpstreamConnection:
         until: SlavePosition | None = None,
         follows: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """On the loop. It must not run, and have a host. `follows` is told each server whose stream has begun."""
+        """Start following, on the loop. It must not run, and have a host. `follows` is told each server followed."""
         self.forget()
         self.until = until
         self.thread_id, self._began = into.next_id(), time.monotonic()

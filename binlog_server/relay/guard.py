@@ -313,6 +313,6 @@ def _tell(name: str, proofs: list[_Proof]) -> None:
 
 
 def _listed(gtids: list[Gtid]) -> str:
-    """They may be thousands."""
+    """A list of GTIDs for an error, cut short: they may be thousands."""
     more = len(gtids) - _TOLD_MAX
     return ", ".join(map(str, gtids[:_TOLD_MAX])) + (f" and {more} more" if more > 0 else "")

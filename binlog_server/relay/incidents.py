@@ -60,7 +60,7 @@ class Incidents:
     async def meet(
         self, name: str, incident: Incident, place: ReplicaPlace, position: SlavePosition
     ) -> None:
-        """One comes, which ends there in the master's files. Raises `IncidentMet` if nobody said that it is passed.
+        """Note an incident that ends there in the master's files. Raises `IncidentMet` if it is not to be passed.
 
         Args:
             name: the upstream's.

@@ -222,7 +222,7 @@ class Ingest:
         return len(run.payloads)
 
     async def _spill(self, part: GroupPart) -> None:
-        """In the middle of a group: what there is of it goes to the store."""
+        """Store the part of a group that has come so far."""
         if not self._gate.wants(part.gtid):
             return
         if self._large is None:

@@ -106,7 +106,7 @@ class Relay:
     # --- of the server ---
 
     def open(self, into: Into) -> None:
-        """At the start of the server: statements may come."""
+        """Let statements come, at the start of the server."""
         self._into = into
 
     def start_wanted(self, *, skip: bool) -> None:
@@ -125,7 +125,7 @@ class Relay:
             self.start_wanted(skip=skip)
 
     async def close(self) -> None:
-        """Nothing more is taken in. What ran runs again after a restart."""
+        """Stop all connections. Those that ran run again after a restart."""
         await _stop_together(self._connections.values())
 
     # --- to look at ---
@@ -146,7 +146,7 @@ class Relay:
         return next((c.name for c in self.connections if c.runs), None)
 
     def find(self, name: str) -> UpstreamConnection | None:
-        """None for the default one while nothing is known of it. Raises `NoMasterConnection` (1617) for others."""
+        """A connection; None for the default one while it is not set. Raises `NoMasterConnection` (1617) for others."""
         connection = self._connections.get(name.lower())
         if connection is None and name:
             raise NoMasterConnection(name)

@@ -34,7 +34,7 @@ class UpstreamState(NamedTuple):
     gtids: BinlogState
 
     def is_same_server(self, other: UpstreamState) -> bool:
-        """And it was not restarted in between."""
+        """Whether both are of one server that was not restarted in between."""
         return (
             self.server_id == other.server_id and abs(self.started - other.started) <= SAME_START_S
         )
@@ -134,7 +134,7 @@ class UpstreamGroups:
 
 
 def _position(domain_id: int, before: Gtid | None, gtids: BinlogState) -> str:
-    """Behind that group. Nothing of other domains: not to be sent, and not to be looked for in old files."""
+    """The position behind `before`, other domains at their ends: no group of theirs is sent, or looked for."""
     others = [gtid for gtid in gtids.position() if gtid.domain_id != domain_id]
     return str(SlavePosition([*others, *([before] if before else [])]))
 

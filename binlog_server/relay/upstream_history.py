@@ -47,7 +47,7 @@ class UpstreamHistory:
             raise HistoryBegunAnew(_difference(theirs, stored))
 
     def _has_come(self, stored: Gtid) -> bool:
-        """On this connection, which has brought all of the domain since it began."""
+        """Whether the group came on this connection, which has brought all of its domain since it began."""
         domain_id = stored.domain_id
         return self._gate.owns(domain_id) and stored != self._start.last(domain_id)
 

@@ -14,7 +14,7 @@ _ASKED_MAX: Final = 1024
 
 
 class _Asked(NamedTuple):
-    """With this acknowledgement the replica has everything before `end`."""
+    """An acknowledgement with which the replica has everything before `end`."""
 
     ack: Ack
     end: Position
@@ -70,7 +70,7 @@ class ReplicaAcks:
     # --- what comes ---
 
     def received(self, ack: Ack) -> None:
-        """From the replica. What was not asked for (inside a large group) says nothing.
+        """Note an acknowledgement of the replica. One that was not asked for (inside a large group) says nothing.
 
         Only the very position counts, not a larger one: a position may go back, in front of a ROTATE. Of two that are
         the same the first is meant.

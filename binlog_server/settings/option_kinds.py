@@ -46,7 +46,7 @@ class Kind(Protocol):
         """A value of the configuration, as SHOW VARIABLES prints it."""
 
     def option(self, text: str) -> Any:
-        """The other way round."""
+        """The value of the configuration for a text of SHOW VARIABLES."""
 
     def given(self, name: str, value: Value, warn: Warn) -> str:
         """The value given to SET, as SHOW VARIABLES prints it.

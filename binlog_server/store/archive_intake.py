@@ -66,7 +66,7 @@ class ArchiveIntake:
 
     @property
     def groups(self) -> int:
-        """So many were taken; durable between two tries."""
+        """The number of groups taken; durable between two tries."""
         return self._before + self._taken.groups
 
     @property

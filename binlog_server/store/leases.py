@@ -249,7 +249,7 @@ class Leases:
                 self._end_by_itself(lease.name)
 
     def _end_by_itself(self, name: str) -> None:
-        """Also if that cannot be kept: on a full disk its files are to go, and a restart comes to the same end."""
+        """End a lease that is over, also if a full disk cannot keep that: its files are to go."""
         try:
             self._keep(name, None)
         except StorageError as error:

@@ -139,7 +139,7 @@ class MasterInfo:
     def changed(
         self, name: str, options: Mapping[str, Any], slave_net_timeout: int, warn: Warn
     ) -> MasterInfo:
-        """With these options, by the names of the fields, `password_file` and `password_env`.
+        """The settings with these options, by the names of the fields, `password_file` and `password_env`.
 
         Raises `ServerError` with MariaDB's numbers: 1201, 1210, 1624. `warn` is told what is taken
         otherwise than written.
@@ -199,7 +199,7 @@ class MasterInfo:
 
     @classmethod
     def from_state(cls, kept: Mapping[str, Any], keys: KeyFile) -> tuple[MasterInfo, str]:
-        """And why there is no password, if it cannot be decrypted."""
+        """The settings from the store's state, and the reason if the password cannot be decrypted."""
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

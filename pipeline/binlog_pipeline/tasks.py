@@ -47,7 +47,7 @@ class TaskFailure:
 
 
 def attempt(task: Callable[[Item], Result], item: Item) -> Result | TaskFailure:
-    """In a worker. What is nobody's mistake in this program comes back as a `TaskFailure`."""
+    """The result of a task in a worker. Expected errors come back as a `TaskFailure`."""
     try:
         return task(item)
     except _FAILURES as error:

@@ -76,7 +76,7 @@ class Wanted:
         return wanted
 
     def _numbers(self, domain: int) -> tuple[int, int]:
-        """Behind which, and up to which number."""
+        """The number behind which groups of a domain are wanted, and the last one wanted."""
         start, stop = self.gtids.start, self.gtids.stop
         seen = None if start is None else start.get(domain)
         last = None if stop is None else stop.get(domain)

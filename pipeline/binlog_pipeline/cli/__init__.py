@@ -85,7 +85,7 @@ def _uncapitalized(text: str) -> str:
 
 
 def _complaint(error: object, code: int) -> int:
-    """In one line, whatever its text."""
+    """Print an error in one line, whatever its text. Returns `code`."""
     text = " ".join(str(error).split()) or type(error).__name__
     print(f"binlog-spark: {text}", file=sys.stderr)
     return code

@@ -104,7 +104,7 @@ class Rates:
         return made
 
     def series(self) -> Iterator[tuple[int, Amount]]:
-        """In the order of time, and with what has nothing between."""
+        """The steps in the order of time, those without amounts between them included."""
         times = sorted(self.amounts)
         for begin in range(times[0], times[-1] + 1, self.step) if times else ():
             yield begin, self.amounts.get(begin, Amount())

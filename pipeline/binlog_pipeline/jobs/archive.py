@@ -181,7 +181,7 @@ def _growing(manifest: ArchiveManifest, written: list[WrittenPart]) -> Iterator[
 
 
 def _require_whole(source: LogSource, archived: BinlogState, end: BinlogState) -> None:
-    """Nothing was left out. Where groups were found by number, numbers that go backwards would be."""
+    """Check that nothing was left out, as groups found by number are where numbers go backwards. Raises `DataLost`."""
     if any((archived.get(g.domain_id, g.server_id) or -1) < g.seq_no for g in end.entries()):
         raise DataLost(
             f"{source.name} ends at '{end}', but what was archived at '{archived}': numbers go backwards in it, so "

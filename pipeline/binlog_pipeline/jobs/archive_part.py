@@ -40,7 +40,7 @@ class ArchiveItem:
     known_markers: int = 0
 
     def read(self) -> Iterator[Groups]:
-        """With start markers, where the source has them. Raises as `Slice.read`."""
+        """The groups, with start markers where the source has them. Raises as `Slice.read`."""
         part, known = self.part, self.known_markers
         stream = part.read_marked() if isinstance(part, MarkedSlice) else part.read()
         for groups in stream if self.after is None else chosen(stream, self._is_behind):
@@ -90,7 +90,7 @@ class WritePart:
     is_checked: bool = False
 
     def __call__(self, item: ArchiveItem) -> WrittenPart | None:
-        """None if there is nothing in it. The file is synced. Raises as `Slice.read`, OSError."""
+        """Write one part, and sync it; None if it would be empty. Raises as `Slice.read`, OSError."""
         name = f"{STAGED_PREFIX}{self.run}-{uuid.uuid4().hex}"
         path = Path(self.directory) / name
         facts = PartFacts()

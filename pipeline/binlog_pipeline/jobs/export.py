@@ -65,7 +65,7 @@ class Exported:
     rows: int
     bytes: int
     unknown: tuple[ExportedStatement, ...] = ()
-    """Behind these the rows of a table are not those that were logged."""
+    """Statements behind which the rows of a table are not those that were logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
 
 
 def _begin(target: Path, manifest: ExportManifest) -> None:
-    """Before the first file: what is removed later is ours. Raises `BadOption`."""
+    """Begin an empty directory with a manifest: files that are removed later are then ours. Raises `BadOption`."""
     others = {path.name for path in target.iterdir()} - {_LOCK, f"{MANIFEST}.new"}
     if others:
         raise BadOption(

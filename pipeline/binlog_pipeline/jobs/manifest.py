@@ -107,7 +107,7 @@ class ExportManifest:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """None if there is none. Raises `SourceError`."""
+        """The manifest of an export; None without one. Raises `SourceError`."""
         path = directory / MANIFEST
         try:
             found = json.loads(path.read_bytes())
@@ -129,7 +129,7 @@ class ExportManifest:
             ) from None
 
     def write(self, directory: Path) -> None:
-        """All at once. Raises OSError."""
+        """Write the manifest as a whole. Raises OSError."""
         text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)}, indent=1)
         replace_file(directory / MANIFEST, text.encode())
 

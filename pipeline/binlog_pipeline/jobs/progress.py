@@ -23,7 +23,7 @@ class Progress:
             self._bar.update(count)
 
     def set(self, count: int, total: int) -> None:
-        """So many are done, of so many."""
+        """Show `count` of `total` units as done."""
         if self._bar is not None:
             self._bar.total = total
             self._bar.update(count - self._bar.n)

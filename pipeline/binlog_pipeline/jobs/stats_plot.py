@@ -81,7 +81,7 @@ def _summary(found: LogStatistics) -> str:
 
 
 def _readable(rates: Rates) -> Rates:
-    """In the smallest step that gives a line and not a carpet."""
+    """The rates in the smallest step that gives a line and not a carpet."""
     times = rates.amounts or {0: Amount()}
     span = max(times) - min(times)
     step = next((step for step in _STEPS if span / step <= _POINTS), _STEPS[-1])

@@ -63,7 +63,7 @@ def names_anew(said: LoggedStatement) -> NamesAnew:
 
 
 def moves(said: LoggedStatement) -> frozenset[str]:
-    """What may come and go by a statement, of columns as a log counts them that has no names of them. Never raises.
+    """The ways in which a statement may renumber columns, for a log that has no names of columns. Never raises.
 
     A hidden column is that of a key which is a hash. `MOVED`: a column may have got the number of another.
     """
@@ -97,7 +97,7 @@ def may_shift(moved: Collection[str]) -> bool:
 
 
 def _behind_table(said: LoggedStatement) -> AlterReader:
-    """Behind the name of the table of an ALTER TABLE. Raises `NotUnderstood`."""
+    """A reader behind the name of the table of an ALTER TABLE. Raises `NotUnderstood`."""
     reader = AlterReader(said.tokens(), said.database, said.sql_mode)
     if reader.accept("SET", "STATEMENT"):
         reader.skip_to("FOR")
@@ -136,7 +136,7 @@ class AlterReader(OptionsReader):
             raise NotUnderstood("CONVERT TO CHARACTER SET beside another character set")
 
     def _part(self, made: Alteration) -> bool:
-        """One of the parts; False for options of the table."""
+        """Read one clause; False for options of the table."""
         word = self.word()
         if self.accept("ADD"):
             self._add(made)

@@ -71,7 +71,7 @@ class Definition:
     is_versioned: bool = False
 
     def column(self, default: str | None) -> DdlColumn:
-        """In a table of that character set, None for an unknown one. Raises `NotUnderstood`."""
+        """The column in a table of that character set, None for an unknown one. Raises `NotUnderstood`."""
         has_charset = self.type.is_character
         charset = (self.charset or default) if has_charset else None
         type_ = self.type.of_charset(charset)
@@ -178,7 +178,7 @@ class ColumnReader(TokenReader):
         return self.word() == "PERIOD" and begin == ["PERIOD", "FOR"]
 
     def key(self) -> Key | None:
-        """None for those that do not matter."""
+        """Read a key or constraint; None for one that does not matter."""
         if self.accept("CONSTRAINT"):
             self.accept("IF", "NOT", "EXISTS")
             if self.word() not in _OF_KEYS:
@@ -269,7 +269,7 @@ class ColumnReader(TokenReader):
         )
 
     def _attribute(self, made: Definition) -> Definition:
-        """With what is next."""
+        """The definition with the next attribute. Raises `NotUnderstood`."""
         word = self.word()
         if made.type.is_character:
             if self.accept_charset():
@@ -337,7 +337,7 @@ class ColumnReader(TokenReader):
         self.skip_one()
 
     def _action(self) -> None:
-        """Behind ON UPDATE, ON DELETE."""
+        """Step over the action behind ON UPDATE or ON DELETE."""
         word = self.word()
         self.at += 1
         if word in _TIMES:

@@ -97,7 +97,7 @@ class OptionsReader(ColumnReader):
         self.text()
 
     def _partitions(self) -> None:
-        """They stand at the end, only a query may follow."""
+        """Step over the partitions, which stand at the end. Raises `NotUnderstood` for a query behind them."""
         while not self.is_at_end():
             token = self.token()
             if token is not None and token.kind is TokenKind.WORD and token.text.upper() in _QUERY:

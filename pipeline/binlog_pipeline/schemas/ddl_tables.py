@@ -101,13 +101,13 @@ class TableLayout:
 
     @property
     def logged_columns(self) -> tuple[DdlColumn, ...]:
-        """With those that nobody defined."""
+        """The columns in the log: with those of system versioning that nobody defined."""
         system = tuple(DdlColumn(name, _SYSTEM_TIME) for name in IMPLICIT)
         return self.columns + system if self.is_versioned else self.columns
 
     @property
     def logged_key(self) -> list[str]:
-        """With the end of versions, which belongs to each key of a versioned table."""
+        """The key in the log: with the end of versions, which belongs to each key of a versioned table."""
         end = IMPLICIT[1] if self.is_versioned else self.row_end
         return [*self.key, end] if self.key and end and end not in self.key else [*self.key]
 

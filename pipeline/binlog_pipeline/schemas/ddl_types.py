@@ -197,7 +197,7 @@ def charset_of_name(name: str) -> str:
 
 
 def charset_of_collation(name: str) -> str | None:
-    """None for a collation that is of any character set: uca1400_ai_ci. Raises `NotUnderstood`."""
+    """The character set of a collation; None for one of any character set: uca1400_ai_ci. Raises `NotUnderstood`."""
     lower = name.lower()
     if lower == "default" or lower.startswith("uca1400_"):
         return None
@@ -297,7 +297,7 @@ def _long(reader: TokenReader) -> DdlType:
 
 
 def with_signs(type_: DdlType, *, unsigned: bool, zerofill: bool) -> DdlType:
-    """With UNSIGNED and ZEROFILL, and the width that an integer has of itself."""
+    """The type with UNSIGNED and ZEROFILL, and the width that an integer has of itself."""
     unsigned = unsigned or zerofill or "unsigned" in type_.suffix
     if type_.name in _WIDTHS and not type_.numbers:
         type_ = replace(type_, numbers=(_WIDTHS[type_.name][unsigned],))

@@ -91,7 +91,7 @@ def row_effect(
     by_name: bool = True,
     numbered: Collection[TableName] = (),
 ) -> RowEffect | None:
-    """None if nothing follows for the rows of that table. Never raises.
+    """The effect of a statement on the rows of a table; None without one. Never raises.
 
     Args:
         columns: those that rows of the table are given with, whenever they were logged; None if each row keeps its own.
@@ -157,7 +157,7 @@ def _is_own(said: LoggedStatement, name: TableName) -> bool:
 
 
 def _is_named(name: TableName, affected: Collection[TableName]) -> bool:
-    """In any case."""
+    """Whether the tables that a statement affects include `name`, in any case of letters."""
     database, table = name.database.casefold(), name.table.casefold()
     return any(
         one.database.casefold() == database and one.table.casefold() in (table, ALL)
@@ -256,7 +256,7 @@ class _Reader(TokenReader):
         raise NotUnderstood(f"CREATE {self.shown()}")
 
     def _create_table(self) -> RowEffect:
-        """There was none of that name: servers log IF NOT EXISTS where they made one alone."""
+        """The effect of CREATE TABLE. No table had the name: servers log IF NOT EXISTS only where they made one."""
         said = self._said
         made = RowEffect("t", said.sql, definition=UNKNOWN)
         if said.has_failed:
@@ -480,7 +480,7 @@ class _Reader(TokenReader):
                 self.at += 1
 
     def _elements(self) -> None:
-        """Behind the bracket that begins them, up to the one that ends them."""
+        """Read the elements of a CREATE TABLE, behind the opening bracket, up to the closing one."""
         while True:
             if self._is_key():
                 self._key()

@@ -101,7 +101,7 @@ class _Search:
 
 
 def _back(end: SlavePosition, earliest: SlavePosition, count: int) -> SlavePosition:
-    """So many numbers before `end`, but no further than the beginning."""
+    """The position `count` numbers before `end`, but no further back than the beginning."""
     at = ((g, max(g.seq_no - count, _number(earliest, g.domain_id))) for g in end)
     return SlavePosition(Gtid(g.domain_id, g.server_id, number) for g, number in at if number > 0)
 

@@ -44,7 +44,7 @@ class SeedColumn:
     collation: int | None
 
     def added_to(self, column: Column) -> Column:
-        """With what the log does not say."""
+        """The column of a table map with the facts that the log lacks."""
         type_ = self.type
         collation = self.collation if column.collation is None else column.collation
         labels = type_.labels_of(collation) if column.labels is None else column.labels
@@ -67,7 +67,7 @@ class SeedTable:
     key: tuple[str, ...]
 
     def applied(self, table: TableMap) -> TableMap | None:
-        """None if it is not this layout."""
+        """The table map with the facts of the seed; None if it has another layout."""
         pairs = self._pairs(table)
         if pairs is None or not all(seed.type.fits(column) for column, seed in pairs if seed):
             return None

@@ -126,7 +126,7 @@ class SqlType:
         return layout.size == _FIXED_SIZES.get(self.name, layout.size)
 
     def labels_of(self, collation: int | None) -> tuple[Label, ...] | None:
-        """Of a column of that collation; None where these do not say which bytes they are, or which of them is which.
+        """The labels in a collation; None if their bytes are not known, or two of them cannot be told apart.
 
         Servers print bytes that are no text as `?` (10.11, 11.8), and those of a binary label that are UTF-8 as that,
         whatever the session that gave them meant.

@@ -159,7 +159,7 @@ class ArchiveFeed:
                     yield found
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:

@@ -63,7 +63,7 @@ class ServerSource:
         return self._state().position()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ServerSlice]:
-        """At most two; how large they are is not known. Raises `SourceError` if the log ends before `wanted` does."""
+        """Two slices at most, of unknown size. Raises `SourceError` if the log ends before `wanted` does."""
         state = self._state()
         start, stop = wanted.gtids.start, wanted.gtids.stop
         if start is None:
@@ -113,7 +113,7 @@ class ServerSource:
 
 @dataclass(frozen=True, slots=True)
 class ServerSlice:
-    """Behind `start`, in which all domains of the server are, up to `until`; of that, what is wanted."""
+    """The wanted groups behind `start`, which has all domains of the server, up to `until`."""
 
     address: ServerAddress
     start: SlavePosition

@@ -109,7 +109,7 @@ class ServerFeed:
             raise
 
     def _go_to(self, position: SlavePosition, state: BinlogState) -> ReadAhead:
-        """To where what comes next is behind the position; `_held` is what is held of it."""
+        """A read-ahead whose next groups are behind the position; `_held` is the held part of them."""
         ahead = self._ahead
         # One that has failed meanwhile, while nobody asked: another one may do better.
         if ahead is not None and not ahead.has_failed and self._seek_held(position):

@@ -54,7 +54,7 @@ class LogSource(Protocol):
         """Whether more may come: a closed directory or an archive that nobody adds to does not."""
 
     def earliest(self) -> SlavePosition:
-        """Behind this, nothing is missing."""
+        """The position behind which no group is missing."""
 
     def latest(self) -> SlavePosition:
         """The last group that may be read now."""

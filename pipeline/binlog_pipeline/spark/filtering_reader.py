@@ -73,7 +73,7 @@ class FilteringReader(BinlogReader):
 
 
 def _condition(given: Filter) -> PushedCondition | None:
-    """None for those that are not used."""
+    """The condition of a filter; None for a filter that is not used."""
     operator = _OPERATORS.get(type(given))
     if operator is None:
         return None

@@ -104,7 +104,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(self._view, self._selection, partition.part)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is held for a batch, so nothing is to be let go."""
+        """Do nothing: no resource is held for a batch."""
 
     def stop(self) -> None:
         if self._feed is not None:

@@ -69,7 +69,7 @@ class SparkWorkers:
 
 
 def _done(number: int, pickled: bytes) -> pa.RecordBatch:
-    """In a task."""
+    """Run a pickled task in a task of Spark; its number and pickled result."""
     import pyarrow as pa
 
     freeze()

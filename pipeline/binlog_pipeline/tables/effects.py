@@ -31,7 +31,7 @@ _STATEMENTS: Final = ("t", "a", "x")
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """In the order of the log. One element an effect.
+    """Effects in the order of the log. One element an effect.
 
     rows: the values, with columns as the table has them now; of a removal only the key counts.
     removes: the row is removed.
@@ -189,7 +189,7 @@ def _checked(
     facts: Facts,
     there: Collection[str],
 ) -> Facts:
-    """With a doubt, if what was not logged may have changed. Raises `SourceError` if it has."""
+    """The facts; with a doubt, if columns that were not logged may have changed. Raises `SourceError` if they have."""
     names = [one.name for one in changes.schema.field("after").type]
     is_insert, is_change = ops == "c", ops != "d"
     for name in {*facts.computed, *facts.defaulted} & {*names}:
@@ -223,7 +223,7 @@ def _with_replaced(
     is_update: Booleans,
     facts: Facts,
 ) -> Facts:
-    """With a doubt, if an UPDATE may be what a REPLACE did.
+    """The facts; with a doubt, if an UPDATE may be the log of a REPLACE.
 
     Servers log that without the columns that it has set to their defaults (10.11, 11.8: not with FULL, FULL_NODUP). It
     is known by a key that is logged though it stays, which an UPDATE seldom does, unless all but BLOBs are logged.

@@ -70,7 +70,7 @@ class Landing:
 
 
 class LandedDoubts:
-    """Behind which statements, of those that a run has landed, tables may not be what their landed rows make of them.
+    """Doubts of a run: statements behind which tables may differ from what their landed rows make.
 
     `text` is the first of these, or what is only prepared; empty for nothing. Rows of a stream without x in `ops` tell
     nothing of that.

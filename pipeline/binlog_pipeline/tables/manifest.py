@@ -72,7 +72,7 @@ class StateManifest:
 
     @classmethod
     def newest(cls, target: Path) -> Self | None:
-        """None if there is none. Raises `SourceError`."""
+        """The newest manifest of a target; None without one. Raises `SourceError`."""
         numbers = manifest_numbers(target)
         return cls.read(target, numbers[-1]) if numbers else None
 

@@ -223,7 +223,7 @@ def debezium_columns(rows: Rows, database: str, table: str | None) -> list[pa.Ar
 
 
 def _source(places: Places, database: str, table: str | None) -> tuple[pa.Array, pa.Array]:
-    """And the milliseconds in it."""
+    """The column `source` of Debezium, and the milliseconds in it."""
     heads, group, count = places.heads, places.group, len(places)
     parts = [pa.array(c).cast(pa.string()) for c in (heads.domain, heads.server, heads.seq)]
     times = pa.array(heads.timestamp[group] * 1000)

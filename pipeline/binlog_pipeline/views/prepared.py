@@ -46,7 +46,7 @@ class XaSteps:
         self._last_tables: set[TableName] = set()
 
     def of(self, some: GatheredRows) -> Iterator[XaStep]:
-        """In the order of the log. Each `GatheredRows` is to be given once."""
+        """The steps in the order of the log. Each `GatheredRows` is to be given once."""
         found = [*_statements(some)]
         last = some.heads.first + len(some.heads.seq) - 1
         wanted = {one.placed.group for one in found if one.kind == PREPARED} | {last}

@@ -55,7 +55,7 @@ def _mask(batch: pa.RecordBatch, condition: PushedCondition) -> pa.Array | None:
 
 
 def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
-    """None if there is no such column."""
+    """The column at a path; None if there is none."""
     if path[0] not in batch.schema.names:
         return None
     column = batch.column(path[0])

@@ -257,8 +257,9 @@ class ClientConnection:
         return taken.run
 
     def take_part(self, checksum_algorithm: int) -> TakenPart | None:
-        """In the middle of a group that is not standalone: its events at the front of what was received, none of which
-        ends it, in normal form. None: `next_event` tells what there is.
+        """The events at the front of the bytes received, in normal form, inside a group that is not standalone.
+
+        None of them ends the group. None: `next_event` tells what there is.
         """
         window = self._reader.window()
         if window is None or self._machine.state is not _S.STREAMING:

@@ -51,7 +51,7 @@ class Send(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """More bytes of the server are needed."""
+    """The exchange needs more bytes of the server."""
 
 
 class Secure(NamedTuple):

@@ -266,7 +266,7 @@ class ServerConnection:
         return self._reader.take_rest()
 
     def reject_login(self, error: ServerError) -> bytes:
-        """Also in place of the greeting (too many connections)."""
+        """The packet that refuses a login; also in place of the greeting (too many connections)."""
         self._machine.advance(ServerStep.LOGIN_REJECTED)
         return self._frame(error_payload(error))
 
@@ -346,7 +346,7 @@ class ServerConnection:
         self.dump_sequence = self._seq
 
     def start_semi_sync(self) -> None:
-        """In a dump, before its first event: its packets are as `binlog_protocol.wire.semi_sync` says."""
+        """Begin semi-sync, in a dump before its first event: packets as in `binlog_protocol.wire.semi_sync`."""
         self._machine.require(ServerStep.DUMP_ENDED)
         self._semi_sync = True
         self._reader.payload_bytes_max = ACK_BYTES_MAX
@@ -393,7 +393,7 @@ class ServerConnection:
         return self._frame(error_payload(error))
 
     def give_up(self, error: ProtocolError | None = None) -> None:
-        """Nothing more is taken, and nothing kept of what was. The last words answer the packet that was too large."""
+        """Close, and forget the bytes that have come. The last words answer the packet that was too large."""
         self._seq = error.next_seq if isinstance(error, PacketTooLarge) else self._seq
         if not self.is_closed:
             self._machine.advance(ServerStep.FAILED)

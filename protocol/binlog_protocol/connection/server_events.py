@@ -20,7 +20,7 @@ class TlsRequested:
 
 @dataclass(frozen=True, slots=True)
 class LoginReceived:
-    """To be answered by `accept_login`, `reject_login` or `request_auth_switch`.
+    """A login: to be answered by `accept_login`, `reject_login` or `request_auth_switch`.
 
     `needs_switch`: the client used another plugin than the one in the greeting, so its response
     proves nothing; it is to be asked again.

@@ -51,7 +51,7 @@ def identifier(name: str) -> str:
 
 
 def sql_literal(value: Value, column: Column) -> str:
-    """On one line; of unknown signedness or label the plainest reading."""
+    """The literal of a value, on one line; the plainest reading for unknown signedness or labels."""
     if value is None:
         return "NULL"
     if isinstance(value, int) and column.type == ColumnType.BIT:

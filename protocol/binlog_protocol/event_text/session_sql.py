@@ -38,7 +38,7 @@ class SessionSql:
         self._said: dict[str, bytes] = {}
 
     def gtid(self, event: GtidEvent) -> Iterator[bytes]:
-        """So that the group is logged under the same GTID again."""
+        """The SET statements by which a server logs the group under the same GTID again."""
         sequential = 0 if event.flags2 & GtidFlags.ALLOW_PARALLEL else 1
         yield from self._set(
             "skip_parallel", f"/*M!100101 SET @@session.skip_parallel_replication={sequential}*/"

@@ -59,6 +59,6 @@ class IncidentEvent:
         return "LOST_EVENTS" if self.number == LOST_EVENTS else f"number {self.number}"
 
     def __str__(self) -> str:
-        """In the words of MariaDB's error 1590."""
+        """The incident in the words of MariaDB's error 1590."""
         message = self.message or "<none>"
         return f"The incident {self.name} occurred on the master. Message: {message}"

@@ -146,7 +146,7 @@ class GroupStream:
         self.received = False
         """An event has come."""
         self.ack_wanted = False
-        """With semi-sync: one that has come is to be acknowledged. Who sees to that sets it back."""
+        """Whether an event that has come is to be acknowledged (semi-sync). The caller who does that sets it back."""
 
     @property
     def checksum_algorithm(self) -> int:
@@ -220,7 +220,7 @@ class GroupStream:
         self.ack_wanted |= ack_wanted
 
     def _part(self) -> GroupPart:
-        """In the middle of a group of which there is much: all but its GTID event."""
+        """A part of a large group, in its middle: all events held, its GTID event excepted."""
         self._held_max = self._piece_bytes
         gtid = self._assembler.unfinished
         assert gtid is not None

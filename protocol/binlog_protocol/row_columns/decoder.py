@@ -170,7 +170,7 @@ class _Gathering(Generic[_Taken]):
         self._maps = {}
 
     def _forget_tables(self) -> None:
-        """If there are many. Between groups only: the maps of a group lead to its tables until it ends."""
+        """Forget the tables if there are many. Between groups only: a group's maps lead to its tables until it ends."""
         if len(self._known) >= _KNOWN_MAX:
             self._full = self.take()
             self._known.clear()

@@ -47,7 +47,7 @@ class TokenReader:
         return token.text
 
     def skip_to(self, word: str) -> None:
-        """Behind the next such word."""
+        """Move behind the next such word. Raises `NotUnderstood` without one."""
         while self.word() != word:
             if self.at >= len(self.tokens):
                 raise NotUnderstood(f"no {word}")
@@ -80,7 +80,7 @@ class TokenReader:
         return self.at >= len(self.tokens)
 
     def skip_element(self) -> None:
-        """To the next comma or ) that is outside of brackets, or to the end."""
+        """Move to the next comma or ) that is outside of brackets, or to the end."""
         while not (self.is_at_end() or self.is_sign(",") or self.is_sign(")")):
             self.skip_one()
 

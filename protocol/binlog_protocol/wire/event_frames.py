@@ -103,7 +103,7 @@ class EventFrames:
         self.size = len(data)
         """The size of all packets, in bytes."""
         self.step = step
-        """With semi-sync: what they do to the position of the replica."""
+        """The step that they are for the position of the replica, which semi-sync counts."""
         self.ack_wanted = ack_wanted
         """The last event is to be acknowledged."""
 

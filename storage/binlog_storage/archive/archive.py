@@ -118,7 +118,7 @@ class Archive:
 
 
 def read_manifest(disk: ReadableDisk, where: str) -> ArchiveManifest | None:
-    """None if there is none. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+    """The manifest of an archive; None without one. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
     data = _read(disk, MANIFEST_NAME)
     return None if data is None else ArchiveManifest.parse(data, f"{where}/{MANIFEST_NAME}")
 
@@ -129,7 +129,7 @@ def is_archive(directory: Path) -> bool:
 
 
 def _read(disk: ReadableDisk, name: str) -> bytes | None:
-    """None if the file is not there."""
+    """The content of a file; None if it is not there."""
     try:
         file = disk.open(name)
     except FileMissing:

@@ -313,7 +313,7 @@ class PartReader:
             yield file
 
     def _row_group(self, file: Any, number: int, columns: list[str] | None = None) -> pa.Table:
-        """Not empty where it must not be, and not larger than the limit."""
+        """A row group, checked: no nulls where there must be none, and not larger than the limit."""
         self._said_by_pyarrow(lambda: self._check_size(file.metadata.row_group(number)))
         table = self._said_by_pyarrow(lambda: file.read_row_group(number, columns=columns))
         for name in {"part", "is_last", "data"} & set(table.column_names):
@@ -326,7 +326,7 @@ class PartReader:
         return table
 
     def _check_size(self, group: Any) -> None:
-        """Before it is read."""
+        """Check the size of a row group before it is read."""
         columns = [group.column(i) for i in range(group.num_columns)]
         # The file says it twice, and what stands in front of each page is what reading it goes by.
         size = sum(

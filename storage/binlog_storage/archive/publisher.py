@@ -65,7 +65,7 @@ class ArchivePublisher:
             ) from None
         try:
             self.manifest = read_manifest(disk, where)
-            """None as long as there is no archive yet."""
+            """The manifest; None as long as there is no archive yet."""
             self._clean()
         except BaseException:
             disk.close()

@@ -17,7 +17,7 @@ class ClassicBinlog:
     """See `binlog_storage.intake.source.IntakeSource`. All heads are read at once, the files one after the other."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """In their order, at least one. Raises `UnreadableBinlog`, `DamagedBinlog`, `OSError`."""
+        """`paths`: files in their order, at least one. Raises `UnreadableBinlog`, `DamagedBinlog`, `OSError`."""
         if not paths:
             raise NotAStore("there are no binlog files")
         self.heads = [read_head(path) for path in paths]

@@ -18,7 +18,7 @@ from binlog_storage.log.groups import OfflineGroup
 
 
 def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Iterator[OfflineGroup]:
-    """In the order of the paths; `place` counts the files from 0. What is left out is told in `notes`, incidents too.
+    """Groups in the order of the paths; `place` counts the files from 0. `notes`: parts left out, and incidents.
 
     Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
     """

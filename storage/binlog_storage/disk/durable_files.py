@@ -59,7 +59,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """So that names made, changed or removed in it outlive a power cut. Raises OSError."""
+    """Sync a folder, so that names made, changed or removed in it outlive a power cut. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -48,7 +48,7 @@ class Durations:
         self.add(time.perf_counter() - began)
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one duration."""
         self._counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.total_s += seconds
 

@@ -22,7 +22,7 @@ from binlog_storage.log.group_reader import read_head
 
 
 def read_header(pages: PageSource, file_no: int) -> FileHeader | None:
-    """None if there is no such file, or its header was never written. Raises `CorruptBinlog`."""
+    """The header of a file; None if there is no such file, or its header was never written. Raises `CorruptBinlog`."""
     page = pages.page(file_no, 0)
     return None if page is None else FileHeader.parse(page, file_no)
 

@@ -61,7 +61,7 @@ class LogPages(OutsidePages):
         return numbers
 
     def header(self, file_no: int) -> FileHeader | None:
-        """None for a file that is not there or was made ahead. Raises `CorruptBinlog`."""
+        """The header of a file; None if it is not there or was made ahead. Raises `CorruptBinlog`."""
         found = self._headers.get(file_no)
         if found is None:
             page = self.page(file_no, 0)
@@ -120,7 +120,7 @@ class LogPages(OutsidePages):
         return count
 
     def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
-        """Nothing behind the last file."""
+        """Pages of a file; none behind the last file. Raises `PositionPurged` for a file that has gone by a purge."""
         try:
             return super()._read(file_no, page_no, count)
         except FileMissing:

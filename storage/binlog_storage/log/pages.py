@@ -44,7 +44,7 @@ class OutsidePages(ABC):
 
     @abstractmethod
     def header(self, file_no: int) -> FileHeader | None:
-        """None for a file that is not there, or was made ahead. Raises `CorruptBinlog`."""
+        """The header of a file; None if it is not there, or was made ahead. Raises `CorruptBinlog`."""
 
     @abstractmethod
     def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
@@ -123,7 +123,7 @@ class OfflinePages(OutsidePages):
         return self._sizes[file_no]
 
     def header(self, file_no: int) -> FileHeader | None:
-        """None for a file that is not there any more, or was made ahead. Raises `CorruptBinlog`."""
+        """The header of a file; None if it is not there any more, or was made ahead. Raises `CorruptBinlog`."""
         missing = file_no not in self._sizes
         if missing or file_no in self._empty:
             if self.numbers and self.numbers[0] <= file_no < self._newest:

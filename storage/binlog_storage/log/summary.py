@@ -89,6 +89,6 @@ def _commits(binlog: OfflineBinlog, file_no: int, page_no: int) -> Iterator[Reco
 
 
 def _group_end(binlog: OfflineBinlog, record: Record) -> GroupEnd | None:
-    """None for a start marker."""
+    """The GTID and the time of a group; None for a start marker."""
     head = read_head(binlog.pages, record)
     return None if head.gtid is None else GroupEnd(head.gtid, head.timestamp)

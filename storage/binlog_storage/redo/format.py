@@ -109,7 +109,7 @@ class LogHeader:
     capacity: int
 
     def build(self) -> bytes:
-        """One block."""
+        """The header as one block."""
         return _with_crc(_HEADER.pack(_FILE_MAGIC, self.uuid, self.capacity)).ljust(BLOCK, b"\0")
 
     @classmethod
@@ -138,7 +138,7 @@ class Checkpoint:
         return CHECKPOINT_AT[self.number & 1]
 
     def build(self) -> bytes:
-        """One block."""
+        """The checkpoint as one block."""
         placed = self.end is not None
         file_no, offset = self.end or (0, 0)
         body = _CHECKPOINT.pack(
@@ -148,7 +148,7 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, block: bytes) -> Checkpoint | None:
-        """None unless it is whole and sound."""
+        """The checkpoint in a block; None unless it is whole and sound."""
         if block[: len(_CHECKPOINT_MAGIC)] != _CHECKPOINT_MAGIC or not _sound(
             block, _CHECKPOINT.size
         ):

@@ -225,7 +225,7 @@ class RedoLog:
         self.checkpoint = checkpoint  # only now may the ring before it be used again
 
     def close(self) -> None:
-        """Nothing is flushed."""
+        """Close the file, without a flush."""
         self._file.close()
 
     def _write_ring(self, data: bytearray, lsn: int) -> None:

@@ -133,7 +133,7 @@ class RedoReader:
         return MiniTransaction(lsn, lsn + size, data[MTR_HEAD.size : body_end])
 
     def _require_end(self, end: int) -> None:
-        """Behind a log that ends, whole mini-transactions may follow that were never durable. Others must not."""
+        """Check the end of the log: whole mini-transactions may follow if they were never durable, others must not."""
         for later in self._later(end):
             claims = [r.lsn for r in _records(later) if isinstance(r, Flushed)]
             if any(lsn > end for lsn in claims):

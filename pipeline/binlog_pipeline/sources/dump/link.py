@@ -66,7 +66,7 @@ class ServerLink:
             raise tls_error(self._address, error) from None
 
     def _secure(self, request: bytes) -> bytes:
-        """From now on by TLS. Returns the server's certificate."""
+        """Start TLS. Returns the server's certificate."""
         context = tls_context(self._address)
         self._socket.sendall(request)
         try:
@@ -147,7 +147,7 @@ class ServerLink:
         return bool(poll.poll(0))
 
     def interrupt(self) -> None:
-        """From another thread: who waits for bytes gets an error."""
+        """Break the connection off, from another thread: a reader that waits for bytes gets an error."""
         with contextlib.suppress(OSError):
             # Not that of an SSLSocket, which also takes its TLS away while the other thread is in it.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

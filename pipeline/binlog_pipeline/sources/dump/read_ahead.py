@@ -30,7 +30,7 @@ class ReadAhead:
 
     @property
     def has_failed(self) -> bool:
-        """Nothing more will come but an error."""
+        """Whether reading has failed, and all groups before the error were taken."""
         with self._changed:
             return self._error is not None and not self._queue
 
