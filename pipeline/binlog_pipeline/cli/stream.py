@@ -8,10 +8,14 @@ right at the end.
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
+
+if TYPE_CHECKING:
+    from binlog_pipeline.spark.streams import StreamTarget
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,33 +60,44 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stream(arguments: argparse.Namespace, options: dict[str, str], *, is_strict: bool) -> int:
-    from binlog_pipeline.cli.arguments import spark_options
     from binlog_pipeline.cli.outcome import told
-    from binlog_pipeline.spark.session import session
-    from binlog_pipeline.spark.streams import StreamTarget
+    from binlog_pipeline.spark.failures import in_own_words
 
-    spark = session(arguments.master)
-    spark.sparkContext.setLogLevel("ERROR")
-    changes = (
-        spark.readStream.format("binlog").options(**spark_options(arguments, **options)).load()
-    )
-    now = {"availableNow": True} if arguments.available_now else None
-    target = StreamTarget.of(
-        changes,
-        str(arguments.target),
-        table=arguments.table or "",
-        keys=arguments.keys.split(",") if arguments.keys else (),
-        sink=arguments.sink,
-    )
-    trigger = now or {"processingTime": arguments.trigger}
-    query = target.start(changes, str(arguments.checkpoint), trigger)
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
-    finally:
-        spark.stop()
+    with in_own_words():
+        target = _followed(arguments, options)
     with target.opened() as kept:
         return told(
             arguments.target, is_complete=kept.is_complete, doubt=kept.doubt, is_strict=is_strict
         )
+
+
+def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:
+    """The target, when the query has ended."""
+    from binlog_pipeline.cli.arguments import spark_options
+    from binlog_pipeline.spark.session import session
+    from binlog_pipeline.spark.streams import StreamTarget
+
+    spark = session(arguments.master)
+    try:
+        # What ends the query is told by this command, in one line: Spark logs it thrice, with its stacks, as ERROR.
+        spark.sparkContext.setLogLevel("FATAL")
+        changes = (
+            spark.readStream.format("binlog").options(**spark_options(arguments, **options)).load()
+        )
+        now = {"availableNow": True} if arguments.available_now else None
+        target = StreamTarget.of(
+            changes,
+            str(arguments.target),
+            table=arguments.table or "",
+            keys=arguments.keys.split(",") if arguments.keys else (),
+            sink=arguments.sink,
+        )
+        trigger = now or {"processingTime": arguments.trigger}
+        query = target.start(changes, str(arguments.checkpoint), trigger)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        return target
+    finally:
+        spark.stop()

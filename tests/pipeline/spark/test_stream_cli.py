@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from binlog_pipeline.cli import main
+from binlog_pipeline.spark.failures import cause
 
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import store_of_upstream
@@ -18,6 +20,20 @@ pytestmark = pytest.mark.spark
 
 PROGRAM = "import sys; from binlog_pipeline.cli import main; sys.exit(main())"
 TEXT = "INSERT INTO t VALUES (1)"
+
+
+def run(store: str, target: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    checkpoint = target.with_name(f"{target.name}-c")
+    return subprocess.run(
+        [
+            *(sys.executable, "-c", PROGRAM, "stream", "--from", store),
+            *("--to", str(target), "--checkpoint", str(checkpoint)),
+            *("--available-now", "--master", "local[1]", *arguments),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_text_in_another_database_is_told_at_the_end(
@@ -36,16 +52,7 @@ def test_text_in_another_database_is_told_at_the_end(
     store = str(store_of_upstream(tmp_path / "store", upstream))
 
     def stream(name: str, *arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-c", PROGRAM, "stream", "--from", store),
-                *("--to", str(tmp_path / name), "--checkpoint", str(tmp_path / f"{name}-c")),
-                *("--available-now", "--master", "local[1]", *arguments),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(store, tmp_path / name, *arguments)
         return done.returncode, done.stderr.rpartition("binlog-spark: ")[2]
 
     changes = ("--sink", "changes")
@@ -66,3 +73,63 @@ def test_text_in_another_database_is_told_at_the_end(
     assert code == 0, said
     code, said = stream("table", "--table", "d.t")
     assert (code, TEXT in said) == (1, True), said
+
+
+REFUSED = {  # where it fails: in the driver's fold, in a task, where the table is looked for
+    "fold": (("--table", "d.t"), "0-1-4: ALTER TABLE d.t ADD c INT DEFAULT 5: the rows that are there get a value"),
+    "task": (("--tables", "d.*", "--sink", "changes"), "XA ROLLBACK X'61',X'',1 takes back rows that were given"),
+    "opening": (("--table", "d.nope"), "has no row of d.nope, so its columns are not known"),
+}  # fmt: skip
+
+
+def test_what_ends_it_is_one_line(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    """Behind what Spark says when it starts: no stack of Python or of Java."""
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY)",
+        "INSERT INTO d.t VALUES (1)",
+        "ALTER TABLE d.t ADD c INT DEFAULT 5",
+        "XA START 'a'",
+        "INSERT INTO d.t VALUES (2, 2)",
+        "XA END 'a'",
+        "XA PREPARE 'a'",
+        "XA ROLLBACK 'a'",
+    )
+    store = str(store_of_upstream(tmp_path / "store", upstream))
+    for name, (arguments, why) in REFUSED.items():
+        done = run(store, tmp_path / name, *arguments)
+        lines = done.stderr.splitlines()
+        assert done.returncode == 1, done.stderr
+        assert lines[-1].startswith("binlog-spark: "), done.stderr
+        assert why in lines[-1], lines[-1]
+        assert sum(line.startswith("binlog-spark: ") for line in lines) == 1
+        assert not re.search(r"Traceback|^\s+at |ERROR|SQLSTATE", done.stderr, re.MULTILINE), name
+
+
+WRAPPED = [
+    (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] Return Message: Traceback (most recent call "
+        'last):\n  File "a.py", line 1, in f\n    raise E\nbinlog_pipeline.errors.NonRowChange: 0-1-4: ALTER\nTABLE t: '
+        "why\n SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: 1",
+        "0-1-4: ALTER\nTABLE t: why",
+    ),
+    (
+        "Job aborted: Traceback (most recent call last):\n  File\n\nKeyError: 'a'\n\nThe above exception was the direct "
+        "cause of the following exception:\n\nTraceback (most recent call last):\n  File\nbinlog_storage.errors.Bad: "
+        "page 3\n\n\tat org.apache.spark.X.read(X.scala:1)\n\nDriver stacktrace:\n",
+        "page 3",
+    ),
+    (
+        "x Traceback (most recent call last):\n  File\nOSError: [Errno 28] No space: '/a'\n\tat py4j.A.b(A.java:1)",
+        "OSError: [Errno 28] No space: '/a'",
+    ),
+    ("[STREAM_FAILED] Query terminated: java.io.IOException: no\n\tat java.io.X(X.java)", "[STREAM_FAILED] Query "
+     "terminated: java.io.IOException: no"),
+    ("", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), WRAPPED)
+def test_what_was_raised_within_spark(text: str, said: str) -> None:
+    assert cause(text) == said

@@ -1,0 +1,42 @@
+"""Errors of Spark in the words of what failed: it wraps them in the stacks of two languages."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from binlog_pipeline.errors import PipelineError
+
+_STACK: Final = "Traceback (most recent call last):\n"
+_END: Final = re.compile(
+    r"\n\s*at [\w.$/]+\(|\n\s*SQLSTATE:|\n\s*(?:Driver|JVM) stacktrace|\n=== Streaming Query"
+)
+_OUR_OWN: Final = re.compile(r"binlog_(?:pipeline|storage|protocol)\.[\w.]+: ")
+
+
+@contextmanager
+def in_own_words() -> Iterator[None]:
+    """Errors of Spark become `PipelineError` with the text of what has failed; they are not logged beside that."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what a function of ours raises
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(cause(str(error))) from None
+
+
+def cause(text: str) -> str:
+    """Of an error's text: the exception that its last Python stack ends with, else what it begins with."""
+    _, is_there, behind = text.rpartition(_STACK)
+    lines = (behind if is_there else text).split("\n")
+    if is_there:  # the frames are indented
+        while len(lines) > 1 and (not lines[0] or lines[0][0].isspace()):
+            del lines[0]
+    found = _END.split("\n".join(lines), maxsplit=1)[0].strip()
+    own = _OUR_OWN.match(found)
+    return found[own.end() :] if own else found.split("\n", 1)[0]
