@@ -97,8 +97,7 @@ class ChangesView:
                     some, self._name, columns, self.evolution.found.place, seen, gone
                 )
                 if not self.by_name:
-                    width = len(self.evolution.found.table.columns)
-                    refuse_moved_numbers(some, self._name, width, moved, first)
+                    refuse_moved_numbers(some, self.evolution.found.table, moved, first)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import column_names
 from binlog_storage.ibb.chunk import Position
 
@@ -111,25 +112,27 @@ def refuse_reused_names(
 
 
 def refuse_moved_numbers(
-    some: GatheredRows, name: TableName, width: int, moved: set[str], seen: list[int]
+    some: GatheredRows, found: TableMap, moved: set[str], seen: list[int]
 ) -> None:
     """The same of a table of which the log has no names of columns: raises for one under the number of another.
 
     Args:
-        width: how many columns it has; rows of another number are refused by themselves.
-        moved: `moves` since the first rows of that many, kept from call to call.
+        found: the layout that is given; rows of other types are told apart by these.
+        moved: `moves` since the first rows of that layout, kept from call to call.
         seen: the group of the first of them, kept from call to call.
     """
+    name = TableName(found.database, found.table)
+    types = [column.layout for column in found.columns]
     groups = [
         int(changes.group.min())
         for changes in some.changes
-        if len(changes.table.columns) == width and len(changes)
+        if [column.layout for column in changes.table.columns] == types and len(changes)
     ]
     if groups and not seen:
         seen.append(min(groups))
-    for placed, table, found in column_moves(some, Subscription.one(*name), also_told=True):
+    for placed, table, more in column_moves(some, Subscription.one(*name), also_told=True):
         if table == name and seen and seen[0] < placed.group:
-            moved |= found
+            moved |= more
             if may_shift(moved):
                 raise IncompatibleSchema(
                     f"{_named(some, placed)}: {NO_NAMES}, so a column of {name.database}.{name.table} may be another "

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption, IncompatibleSchema, SchemaChanged
+from binlog_pipeline.jobs.ddl_seed import write_ddl_seed
+from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.conversion import widens
 from binlog_pipeline.schemas.seed_writing import write_seed
@@ -293,6 +295,25 @@ def test_a_column_under_the_number_of_another(
     told = rows_of(store, tables="d.*", ops="c,u,d,t,x")
     doubts = [row["_statement"]["sql"] for row in told if row["_op"] == "x"]
     assert doubts == ([f"ALTER TABLE d.t {alter}"] if shifts else [])
+
+
+def test_layouts_that_a_seed_tells_apart_by_their_types(
+    make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream = make_upstream("--binlog-row-metadata=NO_LOG", server_id=1)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b INT)",
+        "INSERT INTO d.t VALUES (1, 2)",
+        "ALTER TABLE d.t DROP b, ADD c BIGINT",
+        "INSERT INTO d.t VALUES (3, 4)",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    seed = tmp_path / "seed.json"
+    write_ddl_seed(SourceOptions.parse({"path": str(store)}), seed, Engine("local", workers=1))
+    for more in ({"schemaEvolution": "ignore"}, {"columns": "a"}):
+        rows = rows_of(store, table="d.t", schemaSeed=str(seed), **more)
+        assert [row["after"]["a"] for row in rows] == [1, 3]
 
 
 def merged(*documents: str) -> str:

@@ -115,7 +115,7 @@ WRAPPED = [
         "0-1-4: ALTER\nTABLE t: why",
     ),
     (
-        "Job aborted: Traceback (most recent call last):\n  File\n\nKeyError: 'a'\n\nThe above exception was the direct "
+        "Job: Traceback (most recent call last):\n  File\n\nKeyError: 'a'\n\nThe above exception was the direct "
         "cause of the following exception:\n\nTraceback (most recent call last):\n  File\nbinlog_storage.errors.Bad: "
         "page 3\n\n\tat org.apache.spark.X.read(X.scala:1)\n\nDriver stacktrace:\n",
         "page 3",
