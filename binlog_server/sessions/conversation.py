@@ -39,13 +39,9 @@ from binlog_server.sessions.dump_session import DumpSession
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
 from binlog_server.sql.account_sql import AccountSql
-from binlog_server.sql.account_statements import (
-    ACCOUNTS,
-    AccountStatement,
-    parse_account_statement,
-)
+from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.assignments import SetVariables
-from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX, Grammar
 from binlog_server.sql.parser import parse
 from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql.session_settings import login_variables, result_charset
@@ -104,6 +100,7 @@ class Conversation:
             login=login_variables(request.charset),
             status=tls_status(channel.transport.get_extra_info("ssl_object")),
             coordinates=coordinates_of(account.replica.style),
+            accounts=self._accounts,
         )
         self.transaction = server.new_transaction(self, self._machine, self.sql)
         connection.database = self._database
@@ -329,33 +326,20 @@ class Conversation:
         elif len(text) > STATEMENT_CHARS_MAX:
             near = b"" if is_about_accounts else text[:NEAR_CHARS]  # it may be a password
             raise SqlSyntaxError(near.decode("utf-8", "replace"))
-        elif is_about_accounts:
-            self._query(query.sql, parse_account_statement, self._answer_about_accounts)
         else:
-            self._query(query.sql, lambda sql: parse(sql, found.grammar), self._answer_query)
+            self._query(query.sql, found.grammar)
 
-    def _query(
-        self, sql: str, parse: Callable[[str], T], answer: Callable[[Callable[[], T]], None]
-    ) -> None:
+    def _query(self, sql: str, grammar: Grammar) -> None:
+        """Parse a statement, at once or in a thread, and answer it."""
         self._connection.now("Query", "starting", shown_text(sql))
         text = self.transaction.for_grammars(sql)
         try:
-            self._parse(text, lambda: parse(text), answer)
+            if len(text) <= LOOP_CHARS_MAX:
+                self._answer_query(lambda: parse(text, grammar))
+            else:
+                self._in_thread(lambda: parse(text, grammar), self._answer_query)
         finally:
             self._rest_afterwards()
-
-    def _parse(
-        self, sql: str, parse: Callable[[], T], answer: Callable[[Callable[[], T]], None]
-    ) -> None:
-        """Parse a statement, at once or in a thread, and answer it.
-
-        Args:
-            answer: gets a function that gives the parsed statement, or raises the error of parsing.
-        """
-        if len(sql) <= LOOP_CHARS_MAX:
-            answer(parse)
-        else:
-            self._in_thread(parse, answer)
 
     def _in_thread(self, call: Callable[[], T], go_on: Callable[[Callable[[], T]], None]) -> None:
         """Compute the first part of a statement in a thread, then go on with the rest.
@@ -395,14 +379,6 @@ class Conversation:
     def _rests(self) -> None:
         if self._dump is None and (self._work is None or self._work.done()):
             self._connection.now("Sleep", "")
-
-    def _answer_about_accounts(self, parsed: Callable[[], AccountStatement]) -> None:
-        result = self._accounts.run(parsed(), self.sql.diagnostics)
-        if result is None:
-            self._machine.warnings = self.sql.warning_count
-            self.write(self._machine.send_ok())
-        else:
-            self._give(result)
 
     def _answer_query(self, parsed: Callable[[], Statement]) -> None:
         statement = parsed()

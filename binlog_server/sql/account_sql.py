@@ -36,20 +36,25 @@ from binlog_server.accounts.privileges import (
 )
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
-from binlog_server.sql.account_statements import AccountStatement, Identified, Kind, Oneself, Who
+from binlog_server.sql.account_statements import (
+    AccountStatement,
+    CreateUser,
+    DropUser,
+    FlushHosts,
+    Grant,
+    Identified,
+    Oneself,
+    RenameUser,
+    Revoke,
+    RevokeAll,
+    SetPassword,
+    ShowCreateUser,
+    ShowGrants,
+    Who,
+)
 from binlog_server.sql.view import Diagnostic, Level, ResultSet, Work
 
 ACCOUNTS_MAX = 256
-_OPERATIONS = {
-    Kind.CREATE: "CREATE USER",
-    Kind.ALTER: "ALTER USER",
-    Kind.DROP: "DROP USER",
-    Kind.RENAME: "RENAME USER",
-    Kind.SET_PASSWORD: "SET PASSWORD",
-    Kind.GRANT: "GRANT",
-    Kind.REVOKE: "REVOKE",
-    Kind.REVOKE_ALL: "REVOKE",
-}
 
 
 class AccountSql:
@@ -94,13 +99,13 @@ class AccountSql:
             raise NotSupportedYet(f"more than {ACCOUNTS_MAX} accounts in a statement")
         statement = replace(statement, who=tuple(map(self._who, statement.who)))
         self._check_right(statement)
-        match statement.kind:
-            case Kind.FLUSH:
+        match statement:
+            case FlushHosts():
                 self._unblock()
                 return None
-            case Kind.SHOW_GRANTS:
+            case ShowGrants():
                 return self._show("Grants for", _grant_text, statement.who[0])
-            case Kind.SHOW_CREATE:
+            case ShowCreateUser():
                 return self._show("CREATE USER for", _create_text, statement.who[0])
         return self._write(statement, told)
 
@@ -109,10 +114,10 @@ class AccountSql:
         changed: list[UserAccount] = []
 
         def write() -> None:
-            match statement.kind:
-                case Kind.DROP:
+            match statement:
+                case DropUser():
                     self._drop(statement, told)
-                case Kind.RENAME:
+                case RenameUser():
                     self._rename(statement)
                 case _:
                     changed.extend(self._change(statement, told))
@@ -128,11 +133,11 @@ class AccountSql:
 
     def _check_right(self, statement: AccountStatement) -> None:
         mine = all(who.name == self._me.name for who in statement.who)
-        kind, needed = statement.kind, statement.kind.needs
-        if not (mine and kind.is_free_for_ones_own) and not suffices(self._me.grants, needed):
-            raise PrivilegeRequired(", ".join(needed))
+        is_free = mine and statement.is_free_for_ones_own
+        if not is_free and not suffices(self._me.grants, statement.needs):
+            raise PrivilegeRequired(", ".join(statement.needs))
         for who in (*statement.who, *statement.to):
-            if self._users.is_configured(who.user) and kind in _OPERATIONS:
+            if self._users.is_configured(who.user) and statement.operation:
                 raise OptionPreventsStatement(
                     "[users]", f": '{who.user}' is an account of the configuration file"
                 )
@@ -176,7 +181,7 @@ class AccountSql:
         identified = statement.identified or (None,) * len(statement.who)
         for who, proof in zip(statement.who, identified, strict=True):
             account = self._users.named(who.name)
-            if statement.kind is Kind.CREATE:
+            if isinstance(statement, CreateUser):
                 if account is not None and not statement.or_replace:
                     if statement.tolerant:
                         text = f"Can't create user {_quoted(who)}; it already exists"
@@ -186,13 +191,13 @@ class AccountSql:
                     continue
                 account = self._new(who)
             elif account is None:
-                if statement.kind is Kind.GRANT and proof is not None:
+                if isinstance(statement, Grant) and proof is not None:
                     account = self._new(who)  # as GRANT ... IDENTIFIED BY always did
-                elif statement.kind is Kind.REVOKE:
+                elif isinstance(statement, Revoke):
                     raise NonexistingGrant(who.user, who.host)
-                elif statement.kind is Kind.REVOKE_ALL:
+                elif isinstance(statement, RevokeAll):
                     raise CannotRevokeAll
-                elif statement.kind in (Kind.GRANT, Kind.SET_PASSWORD):
+                elif isinstance(statement, Grant | SetPassword):
                     raise NoSuchUser
                 else:
                     refused.append(who)
@@ -227,11 +232,11 @@ class AccountSql:
             account = replace(account, max_user_connections=statement.max_user_connections)
         if statement.replica:
             account = replace(account, replica=_policy(account.replica, statement.replica))
-        if statement.kind is Kind.REVOKE_ALL:
+        if isinstance(statement, RevokeAll):
             return replace(account, granted=frozenset())
-        if statement.kind is Kind.GRANT:
+        if isinstance(statement, Grant):
             return replace(account, granted=(account.granted | named) - {USAGE})
-        if statement.kind is Kind.REVOKE:
+        if isinstance(statement, Revoke):
             granted = account.granted
             if ALL_PRIVILEGES in named:
                 return replace(account, granted=frozenset())
@@ -295,7 +300,7 @@ def _credential(proof: Identified, plugin: str) -> Credential:
 
 
 def _cannot(statement: AccountStatement, who: list[Who]) -> CannotUser:
-    return CannotUser(_OPERATIONS[statement.kind], ",".join(map(_quoted, who)))
+    return CannotUser(statement.operation, ",".join(map(_quoted, who)))
 
 
 def _quoted(who: Who) -> str:

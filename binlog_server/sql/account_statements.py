@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.errors.sql_errors import WrongUsage
@@ -14,37 +13,15 @@ from lark import Token, Transformer
 from binlog_server.accounts.account import ANY_HOST, Require
 from binlog_server.accounts.privileges import CREATE_USER, RELOAD
 from binlog_server.sql.grammars import Grammar
-from binlog_server.sql.statement import Family
+from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.tokens import unquote
+from binlog_server.sql.view import ResultSet, Work
+
+if TYPE_CHECKING:
+    from binlog_server.sql.sql_session import SqlSession
 
 MAX_USER_CONNECTIONS_MAX = 2**31 - 1
 _MAX_USER_CONNECTIONS, _GRANT_OPTION = "max_user_connections", "grant_option"
-
-
-class Kind(Enum):
-    """The statements about accounts."""
-
-    CREATE = auto()
-    ALTER = auto()
-    DROP = auto()
-    RENAME = auto()
-    SET_PASSWORD = auto()
-    GRANT = auto()
-    REVOKE = auto()
-    REVOKE_ALL = auto()
-    SHOW_GRANTS = auto()
-    SHOW_CREATE = auto()
-    FLUSH = auto()
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The privileges of which any one will do."""
-        return (RELOAD,) if self is Kind.FLUSH else (CREATE_USER,)
-
-    @property
-    def is_free_for_ones_own(self) -> bool:
-        """Whether it needs none for one's own account."""
-        return self in (Kind.SET_PASSWORD, Kind.SHOW_GRANTS, Kind.SHOW_CREATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +60,15 @@ class Identified:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountStatement:
+class AccountStatement(Statement):
     """One statement about accounts.
 
     `identified` and `to` (the new names of RENAME) belong to the accounts in `who` one by one. A field that is None
-    changes nothing.
+    changes nothing. `operation` is the name in errors of a statement that changes accounts.
     """
 
-    kind: Kind
+    operation: ClassVar[str] = ""
+
     who: tuple[Who, ...] = ()
     to: tuple[Who, ...] = ()
     identified: tuple[Identified | None, ...] = ()
@@ -101,6 +79,154 @@ class AccountStatement:
     grant_option: bool = False
     or_replace: bool = False
     tolerant: bool = False  # IF EXISTS, IF NOT EXISTS
+
+    def answer(self, session: SqlSession) -> ResultSet | Work | None:
+        assert session.accounts is not None
+        return session.accounts.run(self, session.diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser(AccountStatement):
+    """CREATE USER."""
+
+    syntax = '"CREATE"i or_replace "USER"i if_not_exists specs options'
+    needs = (CREATE_USER,)
+    operation = "CREATE USER"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> CreateUser:
+        or_replace, tolerant, (who, identified), options = children
+        if or_replace and tolerant:
+            raise WrongUsage("OR REPLACE", "IF NOT EXISTS")
+        return cls(who, identified=identified, or_replace=or_replace, tolerant=tolerant, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUser(AccountStatement):
+    """ALTER USER."""
+
+    syntax = '"ALTER"i "USER"i if_exists specs options'
+    needs = (CREATE_USER,)
+    operation = "ALTER USER"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> AlterUser:
+        tolerant, (who, identified), options = children
+        return cls(who, identified=identified, tolerant=tolerant, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class DropUser(AccountStatement):
+    """DROP USER."""
+
+    syntax = '"DROP"i "USER"i if_exists accounts'
+    needs = (CREATE_USER,)
+    operation = "DROP USER"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> DropUser:
+        tolerant, who = children
+        return cls(who, tolerant=tolerant)
+
+
+@dataclass(frozen=True, slots=True)
+class RenameUser(AccountStatement):
+    """RENAME USER."""
+
+    syntax = '"RENAME"i "USER"i renamed ("," renamed)*'
+    needs = (CREATE_USER,)
+    operation = "RENAME USER"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> RenameUser:
+        old, new = zip(*children, strict=True)
+        return cls(old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class SetPassword(AccountStatement):
+    """SET PASSWORD."""
+
+    syntax = '"SET"i "PASSWORD"i ["FOR"i account] "=" password'
+    needs = (CREATE_USER,)
+    is_free_for_ones_own = True
+    operation = "SET PASSWORD"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> SetPassword:
+        who, identified = children
+        return cls((who or ME,), identified=(identified,))
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(AccountStatement):
+    """GRANT."""
+
+    syntax = '"GRANT"i privileges _ON_ALL "TO"i specs options'
+    needs = (CREATE_USER,)
+    operation = "GRANT"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> Grant:
+        privileges, (who, identified), options = children
+        return cls(who, identified=identified, privileges=privileges, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke(AccountStatement):
+    """REVOKE of privileges."""
+
+    syntax = '"REVOKE"i privileges _ON_ALL "FROM"i accounts'
+    needs = (CREATE_USER,)
+    operation = "REVOKE"
+
+    @classmethod
+    def built(cls, children: list[Any]) -> Revoke:
+        privileges, who = children
+        return cls(who, privileges=privileges)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeAll(AccountStatement):
+    """REVOKE ALL PRIVILEGES, GRANT OPTION."""
+
+    syntax = '"REVOKE"i _ALL_AND_GRANT "FROM"i accounts'
+    needs = (CREATE_USER,)
+    operation = "REVOKE"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowGrants(AccountStatement):
+    """SHOW GRANTS."""
+
+    syntax = '"SHOW"i "GRANTS"i ["FOR"i account]'
+    needs = (CREATE_USER,)
+    is_free_for_ones_own = True
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ShowGrants:
+        return cls((children[0] or ME,))
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateUser(AccountStatement):
+    """SHOW CREATE USER."""
+
+    syntax = '"SHOW"i "CREATE"i "USER"i [account]'
+    needs = (CREATE_USER,)
+    is_free_for_ones_own = True
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ShowCreateUser:
+        return cls((children[0] or ME,))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushHosts(AccountStatement):
+    """FLUSH HOSTS, FLUSH PRIVILEGES."""
+
+    syntax = '"FLUSH"i _not_logged? ("HOSTS"i | "PRIVILEGES"i)'
+    needs = (RELOAD,)
 
 
 def _text(token: Token) -> str:
@@ -191,62 +317,9 @@ class _Builder(Transformer[Token, Any]):
     def if_exists(self, children: list[Token]) -> bool:
         return bool(children)
 
-    def create_user(self, children: list[Any]) -> AccountStatement:
-        or_replace, tolerant, (who, identified), options = children
-        if or_replace and tolerant:
-            raise WrongUsage("OR REPLACE", "IF NOT EXISTS")
-        return AccountStatement(
-            Kind.CREATE,
-            who,
-            identified=identified,
-            or_replace=or_replace,
-            tolerant=tolerant,
-            **options,
-        )
-
-    def alter_user(self, children: list[Any]) -> AccountStatement:
-        tolerant, (who, identified), options = children
-        return AccountStatement(
-            Kind.ALTER, who, identified=identified, tolerant=tolerant, **options
-        )
-
-    def drop_user(self, children: list[Any]) -> AccountStatement:
-        tolerant, who = children
-        return AccountStatement(Kind.DROP, who, tolerant=tolerant)
-
     def renamed(self, children: list[Who]) -> tuple[Who, Who]:
         old, new = children
         return old, new
-
-    def rename_user(self, children: list[tuple[Who, Who]]) -> AccountStatement:
-        old, new = zip(*children, strict=True)
-        return AccountStatement(Kind.RENAME, who=old, to=new)
-
-    def set_password(self, children: list[Any]) -> AccountStatement:
-        who, identified = children
-        return AccountStatement(Kind.SET_PASSWORD, (who or ME,), identified=(identified,))
-
-    def grant(self, children: list[Any]) -> AccountStatement:
-        privileges, (who, identified), options = children
-        return AccountStatement(
-            Kind.GRANT, who, identified=identified, privileges=privileges, **options
-        )
-
-    def revoke(self, children: list[Any]) -> AccountStatement:
-        privileges, who = children
-        return AccountStatement(Kind.REVOKE, who, privileges=privileges)
-
-    def revoke_all(self, children: list[tuple[Who, ...]]) -> AccountStatement:
-        return AccountStatement(Kind.REVOKE_ALL, who=children[0])
-
-    def show_grants(self, children: list[Any]) -> AccountStatement:
-        return AccountStatement(Kind.SHOW_GRANTS, (children[0] or ME,))
-
-    def show_create_user(self, children: list[Any]) -> AccountStatement:
-        return AccountStatement(Kind.SHOW_CREATE, (children[0] or ME,))
-
-    def flush(self, _: list[Any]) -> AccountStatement:
-        return AccountStatement(Kind.FLUSH)
 
 
 _BEGINNINGS: Final = (
@@ -263,14 +336,22 @@ _BEGINNINGS: Final = (
         for what in ("HOSTS", "PRIVILEGES")
     ),
 )
-ACCOUNTS: Final = Grammar(
-    "accounts.lark",
-    [Family((), builder=_Builder, beginnings=_BEGINNINGS)],
-    quotes_strings=False,  # one may be a password
+_FAMILY: Final = Family(
+    (
+        CreateUser,
+        AlterUser,
+        DropUser,
+        RenameUser,
+        SetPassword,
+        Grant,
+        Revoke,
+        RevokeAll,
+        ShowGrants,
+        ShowCreateUser,
+        FlushHosts,
+    ),
+    builder=_Builder,
+    beginnings=_BEGINNINGS,
 )
-
-
-def parse_account_statement(text: str) -> AccountStatement:
-    """Parse a statement. Raises `SqlSyntaxError` (1064), which quotes no string: one may be a password."""
-    statement: AccountStatement = ACCOUNTS.parse(text)
-    return statement
+# A syntax error quotes no string: one may be a password.
+ACCOUNTS: Final = Grammar("accounts.lark", [_FAMILY], quotes_strings=False)

@@ -49,17 +49,17 @@ def parse(text: str, grammar: Grammar | None = None) -> Statement:
     Args:
         grammar: the one that `statement_kind.classify` has found; None: this one or that, by the first words.
     """
-    if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
-        return _parsed_before(text)
     if grammar is None:
         grammar = REPLICATION if REPLICATION.is_begun_by(first_words(text)) else MAIN
+    if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
+        return _parsed_before(text, grammar)
     statement: Statement = grammar.parse(text)
     return statement
 
 
 @lru_cache(maxsize=128)
-def _parsed_before(text: str) -> Statement:
-    statement: Statement = MAIN.parse(text)
+def _parsed_before(text: str, grammar: Grammar) -> Statement:
+    statement: Statement = grammar.parse(text)
     return statement
 
 

@@ -40,6 +40,7 @@ from binlog_storage.errors import StorageError
 from binlog_server.accounts.privileges import RELOAD, REPLICATION_SLAVE, suffices
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql import events, maintenance
+from binlog_server.sql.account_sql import AccountSql
 from binlog_server.sql.expressions import (
     ColumnName,
     Default,
@@ -114,6 +115,9 @@ class SqlSession:
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED
+    accounts: AccountSql | None = (
+        None  # the accounts of the server; a session of tests may be without
+    )
     _is_about_diagnostics: bool = False
     _texts: StateTexts | None = None  # the binlog state that the running statement shows
     _told: list[Diagnostic] = field(default_factory=list)  # the previous statement's diagnostics

@@ -33,7 +33,7 @@ from binlog_server.accounts.users import Account, Users
 from binlog_server.connections.login import FailedLogins
 from binlog_server.process.logs import JsonFormatter
 from binlog_server.sessions import conversation
-from binlog_server.sql.account_statements import ACCOUNTS, parse_account_statement
+from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.parser import parse
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.tls_client import TlsClient
@@ -491,7 +491,7 @@ def test_any_text_is_a_statement_or_an_error(text: str) -> None:
     for start in ("", "CREATE USER ", "GRANT ", "ALTER USER a IDENTIFIED "):
         ACCOUNTS.is_begun_by(first_words(start + text))
         with contextlib.suppress(SqlSyntaxError):
-            parse_account_statement(start + text)
+            ACCOUNTS.parse(start + text)
 
 
 def test_statements_about_accounts_are_told_from_others() -> None:

@@ -21,7 +21,7 @@ from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamS
 from binlog_server.accounts.users import Account
 from binlog_server.cli import main
 from binlog_server.settings.config import ConfigError, load
-from binlog_server.sql.account_statements import parse_account_statement
+from binlog_server.sql.account_statements import ACCOUNTS
 from tests.binlog_server.accounts.test_accounts import errno, logged_in, shown
 from tests.binlog_server.lab import Client, Lab
 
@@ -157,7 +157,7 @@ WORDS += ["0", "1048576", "99999999999999999999", "-", "'x'", ",", "GRANT OPTION
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
 def test_any_words_are_options_or_a_syntax_error(words: list[str]) -> None:
     try:
-        statement = parse_account_statement(f"ALTER USER a WITH {' '.join(words)}")
+        statement = ACCOUNTS.parse(f"ALTER USER a WITH {' '.join(words)}")
     except SqlSyntaxError:
         return
     with contextlib.suppress(ValueError):

@@ -26,8 +26,7 @@ from binlog_protocol.connection.commands import (
     parse_command,
 )
 
-from binlog_server.sql.account_statements import ACCOUNTS, parse_account_statement
-from binlog_server.sql.account_statements import Kind as AccountKind
+from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.assignments import SetVariables
 from binlog_server.sql.parser import MAIN, parse
 from binlog_server.sql.replication_sql import REPLICATION
@@ -38,13 +37,13 @@ from binlog_server.sql.statement_kind import classify
 from binlog_server.sql.variables import VARIABLES
 
 VICTIM: Final = "victim"
-Subject = type[Statement] | type[Command] | AccountKind | CommitKind
+Subject = type[Statement] | type[Command] | CommitKind
 """What has a right of its own."""
 
 
 def needed_for(subject: Subject) -> tuple[str, ...]:
     """The privileges of which any one will do, as the server says."""
-    if isinstance(subject, AccountKind | CommitKind):
+    if isinstance(subject, CommitKind):
         return subject.needs
     if issubclass(subject, Statement):
         return subject.needs
@@ -87,9 +86,7 @@ class Example:
         if isinstance(self.said, bytes):
             return type(parse_command(self.said))
         found = classify(self.sql.encode())
-        if found.grammar is ACCOUNTS:
-            return parse_account_statement(self.sql).kind
-        if found.kind is not CommitKind.OTHER:
+        if found.kind is not CommitKind.OTHER and found.grammar is not ACCOUNTS:
             return found.kind
         return type(parse(self.sql, found.grammar))
 
@@ -234,8 +231,9 @@ WITHOUT_EXAMPLE: Final = frozenset({CommitKind.OTHER, Query, Quit, UnknownComman
 
 def everything() -> frozenset[Subject]:
     """Whatever the server's parsers can find, but for what needs no example."""
-    statements = {*MAIN.statements.values(), *REPLICATION.statements.values()}
-    found = {*statements, *AccountKind, *CommitKind, *get_args(Command)}
+    grammars = (MAIN, REPLICATION, ACCOUNTS)
+    statements = [s for grammar in grammars for s in grammar.statements.values()]
+    found = {*statements, *CommitKind, *get_args(Command)}
     return frozenset(found - WITHOUT_EXAMPLE)
 
 
