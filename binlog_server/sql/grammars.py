@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.plain import plain
-from binlog_protocol.sql.tokens import DOUBLE, STRING
+from binlog_protocol.sql.tokens import STRING_OR_REST
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 from lark.lexer import PatternRE, PatternStr, TerminalDef
@@ -25,8 +25,7 @@ CODE_CHARS_MAX: Final = 4 * 1024
 # A longer statement is parsed in a thread, so that the loop does not wait; this much takes 3 ms at worst.
 LOOP_CHARS_MAX: Final = 128
 
-# A string, or the rest of the text if the string has no end: so that no character is read twice.
-_STRING: Final = re.compile(rf"{STRING[True]}|{DOUBLE[True]}|['\"].*", re.DOTALL)
+_STRING: Final = re.compile(STRING_OR_REST, re.DOTALL)
 _KEY_WORD: Final = 1
 
 

@@ -11,12 +11,14 @@ import re
 from typing import Final
 
 from binlog_protocol.errors import ServerError, SqlSyntaxError
+from binlog_protocol.sql.tokens import GAP, STRING_OR_REST
 
 SHOWN_CHARS: Final = 1024
 """Characters of a statement that are shown at most; the rest is not searched either."""
 _LEFT_OUT: Final = "..."
 
-_GAP: Final = r"(?:\s|/\*M?!\d{0,6}|\*/|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*+"
+# As the tokenizer sees it; and what only looks like a comment, because a statement may be mistyped.
+_GAP: Final = rf"(?:\s|--[^\n]*\n|{GAP})*+"
 # PASSWORD and IDENTIFIED with any one letter missing, and their kin; statements of which any part may be a password.
 _WORDS: Final = (
     r"pas|word|pwd|iden|tified|auth|secre|cred"
@@ -27,7 +29,7 @@ _BEFORE_A_SECRET: Final = re.compile(rf"{_WORDS}|change{_GAP}master", re.IGNOREC
 _BEFORE_A_SECRET_OF_ONES_OWN: Final = re.compile(_WORDS, re.IGNORECASE | re.DOTALL)
 # Without such a word, a statement that may still be about accounts is shown without its strings.
 _ABOUT_ACCOUNTS: Final = re.compile(r"user|grant|master", re.IGNORECASE)
-_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?""", re.DOTALL)
+_QUOTED: Final = re.compile(STRING_OR_REST, re.DOTALL)
 
 
 def shown_text(sql: str) -> str:

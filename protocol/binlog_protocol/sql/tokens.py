@@ -40,8 +40,11 @@ END: Final = r"\*/"
 STRING: Final = {True: r"'(?:[^'\\]++|\\.|'')*+'", False: r"'(?:[^']++|'')*+'"}
 DOUBLE: Final = {True: r'"(?:[^"\\]++|\\.|"")*+"', False: r'"(?:[^"]++|"")*+"'}
 NAME: Final = r"`(?:[^`]++|``)*+`"
+# A string; or the rest of the text, if the string has no end: so that no character is read twice.
+STRING_OR_REST: Final = rf"{STRING[True]}|{DOUBLE[True]}|['\"].*"
 
-_LOGGED_GAP: Final = rf"{COMMENT}|/\*(?!M?!).*|/\*M?!\d*|\*/"
+# Between two words, whatever version is meant.
+GAP: Final = rf"{COMMENT}|/\*(?!M?!).*|/\*M?!\d*|\*/"
 _SENT_GAP: Final = (
     rf"{SKIPPED}|{COMMENT}|(?P<sign_unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<end>{END})"
 )
@@ -72,7 +75,7 @@ def _by_mode(gap: str) -> dict[tuple[bool, bool | None], re.Pattern[str]]:
     return found
 
 
-_LOGGED: Final = _by_mode(_LOGGED_GAP)
+_LOGGED: Final = _by_mode(GAP)
 _SENT: Final = _by_mode(_SENT_GAP)
 
 
