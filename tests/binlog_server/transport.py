@@ -101,10 +101,14 @@ class Held:
 
     def receive(self, data: bytes) -> None:
         """And answer all of it, also if the process stood still in the middle, so that the turn was over."""
-        self.session.data_received(data)
-        channel = self.session._channel
-        while channel.is_resting:  # as the loop does in its next round
-            channel._rested()
+        self.transport.protocol.data_received(data)
+        channel, layer = self.session._channel, self.session._layer
+        while channel.is_resting or (layer is not None and layer._resting):
+            # As the loop does in its next round.
+            if layer is not None and layer._resting:
+                layer._rested()
+            if channel.is_resting:
+                channel._rested()
 
     def log_in(self, user: str = USER) -> None:
         (greeting,) = self.packets()

@@ -46,7 +46,7 @@ class Peer:
         """One packet, byte by byte; the answer has the next sequence number."""
         self._from_server.expect(data[3] + 1)
         for byte in data:
-            self._held.transport.protocol.data_received(bytes((byte,)))
+            self._held.receive(bytes((byte,)))
 
     def packets(self) -> list[bytes]:
         """What came since the last call."""
@@ -95,7 +95,7 @@ class Peer:
     def interrupt(self, request: bytes) -> None:
         """A command into the running dump, which goes on."""
         for byte in frame_packet(request, 0)[0]:
-            self._held.transport.protocol.data_received(bytes((byte,)))
+            self._held.receive(bytes((byte,)))
 
     def shut_down(self) -> None:
         self._held.session.shut_down()

@@ -100,7 +100,7 @@ async def test_who_is_logged_in_stays() -> None:
 async def test_no_error_is_written_into_a_tls_handshake() -> None:
     async with Lab(max_connections=10) as lab:
         held = Held(lab.server)
-        held.session.data_received(frame_packet(TlsRequest().build(), 1)[0] + b"\x16\x03\x01")
+        held.receive(frame_packet(TlsRequest().build(), 1)[0] + b"\x16\x03\x01")
         before = len(held.transport.written)
         for _ in range(10):
             await lab.connect()
@@ -113,7 +113,7 @@ async def test_nothing_is_done_before_login(lab: Lab) -> None:
     held = Held(lab.server)
     (greeting,) = held.packets()
     assert Greeting.parse(greeting.payload)
-    held.session.data_received(frame_packet(Query("KILL 1").build(), 1)[0])
+    held.receive(frame_packet(Query("KILL 1").build(), 1)[0])
     assert held.transport.closing
     held.end()
 

@@ -132,10 +132,10 @@ async def test_before_login(lab: Lab, caplog: pytest.LogCaptureFixture, what: st
 
 async def test_announced_packet_is_not_buffered(lab: Lab) -> None:
     held = Held(lab.server)
-    held.session.data_received(b"\xff\xff\xff\x01" + b"x" * 200_000)
+    held.receive(b"\xff\xff\xff\x01" + b"x" * 200_000)
     assert held.transport.closing
     assert held.session._machine._reader.buffered == 0
-    held.session.data_received(b"x" * 200_000)
+    held.receive(b"x" * 200_000)
     assert held.session._machine._reader.buffered == 0
     held.end()
 
@@ -143,9 +143,9 @@ async def test_announced_packet_is_not_buffered(lab: Lab) -> None:
 async def test_small_packets_before_login_are_not_collected(lab: Lab) -> None:
     held = Held(lab.server)
     login = LoginRequest(USER, b"x", plugin="other").build()
-    held.session.data_received(frame_packet(login, 1)[0])
+    held.receive(frame_packet(login, 1)[0])
     for _ in range(1000):
-        held.session.data_received(b"\x00\x40\x00\x03" + b"x" * 100)
+        held.receive(b"\x00\x40\x00\x03" + b"x" * 100)
         assert held.session._machine._reader.buffered < 40_000
         if held.transport.closing:
             break
@@ -272,7 +272,7 @@ async def test_bytes_that_come_one_by_one(lab: Lab) -> None:
     held.log_in()
     for byte in frame_packet(Query("SELECT 7").build(), 0)[0]:
         assert held.packets() == []
-        held.session.data_received(bytes((byte,)))
+        held.receive(bytes((byte,)))
     assert [p.payload for p in held.packets()][3] == b"\x017"
     held.end()
 

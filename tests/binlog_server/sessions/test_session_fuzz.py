@@ -91,7 +91,7 @@ def before_login(held: Held, chance: random.Random) -> bytes:
 
 def switching(held: Held, chance: random.Random) -> bytes:
     login = LoginRequest(USER, b"x", plugin="something")
-    held.session.data_received(frame_packet(login.build(), 1)[0])
+    held.receive(frame_packet(login.build(), 1)[0])
     return frame_packet(chance.randbytes(20), 3)[0]
 
 
@@ -100,7 +100,7 @@ def tls_handshake(held: Held, chance: random.Random) -> bytes:
     tls = client_context().wrap_bio(incoming, outgoing)
     with contextlib.suppress(ssl.SSLWantReadError):
         tls.do_handshake()
-    held.session.data_received(frame_packet(TlsRequest().build(), 1)[0])
+    held.receive(frame_packet(TlsRequest().build(), 1)[0])
     return outgoing.read()
 
 
@@ -112,7 +112,7 @@ def ready(held: Held, chance: random.Random) -> bytes:
 def dumping(held: Held, chance: random.Random) -> bytes:
     held.log_in()
     held.ask(COMMANDS[2])
-    held.session.data_received(frame_packet(BinlogDump(5, 2).build(), 0)[0])
+    held.receive(frame_packet(BinlogDump(5, 2).build(), 0)[0])
     return packets(chance)
 
 
@@ -124,7 +124,7 @@ def in_compressed_packets(held: Held, chance: random.Random) -> bytes:
         native_password_scramble(PASSWORD, salt),
         capabilities=REPLICA_CAPABILITIES | Capability.COMPRESS,
     )
-    held.session.data_received(frame_packet(login.build(), 1)[0])
+    held.receive(frame_packet(login.build(), 1)[0])
     inside = packets(chance)
     if chance.random() < 0.5:
         inside = mutated(inside, chance)
@@ -227,7 +227,7 @@ async def test_statements_take_linear_time(what: str, server: Server) -> None:
     held.log_in()
     held.transport.written.clear()
     text = STATEMENTS[what].encode("utf-8", "surrogateescape")
-    held.session.data_received(frame_packet(Query(text).build(), 0)[0])
+    held.receive(frame_packet(Query(text).build(), 0)[0])
     await until(lambda: bool(held.transport.written), 30)
     held.end()
 
@@ -243,7 +243,7 @@ async def test_huge_gtid_lists_in_a_dump_request(count: int, server: Server) -> 
         command = BinlogDumpGtid(50, 2, gtid_list="").build()
         head = command[: 1 + 2 + 4 + 4 + 8]
         payload = head + len(body).to_bytes(4, "little") + body
-        held.session.data_received(frame_packet(payload, 0)[0])
+        held.receive(frame_packet(payload, 0)[0])
         await asyncio.sleep(0)
         held.end()
     assert len(server.connections) == 0

@@ -261,9 +261,9 @@ def log_in(held: Held, user: str, *, packed: bool = False, secured: bool = False
         user, native_password_scramble(PASSWORD, salt), capabilities=capabilities
     ).build()
     if tls is None:
-        held.session.data_received(frame_packet(login, 1)[0])
+        held.receive(frame_packet(login, 1)[0])
     else:
-        held.transport.protocol.data_received(tls.sealed(frame_packet(login, 2)[0]))
+        held.receive(tls.sealed(frame_packet(login, 2)[0]))
     answers = held.packets() if tls is None else tls.packets()
     if not answers or answers[-1].payload[:1] != b"\0":
         payload = answers[-1].payload if answers else b""
