@@ -159,6 +159,7 @@ class IbbEngine:
         """Make the parts, each from those before it. Opens nothing."""
         self._writer = LogWriter(self._pages, self._options, self._redo, self.references)
         self._durability = Durability(self._redo, self._writer)
+        self.references.when_opened(self._durability.wake)
         self._bounds = Bounds(
             self._redo,
             self._pages,
@@ -416,7 +417,6 @@ class IbbEngine:
                         self._start_anew(BinlogState(state.entries() if state is not None else []))
                     finally:
                         self.references.open()  # before anybody appends
-                        self._durability.wake()
                 try:
                     # This may wait for room, without holding up other work.
                     self._has_begun(given_up)

@@ -72,6 +72,7 @@ class References:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._opened = threading.Condition(self._lock)
+        self._when_opened: list[Callable[[], None]] = []
         self._holds: set[Pin] = set()
         self.age = 0
         self.closed_at = 0.0
@@ -158,6 +159,12 @@ class References:
         with self._opened:
             self.age += 1
             self._opened.notify_all()
+        for call in self._when_opened:
+            call()
+
+    def when_opened(self, call: Callable[[], None]) -> None:
+        """Call this each time that an age begins, for those who wait for it in no thread."""
+        self._when_opened.append(call)
 
     def _refuse_reset(self, *, is_empty: bool) -> None:
         """Under the lock."""
