@@ -30,6 +30,7 @@ from binlog_pipeline.views.changes_order import Places
 from binlog_pipeline.views.changes_rows import Rows
 from binlog_pipeline.views.prepared import COMMITTED, PREPARED, ROLLED_BACK, XaStep, is_xa
 
+_ONLY_PREPARED: Final = "only prepared: its rows may be taken back"
 _MOVING: Final = frozenset(("create", "alter", "drop"))
 _ON: Final = "nonRow=skip goes on without"
 _AS_TEXT: Final = (
@@ -191,7 +192,7 @@ def told_steps(
             if not has_rows and any(one.xid == step.xid for one in all_steps[number + 1 :]):
                 left_out.add(step.xid)
                 continue
-            doubt = "only prepared: its rows may be taken back" if has_rows else ""
+            doubt = _ONLY_PREPARED if has_rows else ""
             effect = RowEffect("a", f"XA PREPARE {step.xid}", doubt, prepares=step.xid)
         elif step.xid in left_out:
             left_out.remove(step.xid)
@@ -283,6 +284,30 @@ def told_of_tables(
         told = replace(effect, op="a") if skips and effect.op == "x" else effect
         places = _places(some, placed)
         yield name, Rows(told.op, places, None, None, None, None, None, effect=told)
+
+
+def told_steps_of_tables(
+    some: GatheredRows, steps: Iterable[XaStep], prepared: dict[str, list[TableName]]
+) -> Iterator[tuple[TableName, Rows]]:
+    """A row for each table that is wanted and has rows in an XA transaction, where it is prepared and where it ends.
+
+    The end of one that was prepared in front of what is read is told of `*` of the database in use. A rollback of rows
+    that were given is for `refuse_rollbacks`.
+
+    Args:
+        prepared: the tables of XIDs, kept from call to call.
+    """
+    for step in steps:
+        sql, database = step.placed.statement.sql, step.placed.statement.database
+        if step.kind == PREPARED:
+            names = prepared[step.xid] = sorted(step.tables)
+            effect = RowEffect("a", f"XA PREPARE {step.xid}", _ONLY_PREPARED, prepares=step.xid)
+        else:
+            names = prepared.pop(step.xid, [TableName(database, ALL)])
+            effect = RowEffect("a", sql, ends=step.xid)
+        places = _places(some, step.placed)
+        for name in names:
+            yield name, Rows("a", places, None, None, None, None, None, effect=effect)
 
 
 def row_statements(

@@ -3,14 +3,16 @@
 As in `changes.py`, but with `_db` and `_table`, and `_key`, `before` and `after` as strings (`json_rows.py`). Columns
 that were not logged are not in the objects; `_present` counts the columns of the table as it was then. A `t` for a
 database that was dropped has no `_table`. Rows keep the layout that they were logged with: nothing is converted. With x
-in ops there is `_statement`, as in `changes.py`. An `x` without `_table` may be about all tables of `_db`: it is not
-known what it does, or it writes rows, in whichever database, and is logged as text.
+in ops there is `_statement`, as in `changes.py`, also of XA transactions: one row for each of their tables. An `x`
+without `_table` may be about all tables of `_db`: it is not known what it does, or it writes rows, in whichever
+database, and is logged as text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -43,9 +45,10 @@ from binlog_pipeline.views.changes_statements import (
     refuse_rollbacks,
     tell_elsewhere,
     told_of_tables,
+    told_steps_of_tables,
 )
 from binlog_pipeline.views.json_rows import json_objects
-from binlog_pipeline.views.prepared import XaSteps
+from binlog_pipeline.views.prepared import XaStep, XaSteps
 
 _STRUCT: Final = pa.schema(
     [
@@ -94,18 +97,28 @@ class TablesView:
         with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
         xa = XaSteps()
         touched: dict[str, bool] = {}
+        prepared: dict[str, list[TableName]] = {}
         is_told = False
         for some in gathered(groups, decoder, with_statements=with_statements):
+            steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
-                refuse_rollbacks(xa.of(some), touched)
+                refuse_rollbacks(steps, touched)
                 if "x" not in self.ops:
                     is_told = is_told or tell_elsewhere(some, self.subscription)
-            yield from in_order(self._parts(some), self.batch_rows)
+            parts = chain(self._xa_parts(some, steps, prepared), self._parts(some))
+            yield from in_order(parts, self.batch_rows)
 
     def _prepared(self, table: TableMap) -> TableMap | None:
         wanted = self.subscription.has(table.database, table.table)
         return self.seed.applied(table) if wanted else None
+
+    def _xa_parts(
+        self, some: GatheredRows, steps: list[XaStep], prepared: dict[str, list[TableName]]
+    ) -> Iterator[Part]:
+        if "x" in self.ops:
+            for name, rows in told_steps_of_tables(some, steps, prepared):
+                yield self._part(rows, name)
 
     def _parts(self, some: GatheredRows) -> Iterator[Part]:
         for name, rows in self._statements(some):

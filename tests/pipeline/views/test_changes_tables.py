@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption
+from binlog_pipeline.tables.landing import LandedDoubts
 from binlog_pipeline.views.json_rows import json_objects
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from tests.integration.rows.type_cases import cases_of
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of
+from tests.pipeline.view_rows import FULL, rows_of, table_of
 
 
 def as_json(value: Any) -> Any:
@@ -57,6 +58,27 @@ def same(have: Any, want: Any) -> bool:
     if isinstance(have, dict):
         return have.keys() == want.keys() and all(same(have[k], want[k]) for k in have)
     return bool(have == want)
+
+
+def test_what_is_only_prepared_is_in_doubt(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    """As of one table: its rows are given where it is prepared. Other tables' are not told."""
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "CREATE TABLE d.u (id INT)")
+    for xid, table in (("a", "t"), ("b", "u")):
+        upstream.script(
+            f"XA START '{xid}'", f"INSERT INTO d.{table} VALUES (1)", f"XA END '{xid}'", f"XA PREPARE '{xid}'"
+        )  # fmt: skip
+
+    def doubt(start: str = "") -> str:
+        doubts = LandedDoubts()
+        store = store_of_upstream(tmp_path / f"store{len(list(tmp_path.iterdir()))}", upstream)
+        more = {"startGtid": start} if start else {}
+        doubts.add(table_of(store, tables="d.t", ops="c,u,d,t,x", **more))
+        return doubts.text
+
+    assert doubt() == "0-1-4: XA PREPARE X'61',X'',1: only prepared: its rows may be taken back"
+    upstream.script("XA COMMIT 'a'", "XA COMMIT 'b'")
+    assert doubt() == doubt("0-1-5") == ""
 
 
 @pytest.mark.each_version
