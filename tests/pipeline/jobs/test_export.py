@@ -301,14 +301,14 @@ def test_kill_9_anywhere(store: Path, tmp_path: Path, rng: random.Random) -> Non
     argv += ["--option", "nonRow=skip"]  # a default of a new column is not in the log
     for attempt in range(2):
         child = subprocess.Popen([*argv, "--workers", "2"], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (target / "_staging").exists() and child.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(rng.random() * (0.2 + attempt))
         child.kill()
         child.wait()
-    assert subprocess.run(argv, check=True, capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run(argv, check=True, capture_output=True).returncode == 0
     assert rows_of(target, "shop", "orders") == wanted
     assert not (target / "_staging").exists()
 
@@ -368,7 +368,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)

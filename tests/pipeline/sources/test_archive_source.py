@@ -230,7 +230,7 @@ def test_a_stream_sees_what_is_added(tmp_path: Path) -> None:
 
     adding = threading.Thread(target=add)
     adding.start()
-    end = next_end(feed, at, BatchLimits(), 20.0)
+    end = next_end(feed, at, BatchLimits(), 100.0)
     adding.join()
     assert end == SlavePosition.parse("0-1-6,4-1-1")
     assert archived.is_growing

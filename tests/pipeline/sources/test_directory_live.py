@@ -78,7 +78,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def begun(directory: Path, writer: subprocess.Popen[bytes]) -> Reader:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         reader = Reader(directory)
         try:
