@@ -45,7 +45,7 @@ class Ledger:
 
     @property
     def next_due(self) -> float:
-        """When the next one arrives."""
+        """The time at which the next statement is due."""
         return self._start + self._arrived / self._rate
 
     def arrive(self, now: float) -> None:
@@ -96,7 +96,7 @@ class OpenLoop:
         self.ledger = Ledger(clock(), rate)
 
     def run_until_readable(self, stop: int) -> None:
-        """Until something can be read from the descriptor `stop`; its end is something, too."""
+        """Run until the descriptor `stop` can be read; at its end as well."""
         while not self._turn(arriving=True, stop=stop):
             pass
 

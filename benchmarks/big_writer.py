@@ -28,7 +28,7 @@ def statements(size: int, statement_bytes: int) -> list[int]:
 
 
 def insert(table: str, size: int) -> bytes:
-    """One of them, as a packet."""
+    """An INSERT with `size` bytes of text, as a packet."""
     return query_packet(f"INSERT INTO {table} VALUES (1,'{'x' * size}')".encode())
 
 

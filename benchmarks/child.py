@@ -71,7 +71,7 @@ class Child:
         return self.line()
 
     def wait_killed(self) -> None:
-        """Until it has killed itself, as it was asked to. Raises `ChildFailed` if it ended otherwise."""
+        """Wait until the program has killed itself, as it was asked to. Raises `ChildFailed` if it ended otherwise."""
         if self._process.wait() != -signal.SIGKILL:
             raise ChildFailed(f"{self._module} was to kill itself")
 

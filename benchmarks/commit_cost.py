@@ -73,7 +73,7 @@ class Subject:
     def measure(
         self, sql: str, connections: int, seconds: float, warm_up: float, *, keep: bool = True
     ) -> Committed:
-        """One round. Raises `BenchmarkError` unless each commit became a group."""
+        """Measure one round. Raises `BenchmarkError` unless each commit became a group."""
         master = self.master
         status, before = master.status(), self._so_far()
         done = committers.run(master.source, master.writer, sql, connections, seconds, warm_up)

@@ -167,7 +167,7 @@ def drain(logins: Sequence[RawReplica | _Bare], *, count: bool) -> Drained:
 
 
 def _receive(sockets: Sequence[socket.socket], streams: Sequence[_Stream]) -> float:
-    """Until all are closed. Returns when the last client had its first byte."""
+    """Receive until all sockets are closed. Returns the time when the last client had its first byte."""
     view = memoryview(bytearray(READ_BYTES))
     waiting_for_first = len(sockets)
     first_byte = 0.0

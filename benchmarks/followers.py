@@ -54,7 +54,7 @@ class Follower:
 
 
 def follow(followers: list[Follower], groups: int) -> None:
-    """Until all have that many transactions; tells when all have begun. Raises `DrainError`."""
+    """Follow until all have that many transactions; print when all have begun. Raises `DrainError`."""
     ready = False
     with selectors.DefaultSelector() as selector:
         for follower in followers:

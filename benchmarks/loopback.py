@@ -24,7 +24,7 @@ HIGH_WATER: Final = 512 * 1024  # as our server has it
 
 
 class _Sender(asyncio.Protocol):
-    """One client."""
+    """The stream to one client."""
 
     def __init__(self, piece: bytes, size: int) -> None:
         self._piece = piece
@@ -50,7 +50,7 @@ class _Sender(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        """One piece, then the other clients have their turn."""
+        """Send one piece; then the other clients have their turn."""
         if self._paused or self._transport.is_closing():
             return
         size = min(self._left, len(self._piece))
@@ -65,7 +65,7 @@ class _Sender(asyncio.Protocol):
 
 
 async def serve(size: int) -> None:
-    """Until standard input closes."""
+    """Serve until standard input closes."""
     loop = asyncio.get_running_loop()
     piece = bytes(range(250)) * (PIECE_BYTES // 250)
     server = await loop.create_server(lambda: _Sender(piece, size), "127.0.0.1", 0, backlog=1024)

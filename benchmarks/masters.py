@@ -89,7 +89,7 @@ class Master:
 
 
 def counter(status: dict[str, int], name: str) -> int:
-    """One number. Raises `BenchmarkError` if the server does not tell it."""
+    """A number of SHOW GLOBAL STATUS. Raises `BenchmarkError` if the server has none of that name."""
     if name not in status:
         raise BenchmarkError(f"the server's SHOW GLOBAL STATUS has no {name}")
     return status[name]

@@ -39,7 +39,7 @@ class Benchmark:
 
 
 def benchmarks() -> dict[str, Benchmark]:
-    """All there are, by name."""
+    """All benchmarks, by name."""
     modules = (
         importlib.import_module(f"{suite.__name__}.{module.name}")
         for module in pkgutil.iter_modules(suite.__path__)

@@ -35,7 +35,7 @@ def mariadb_install(version: str) -> Install:
 
 
 def wait_relayed(server: BinlogServer, upstream: MariaDB, timeout: float) -> None:
-    """Until `server` holds all that `upstream` has logged. Raises `BenchmarkError`."""
+    """Wait until `server` holds all that `upstream` has logged. Raises `BenchmarkError`."""
     wanted = upstream.gtid_binlog_pos
     deadline = time.monotonic() + timeout
     while (there := gtid_binlog_pos(server)) != wanted:

@@ -137,7 +137,7 @@ class Committing:
             self._engine.append(bytes(self._group), Gtid(0, 1, self._seq_no))
 
     def work(self) -> None:
-        """Until `ended`."""
+        """Append until `ended`."""
         done = 0
         while not self.ended:
             self.append()

@@ -57,7 +57,7 @@ def sum_calls(table: str) -> int:
 
 
 def _wait_traced(pid: int, process: subprocess.Popen[bytes]) -> None:
-    """Until each thread has a tracer. Raises `BenchmarkError`."""
+    """Wait until each thread has a tracer. Raises `BenchmarkError`."""
     deadline = time.monotonic() + _ATTACH_TIMEOUT_S
     while not all(map(_is_traced, Path(f"/proc/{pid}/task").iterdir())):
         if process.poll() is not None:

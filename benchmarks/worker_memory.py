@@ -29,7 +29,7 @@ def main(directory: str, table: str) -> None:
 
 
 def _peak_mib() -> float:
-    """From the kernel's status: what `getrusage` tells begins with the memory of the parent."""
+    """The peak by the kernel's status: `getrusage` begins with the memory of the parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     kib = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     return round(kib / 1024, 1)

@@ -1,4 +1,4 @@
-"""From a commit on an upstream mariadbd to a replica: attached to it directly, and by way of our relay.
+"""The time from a commit on an upstream mariadbd to a replica: attached to it directly, and by way of our relay.
 
 Both replicas are raw clients in one process (`benchmarks.followers`). One client commits small row transactions on
 the upstream, one every few milliseconds; its clock starts when it sends the INSERT, and a transaction has come when
@@ -73,7 +73,7 @@ def _login(server: Source) -> str:
 
 
 def _commit(mariadb: LocalMariaDB, commits: int, interval_s: float) -> list[float]:
-    """When each was sent; one after the other, not before its time."""
+    """Commit, one after the other, none before its time. Returns the time when each was sent."""
     began = []
     with mariadb.connect() as connection, connection.cursor() as cursor:
         due = time.monotonic()

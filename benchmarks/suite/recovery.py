@@ -88,7 +88,7 @@ def _startup(path: Path, count: int) -> dict[str, dict[str, Any]]:
 
 
 def _serve_s(directory: Path, options: StoreOptions) -> float:
-    """From the command to the first login, to 0.02 s. Raises `BenchmarkError`."""
+    """Seconds from the command to the first login, to 0.02 s. Raises `BenchmarkError`."""
     store_process.forget_pages(directory)
     server = BinlogServer(
         directory=directory,

@@ -52,7 +52,7 @@ class Credential:
 
     @classmethod
     def of(cls, password: str, plugin: str = NATIVE_PASSWORD) -> Credential:
-        """From a password. ValueError for a plugin that there is not."""
+        """The credential of a password. ValueError for an unknown plugin."""
         _check_plugin(plugin)
         if plugin == ED25519:
             return cls(plugin, ed25519_text(ed25519_public_key(password)))
@@ -60,7 +60,7 @@ class Credential:
 
     @classmethod
     def stored(cls, text: str, plugin: str = NATIVE_PASSWORD) -> Credential:
-        """From what was kept. ValueError if it cannot be."""
+        """The credential of a stored text. ValueError if the text is none."""
         _check_plugin(plugin)
         if plugin == ED25519:
             parse_ed25519_text(text)

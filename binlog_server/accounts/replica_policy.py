@@ -88,7 +88,7 @@ class ReplicaPolicy:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> ReplicaPolicy:
-        """From `to_json`; what is not in it is as it was before there was such a thing."""
+        """The policy that `to_json` has made; options that it lacks have their defaults."""
         return cls(**{**kept, "style": StreamStyle(kept.get("style", StreamStyle.ENGINE.value))})
 
 

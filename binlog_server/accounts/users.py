@@ -91,7 +91,7 @@ class Users:
         return next((a for a in self.of(name.partition("@")[0]) if a.name == name), None)
 
     def all(self) -> list[UserAccount]:
-        """All that count, by name."""
+        """All accounts in force, by name: an account of the configuration hides stored ones of that user."""
         stored = [a for a in self._stored("") if a.user not in self._configured]
         return sorted([*stored, *self._configured.values()], key=lambda account: account.name)
 

@@ -34,8 +34,7 @@ class Rounds:
         self._error = ""  # of the last round
         self._defects: Final = Defects()
         self.since = 0.0
-        """When the first of the rounds began that did not come to a good end, by the monotonic clock; 0 if the last one
-        did."""
+        """The begin of the first round behind the last good one, finished or not, by the monotonic clock; or 0."""
 
     @property
     def why(self) -> str:

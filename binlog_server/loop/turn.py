@@ -32,7 +32,7 @@ class Turn:
 
 
 async def in_turns(things: Iterable[T]) -> AsyncIterator[T]:
-    """One after the other; when a turn is over, others come first."""
+    """The things one after the other; when a turn is over, others come first."""
     turn = Turn()
     for thing in things:
         if turn.is_over:

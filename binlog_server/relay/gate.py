@@ -132,7 +132,7 @@ class Gate:
     def __init__(self, name: str, domains: Domains, group_filter: GroupFilter) -> None:
         self.name = name
         self.last_timestamp = 0
-        """When the last group was written by the upstream; seconds since 1970, 0 before the first."""
+        """The time at which the upstream wrote the last group; seconds since 1970, 0 before the first."""
         self.age = domains.age
         """The age of the binlog to which the groups of this network connection belong: they go into no other."""
         self.skipped = 0

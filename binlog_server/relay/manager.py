@@ -405,7 +405,7 @@ def _progress(name: str, followed: str, passed: list[Any] | None) -> dict[str, A
 
 
 async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:
-    """Each may have to wait for its upstream."""
+    """Stop connections at the same time: each may have to wait for its upstream."""
     await asyncio.gather(*(connection.stop() for connection in connections))
 
 

@@ -176,7 +176,7 @@ class SemiSyncMaster:
         return who in self._of
 
     def give_up(self, who: object, *, has_gone: bool = False) -> None:
-        """Their commit waits no longer: it is answered as one that no replica has acknowledged. Others go on waiting.
+        """Release the commits of `who`, answered as ones that no replica has acknowledged. Others go on waiting.
 
         `has_gone`: there is nobody to answer.
         """

@@ -51,7 +51,7 @@ class UpstreamAcks:
         self._wanted = True
 
     def stored(self, place: ReplicaPlace) -> None:
-        """All that has come, up to that place of the stream, is in the store, between two groups."""
+        """Note that the stream is in the store up to that place, between two groups."""
         if not self._wanted:
             return
         self._wanted = False

@@ -26,12 +26,12 @@ _MODE = 0o600
 
 
 class PasswordUnavailable(Exception):
-    """Why there is none; nothing of it is in the text."""
+    """A password that cannot be had, with the reason; nothing of it is in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """One of the three; none is an empty password. `file`: its first line; `env`: the name of a variable."""
+    """A text, a file or a variable; none is an empty password. `file`: its first line; `env`: the variable's name."""
 
     text: str = field(default="", repr=False)
     file: str = ""
@@ -92,7 +92,7 @@ class KeyFile:
         return {"sealed": self._cipher(make=True).encrypt(password.text.encode()).decode()}
 
     def open(self, kept: Mapping[str, str]) -> Password:
-        """From the store's state. Raises `PasswordUnavailable` for another key, or none."""
+        """The password from the store's state. Raises `PasswordUnavailable` for another key, or none."""
         if "sealed" not in kept:
             return Password(file=kept.get("file", ""), env=kept.get("env", ""))
         try:

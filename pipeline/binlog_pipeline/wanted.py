@@ -30,7 +30,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All of it must hold. None is all.
+    """The groups that are wanted: all conditions must hold. None is no condition.
 
     gtids: what of these the source has no more is missed. Of `numbers` only what there is is wanted.
     hints: times of which no group outside is worth reading; but those that are read are not left out for it.

@@ -56,7 +56,7 @@ class FindStatements:
 
 
 def ddl_catalog(options: SourceOptions, engine: Engine | None = None) -> DdlCatalog:
-    """All that the statements of a range say of tables. Raises `PipelineError`, `StorageError`."""
+    """The tables as the statements of a range leave them. Raises `PipelineError`, `StorageError`."""
     engine = engine or Engine()
     slices, size = cut(open_source(options), options.wanted, engine.count)
     parts: dict[int, list[tuple[Gtid, LoggedStatement]]] = {}

@@ -26,7 +26,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class LargeTransaction(NamedTuple):
-    """One of the largest. `tables`: up to three that have most of it."""
+    """A transaction among the largest. `tables`: up to three that have most of it."""
 
     bytes: int
     gtid: Gtid

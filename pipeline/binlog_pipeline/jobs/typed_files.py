@@ -127,7 +127,7 @@ class _OpenFile:
         return self._rows_waiting >= _GROUP_ROWS or self.waiting >= _GROUP_BYTES
 
     def add(self, changes: list[Changes], heads: Heads) -> int:
-        """How many bytes more are waiting."""
+        """Add changes. Returns by how many bytes the waiting rows have grown."""
         places = [Places(heads, some.group - heads.first, some.event, some.row) for some in changes]
         batches = [
             typed_rows(some, where, self._schema, self._layout)

@@ -30,7 +30,7 @@ class Conversion:
     def make(
         cls, table: TableMap, options: ColumnOptions, fields: Sequence[pa.Field]
     ) -> Conversion:
-        """From the images of a table to `fields`. Raises `Inconvertible`."""
+        """The conversion of a table's images to `fields`. Raises `Inconvertible`."""
         own = {field.name: (i, field.type) for i, field in enumerate(table_fields(table, options))}
         sources: list[int | None] = []
         for field in fields:

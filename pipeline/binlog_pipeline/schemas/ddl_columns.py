@@ -302,7 +302,7 @@ class ColumnReader(TokenReader):
         return made
 
     def _other_attribute(self, word: str) -> None:
-        """One that does not matter."""
+        """Step over an attribute that does not matter. Raises `NotUnderstood`."""
         if word in _PLAIN:
             self.at += 1
         elif self.accept("NOT", "NULL") or self.accept("WITHOUT", "SYSTEM", "VERSIONING"):

@@ -47,7 +47,7 @@ class OptionsReader(ColumnReader):
     """Reads the options of a table: ENGINE, character set, and the others."""
 
     def options(self, into: Options) -> None:
-        """All that follow, up to the end of the statement. Raises `NotUnderstood`."""
+        """Read all options up to the end of the statement. Raises `NotUnderstood`."""
         while not self.is_at_end():
             if self.sign(","):
                 continue

@@ -519,7 +519,7 @@ class _Reader(TokenReader):
             self._changes_columns = True  # it may bring a hidden one
 
     def _column(self, name: str) -> None:
-        """Its definition, behind its name: up to a comma, a bracket that ends it, FIRST or AFTER."""
+        """Read a column's definition, behind its name: up to a comma, a closing bracket, FIRST or AFTER."""
         type_ = self.word()
         if not type_:
             raise NotUnderstood(f"type {self.shown()}")

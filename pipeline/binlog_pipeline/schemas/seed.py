@@ -79,7 +79,7 @@ class SeedTable:
         return replace(found, primary_key=tuple(KeyPart(names.index(k), 0) for k in self.key))
 
     def _pairs(self, table: TableMap) -> list[tuple[Column, SeedColumn | None]] | None:
-        """Each column of the log, and what the file has of it."""
+        """Pairs of a column in the log and its column in the file; None if the file has another number of columns."""
         if all(column.name is not None for column in table.columns):
             by_name = {column.name: column for column in self.columns}
             return [(column, by_name.get(column.name or "")) for column in table.columns]

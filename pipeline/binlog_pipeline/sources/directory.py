@@ -134,7 +134,7 @@ class DirectorySource:
         ]
 
     def parts(self, wanted: Wanted) -> list[LogPart]:
-        """From one GTID state to the next. See `ListedSource`."""
+        """Parts, each from one GTID state to the next. See `ListedSource`."""
         published = self.published()
         with self._looking(published) as pages:
             files, begin = self._files(pages, wanted, published)

@@ -18,7 +18,7 @@ class Slice(Protocol):
     """A part of a source that is read by one worker. Picklable."""
 
     def read(self) -> Iterator[Groups]:
-        """Its groups, in order; only those that are wanted. Raises `SourceError`, `DataLost`, `StorageError`."""
+        """The wanted groups of the slice, in order. Raises `SourceError`, `DataLost`, `StorageError`."""
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class LogSource(Protocol):
         """The last group that may be read now."""
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[Slice]:
-        """All that is wanted of what may be read now, in order. Raises `DataLost` for what was purged."""
+        """Slices of all wanted groups that may be read now, in order. Raises `DataLost` if some were purged."""
 
     def feed(self) -> Feed:
         """A feed of this source, at its beginning; see `Feed`."""

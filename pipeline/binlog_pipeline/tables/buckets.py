@@ -131,7 +131,7 @@ class ParquetState:
         self._is_changed = True
 
     def publish(self, position: SlavePosition) -> None:
-        """All that was folded counts from now on; it is everything up to the position.
+        """Publish all that was folded: everything up to the position.
 
         Raises as `fold`, `NonRowChange` behind a statement that makes the rows unknown.
         """
@@ -268,7 +268,7 @@ def _is_reached(position: SlavePosition, at: SlavePosition) -> bool:
 
 
 def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
-    """Its rows with the columns of the schema, whatever they had when they were written. Raises `SourceError`."""
+    """The rows of a bucket with the columns of `schema`, whatever they were written with. Raises `SourceError`."""
     path = target / bucket.file
     try:
         rows = pq.read_table(path, partitioning=None)

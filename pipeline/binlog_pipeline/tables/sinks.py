@@ -43,7 +43,7 @@ class TableSink(Protocol):
         """Changes, in the order of the log; `position` is behind them, None in the middle of a group."""
 
     def flush(self, position: SlavePosition) -> None:
-        """All that was added counts, and nothing else was up to the position."""
+        """Publish the changes that were added: they are all up to the position."""
 
 
 class _StateSink:

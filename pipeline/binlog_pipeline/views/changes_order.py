@@ -62,7 +62,7 @@ class Places:
         return [gtid, self.times(), order, self._keys(file, offset)]
 
     def times(self) -> pa.Array:
-        """When the statements of the groups began."""
+        """The times at which the statements of the groups began."""
         return pa.array(self.heads.timestamp[self.group] * 1_000_000).view(TIME)
 
     def _keys(self, file: Integers, offset: Integers) -> pa.Array:

@@ -55,7 +55,7 @@ class Receive(NamedTuple):
 
 
 class Secure(NamedTuple):
-    """From here on by TLS; `request` is what the server must read first, in clear."""
+    """The connection goes on by TLS; `request` is what the server must read first, in clear."""
 
     request: bytes
 
@@ -158,7 +158,7 @@ def log_in(
     tls: TlsPolicy = NO_TLS,
     attributes: dict[str, str] | None = None,
 ) -> Exchange[Protection]:
-    """From the greeting on. `attributes`: what the server is told of this program.
+    """The login, from the greeting on. `attributes`: what the server is told of this program.
 
     Raises `RemoteError` when refused, `TlsRefused`.
     """

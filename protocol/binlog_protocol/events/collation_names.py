@@ -93,7 +93,7 @@ def collation_numbered(name: str) -> int | None:
 
 
 def collation_name(number: int) -> str:
-    """Its name, or its number if there is none here."""
+    """The name of a collation, or its number if it is unknown here."""
     return _NAMES.get(number, str(number))
 
 

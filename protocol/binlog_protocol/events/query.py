@@ -48,7 +48,7 @@ class QueryHead(NamedTuple):
 
     @classmethod
     def take(cls, cursor: Cursor) -> QueryHead:
-        """From the beginning of the body on; raises `ProtocolError`."""
+        """The head, read from the beginning of the body on. Raises `ProtocolError`."""
         thread_id, seconds, database_size, error_code, status_size = _FIXED.unpack(
             cursor.take(_FIXED.size)
         )

@@ -76,7 +76,7 @@ class GroupRun:
 
     @classmethod
     def of(cls, payloads: list[bytes], gtids: list[Gtid], timestamp: int = 0) -> GroupRun:
-        """From groups of which a run can be made; ValueError for others."""
+        """The run of these groups. ValueError if they cannot be one."""
         domains = {(gtid.domain_id, gtid.server_id) for gtid in gtids}
         seq_nos = array(_CODE, (gtid.seq_no for gtid in gtids))
         if len(domains) != 1 or any(a >= b for a, b in pairwise(seq_nos)):

@@ -17,7 +17,7 @@ FEW: Final = 12
 
 
 class Hop(Protocol):
-    """From where one thing begins to where the next one does. It always goes forward, and looks at no end."""
+    """The step from the beginning of a thing to that of the next. It always goes forward, and looks at no end."""
 
     def hop(self, data: RowBytes, at: Integers) -> Integers:
         """The beginnings of the next things, in many ranges at once."""

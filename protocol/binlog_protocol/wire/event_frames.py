@@ -99,7 +99,7 @@ class EventFrames:
         self._variant = data
         self._variant_seq = _UNNUMBERED
         self.packets = len(seq_offsets)
-        """Their number: how far the sequence number moves, modulo 256."""
+        """The number of packets: the steps of the sequence number, modulo 256."""
         self.size = len(data)
         """The size of all packets, in bytes."""
         self.step = step

@@ -33,7 +33,7 @@ class GatheredPayload:
 
     @property
     def is_whole(self) -> bool:
-        """All of it has come."""
+        """Whether all of the payload has come."""
         return self.filled == self.length
 
     def take(self, data: bytes | bytearray | memoryview) -> int:

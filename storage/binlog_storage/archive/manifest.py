@@ -180,7 +180,7 @@ class ArchiveManifest:
 def build_chunk(
     name: str, parts: Sequence[ArchivePart], before: BinlogState
 ) -> tuple[bytes, ArchiveChunk]:
-    """Its file, and how the manifest mentions it. `before`: the state in front of its first part."""
+    """The file of a chunk, and its entry in the manifest. `before`: the state in front of its first part."""
     data = _sealed({"parts": [asdict(part) for part in parts]})
     state = before
     for part in parts:

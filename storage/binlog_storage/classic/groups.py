@@ -90,7 +90,7 @@ class FileGroups:
     def __init__(
         self, path: Path, *, offset: int = len(CLASSIC_MAGIC), checksum_algorithm: int = 0
     ) -> None:
-        """From an event on; behind the beginning with the checksums of the file. Raises as `EventReader`."""
+        """`offset`: of the first event; behind the head also give the checksum algorithm. Raises as `EventReader`."""
         self.path: Final = path
         self._reader = EventReader(path, offset)
         self._events = _FileEvents(self._reader, has_gtids=offset != len(CLASSIC_MAGIC))

@@ -71,7 +71,7 @@ class StateStore:
 
 
 def read_facts(disk: ReadableDisk) -> dict[str, Any]:
-    """All that is kept; nothing if there is no file. Raises `NotAStore`, `DiskError`."""
+    """All facts of a store; none without a file. Raises `NotAStore`, `DiskError`."""
     if STATE_NAME not in disk.names():
         return {}
     file = disk.open(STATE_NAME)

@@ -76,7 +76,7 @@ class References:
         self._holds: set[Pin] = set()
         self.age = 0
         self.closed_at = 0.0
-        """When the RESET MASTER that is at work began, by the monotonic clock; nothing while the age is even."""
+        """The time at which the RESET MASTER at work began, by the monotonic clock; 0 or old while the age is even."""
 
     def hold(
         self, reason: Reason, name: str, file_no: int, age: int | None = None, ended_by: str = ""

@@ -1,4 +1,4 @@
-"""From pages to records: the one place that follows chunks.
+"""Records from pages: the one place that follows chunks.
 
 The reader knows nothing of files or of the server. It asks a `PageSource` for pages and stops at a limit that its
 owner sets. The three ends are kept apart: the limit or the end of the data (None), a record that the data ends inside

@@ -1,4 +1,4 @@
-"""From commit records to groups: payload first, then the out-of-band lists in their order."""
+"""Groups from commit records: payload first, then the out-of-band lists in their order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | 
 
 
 def end_in_file(record: Record, file_end: Position) -> Position:
-    """Where a record ends in the file that it begins in: at the end of the file, if it goes on in the next one.
+    """The end of a record in the file that it begins in: the end of the file, if it goes on in the next one.
 
     Args:
         file_end: the physical end of the file.

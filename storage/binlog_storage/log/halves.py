@@ -62,7 +62,7 @@ def behind_halves(pages: PageSource, files: Sequence[int], limit: Position) -> P
                 if record.type == RecordType.COMMIT and _began_before(record, first):
                     place = at
         except CorruptBinlog:
-            continue  # whoever reads there hears of it
+            continue  # a reader of that place gets the error
     return place
 
 
