@@ -1,9 +1,6 @@
 """One dump: from a replica's position to the tail of the store, for as long as the replica stays.
 
-There are two styles. *Engine* is that of a MariaDB 12.3 master with an engine binlog: one artificial format
-description, then events without positions. Unlike there, a ROTATE comes first, to a file that never ends. *Classic* is
-that of a traditional binlog, by `binlog_protocol.dump.classic_positions`: each file of the store is one for the
-replica, begun by ROTATE, format description and GTID_LIST.
+What the styles of stream have different stands in `frame_style` and `stream_places`.
 
 Everything that can be refused is refused before the first event, because a replica that has got an event reconnects at
 once when the connection then fails.
@@ -17,20 +14,16 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Final, TypeVar
 
-from binlog_protocol.dump.classic_positions import position_of
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
 from binlog_protocol.events.gtid_list import GtidListFlags
-from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.stored_group import group_gtid
-from binlog_protocol.gtid import BinlogState, SlavePosition
-from binlog_storage.engine import EngineReader, Hold, LargeGroup, PlacedBatch, Position
+from binlog_protocol.gtid import SlavePosition
+from binlog_storage.engine import EngineReader, Hold, LargeGroup, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.commits.syncer import Syncer
-from binlog_server.dumps.coordinates import classic_name
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
@@ -44,11 +37,6 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
 
-# What replicas of the engine style call the file they read. There must be a name, with a dot in it: the parallel
-# appliers of 10.11.19 and 11.8.6 crash when they compare names without (compare_log_name), and old replicas stop on a
-# heartbeat for another file than theirs. It is always the same: a replica whose connection broke inside a group goes on
-# with that group only if the name is what it was.
-STREAM_NAME: Final = "binlog.000001"
 _PACKETS_AT_ONCE: Final = 64  # of acknowledgements: half a millisecond
 
 T = TypeVar("T")
@@ -78,21 +66,19 @@ class Dump:
         self._request = request
         self._out = stream
         self._connection = stream.connection
-        self._cursor = Position(0, 0)  # where the next events come from
-        self._place_inside = (
-            0  # classic style: how far the replica has counted inside a large group
-        )
         self._engine = engine
         self._frames = frames
         self._tail = tail
         self._syncer = syncer
-        self._events = StreamEvents(
+        events = StreamEvents(
             format_version,
             server_id,
             checksum=request.style.checksum,
             capability=request.style.capability,
         )
-        self._classic = request.style.classic
+        self._place = request.style.place(
+            stream, events, engine, registered=request.style.registered
+        )
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
         self._hold: Hold | None = None
@@ -120,7 +106,7 @@ class Dump:
 
     def _with_place(self, error: StorageError | ProtocolError) -> str:
         """Groups that are no events say what is wrong with them, but not where they lie."""
-        file_no, offset = self._cursor
+        file_no, offset = self._place.cursor
         if isinstance(error, StorageError) or not offset:
             return str(error)
         return f"{error}, in a group of {file_name(file_no)} at offset {offset} or behind it"
@@ -143,10 +129,10 @@ class Dump:
             self._start_semi_sync(start)
         await self._open(start)
         while not groups_filter.until_reached:
-            hold.move(self._cursor.file_no)
-            self._connection.sent = self._cursor
+            hold.move(self._place.cursor.file_no)
+            self._connection.sent = self._place.cursor
             moved = self._tail.moved
-            if self._cursor >= self._engine.durable_end:
+            if self._place.cursor >= self._engine.durable_end:
                 if request.non_block:
                     break
                 await self._out.drain()
@@ -155,7 +141,7 @@ class Dump:
                 )
                 await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(self._cursor, request.style, self._read)
+                batch = await self._frames.frames(self._place.cursor, request.style, self._read)
                 overtaken = batch.overtaken
                 if batch.large is not None:
                     overtaken = await self._send_large(batch.large)
@@ -167,7 +153,7 @@ class Dump:
                 await self._send_filtered(groups_filter)
         if groups_filter.until_reached:
             self.until = groups_filter.state.position()
-            self._gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED, self._cursor)
+            self._place.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
         self._out.end()
 
     async def _take_hold(self) -> Hold:
@@ -221,127 +207,61 @@ class Dump:
     # --- where the replica is ---
 
     async def _open(self, start: DumpStart) -> None:
-        """Send the events that begin a stream."""
-        self._cursor = start.cursor
-        if not self._classic:
-            self._out.event(self._events.rotate(STREAM_NAME))
-            self._out.event(self._events.engine_description())
-            return
-        if start.position == FIRST_EVENT_POSITION:
-            await self._begin_file(start.cursor)
-            return
-        self._tell_place(start.file_no, start.position)
-        if self._request.file_position is None:
-            self._gtid_list(start.state, 0, start.cursor)
-        elif start.rest is not None:
+        """Begin the stream, with what the replica lacks of a group that it is inside of."""
+        state = start.state if self._request.file_position is None else None
+        await self._place.open(start.cursor, start.file_no, start.position, state)
+        if start.rest is not None:
             self._out.frames(start.rest)
         elif start.large_rest is not None:
             await self._send_chunks(start.large_rest)
-        self._sent_all_before(start.cursor)
-        if start.cursor.file_no != start.file_no:
-            await self._begin_file(start.cursor)
+        await self._go_to(start.cursor)
 
-    async def _go_to(self, end: Position, *, overtaken: bool) -> None:
+    async def _go_to(self, end: Position, *, overtaken: bool = False) -> None:
         """Move on to `end`, behind all groups that were sent."""
-        before, self._cursor = self._cursor, end
-        self._sent_all_before(end)
-        if not self._classic:
-            return
-        if end.file_no != before.file_no:
-            await self._begin_file(end)
-        elif overtaken and self._request.style.registered:
-            # Others do not count; and they get one format description a file.
-            self._tell_place(end.file_no, position_of(end.offset))
-
-    def _sent_all_before(self, end: Position) -> None:
         if self._acks is not None:
             self._acks.sent_all_before(end)
-
-    async def _begin_file(self, cursor: Position) -> None:
-        """The file of `cursor` from its beginning; nothing of it lies before `cursor`."""
-        beginning = Position(cursor.file_no, PAGE_SIZE)
-        state = await asyncio.to_thread(self._engine.state_at, beginning)
-        self._out.event(self._events.rotate(classic_name(cursor.file_no)))
-        self._out.event(self._events.file_description(at_beginning=True))
-        gtid_list = self._events.file_gtid_list(state, position_of(cursor.offset))
-        if gtid_list:
-            self._out.event(gtid_list)
-
-    def _tell_place(self, file_no: int, position: int) -> None:
-        """The replica is there from now on, whatever it has counted. Never a ROTATE without a description behind."""
-        self._out.event(self._events.rotate(classic_name(file_no), position))
-        self._out.event(self._events.file_description(at_beginning=False))
-
-    def _gtid_list(self, state: BinlogState, flags: int, at: Position) -> None:
-        """Send a GTID_LIST: the binlog state at a place."""
-        end_position = position_of(at.offset) if self._classic else 0
-        self._out.event(self._events.gtid_list(state, flags, end_position))
+        await self._place.move(end, overtaken=overtaken)
 
     def _heartbeat_if_due(self) -> None:
         if self._out.lacks_heartbeat:
-            # Engine style: the replica adds up events, and stops on a heartbeat that lies before its sum.
-            name, position = STREAM_NAME, FIRST_EVENT_POSITION + self._out.event_bytes
-            if self._classic:
-                name = classic_name(self._cursor.file_no)
-                position = self._place_inside or position_of(self._cursor.offset)
-            self._out.event(self._events.heartbeat(name, position))
+            self._place.heartbeat()
 
     # --- groups that are not all sent ---
 
     async def _send_filtered(self, groups_filter: DumpFilter) -> None:
         """Send one batch group by group, leaving groups out."""
-        if self._classic:
-            await self._filter_placed(groups_filter)
+        style, place = self._request.style, self._place
+        batch = await self._read(_started(self._frames.groups(place.cursor, style)))
+        if batch.large is not None:
+            wanted = _is_wanted(groups_filter, batch.large.head)
+            overtaken = wanted and await self._send_large(batch.large)
+            await self._go_to(batch.end, overtaken=overtaken)
+            self._list_if_due(groups_filter)
+        for group in batch.groups:
+            overtaken = False
+            if _is_wanted(groups_filter, group.payload):
+                frames, overtaken = style.one(place.cursor, group)
+                self._out.frames(frames)
+            if group.end != place.cursor:  # the engine style moves at the end only
+                await self._go_to(group.end, overtaken=overtaken)
+            self._list_if_due(groups_filter)
+            if groups_filter.until_reached:
+                break
         else:
-            batch = await self._read(_started(self._frames.groups(self._cursor)))
-            if batch.large is not None:
-                if _is_wanted(groups_filter, batch.large.head):
-                    await self._send_large(batch.large)
-                self._list_if_due(groups_filter, batch.end)
-            for group in batch.groups:
-                if _is_wanted(groups_filter, group):
-                    self._out.frames(self._request.style.frames([group]))
-                self._list_if_due(groups_filter, batch.end)
-                if groups_filter.until_reached:
-                    break
-            else:
-                await self._go_to(batch.end, overtaken=False)
+            await self._go_to(batch.end)
         self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._out.drain()
 
-    async def _filter_placed(self, groups_filter: DumpFilter) -> None:
-        batch = await self._read(_started(self._frames.placed(self._cursor)))
-        if batch.large is not None:
-            overtaken = False
-            if _is_wanted(groups_filter, batch.large.head):
-                overtaken = await self._send_large(batch.large)
-            await self._go_to(batch.end, overtaken=overtaken)
-            self._list_if_due(groups_filter, batch.end)
-            return
-        for group in batch.groups:
-            if _is_wanted(groups_filter, group.payload):
-                one = PlacedBatch(self._cursor, group.end, [group])
-                framed = self._request.style.placed_frames(one)
-                self._out.frames(framed.frames)
-                await self._go_to(group.end, overtaken=framed.overtaken)
-            else:
-                self._cursor = group.end
-                self._sent_all_before(group.end)
-            self._list_if_due(groups_filter, group.end)
-            if groups_filter.until_reached:
-                return
-        await self._go_to(batch.end, overtaken=False)
-
-    def _list_if_due(self, groups_filter: DumpFilter, end: Position) -> None:
+    def _list_if_due(self, groups_filter: DumpFilter) -> None:
         state = groups_filter.take_gtid_list()
         if state is not None:
-            self._gtid_list(state, 0, end)
+            self._place.gtid_list(state, 0)
 
     # --- groups too large for memory ---
 
     async def _send_large(self, group: LargeGroup) -> bool:
         """All of it; returns whether it is overtaken."""
-        frames = LargeGroupFrames(group, self._request.style, self._cursor)
+        frames = LargeGroupFrames(group, self._request.style, self._place.cursor)
         await self._send_chunks(frames)
         return frames.overtaken
 
@@ -354,11 +274,11 @@ class Dump:
                 reading = _next_of(chunks)
                 self._out.frames(chunk.frames)
                 self._out.inside_event = chunk.inside_event
-                self._place_inside = chunk.position
+                self._place.inside = chunk.position
                 self._heartbeat_if_due()
                 await self._out.drain()
         finally:
-            self._place_inside = 0
+            self._place.inside = 0
             reading.cancel()
 
     async def _read(self, reading: asyncio.Task[T]) -> T:

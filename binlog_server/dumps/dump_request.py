@@ -13,7 +13,8 @@ from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.frame_style import FrameStyle, shared, style_in
 from binlog_server.process.logs import shortened
 
 _NS: Final = 1_000_000_000
@@ -52,14 +53,16 @@ class DumpRequest:
         variables: UserVariables,
         *,
         skip_marked: bool,
-        classic: bool = False,
+        coordinates: Coordinates = AS_STORED,
         registered: bool = True,
     ) -> DumpRequest:
-        """`classic`: the style of stream that the account gets. `registered`: COM_REGISTER_SLAVE came before.
+        """`coordinates`: the session's, by which it gets its style of stream. `registered`: COM_REGISTER_SLAVE came
+        before.
 
         Raises `ServerError`: 4246 without a GTID position, where only that will do; 1941 or 1943 for a malformed one;
         1236.
         """
+        style = style_in(coordinates)
         text = variables.get("slave_connect_state")
         file_position = None
         capability = _integer(variables, "mariadb_slave_capability")
@@ -73,7 +76,7 @@ class DumpRequest:
                     "This server sends GTID events, which the slave does not understand; "
                     "it must say SET @mariadb_slave_capability=4"
                 )
-        elif classic:
+        elif style.by_files:
             position = SlavePosition()
             file_position = FilePosition(command.file, command.position)
         else:
@@ -88,10 +91,10 @@ class DumpRequest:
             strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
             ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),
             heartbeat_s=_heartbeat_s(_integer(variables, "master_heartbeat_period")),
-            style=FrameStyle(
+            style=shared(
+                style,
                 annotate=command.annotate,
                 skip_marked=skip_marked,
-                classic=classic,
                 checksum=_wants_checksum(variables),
                 capability=min(max(capability, 0), int(SlaveCapability.GTID)),
                 registered=registered,

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from binlog_storage.engine import EngineReader, GroupBatch, PlacedBatch, Position
+from binlog_storage.engine import EngineReader, PlacedBatch, Position
 
 from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.loop.shielded import shielded
@@ -54,17 +54,11 @@ class FrameCache:
         """Bytes of the batches in the cache."""
         return self._bytes
 
-    async def groups(self, start: Position) -> GroupBatch:
+    async def groups(self, start: Position, style: FrameStyle) -> PlacedBatch:
         """The groups themselves, for a replica that does not get all of them."""
         if self._engine.is_recent(start):
-            return self._engine.read(start)
-        return await asyncio.to_thread(self._engine.read, start)
-
-    async def placed(self, start: Position) -> PlacedBatch:
-        """The groups with their places in files."""
-        if self._engine.is_recent(start):
-            return self._engine.read_placed(start)
-        return await asyncio.to_thread(self._engine.read_placed, start)
+            return style.read(self._engine, start)
+        return await asyncio.to_thread(style.read, self._engine, start)
 
     async def frames(
         self, start: Position, style: FrameStyle, waiting: Waiting = shielded
@@ -129,10 +123,7 @@ class FrameCache:
 
     def _make(self, key: _Key) -> FramedBatch:
         _, start, style = key
-        if style.classic:
-            return style.placed_frames(self._engine.read_placed(start))
-        batch = self._engine.read(start)
-        return FramedBatch(batch.end, style.frames(batch.groups), large=batch.large)
+        return style.framed(self._engine, start)
 
     def _keep(self, key: _Key, batch: FramedBatch) -> FramedBatch:
         age, start, _ = key

@@ -1,11 +1,15 @@
-"""What a replica's packets look like: from groups, as the store has them, to frames."""
+"""What a replica's packets look like: from groups, as the store has them, to frames. A style of stream is a class."""
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, Final
 
 from binlog_protocol.dump.classic_positions import (
+    OVERTAKEN,
     event_ends,
     event_lengths,
     overtaken_ends,
@@ -16,7 +20,10 @@ from binlog_protocol.dump.weaker_clients import Event, SlaveCapability, client_e
 from binlog_protocol.groups.stored_group import is_start_marker, without_skipped
 from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.semi_sync import PositionStep
-from binlog_storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
+from binlog_storage.engine import EngineReader, LargeGroup, PlacedBatch, PlacedGroup, Position
+
+from binlog_server.dumps.coordinates import AS_CLASSIC, AS_STORED, Coordinates
+from binlog_server.dumps.stream_places import ClassicPlace, EnginePlace, StreamPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +40,103 @@ class FramedBatch:
     large: LargeGroup | None = None
 
 
-class FrameStyle(NamedTuple):
-    """What differs between replicas in the packets of the same groups. A tuple: part of a key, and quick to hash.
+class EventEnds:
+    """End positions of a large group's events, asked for in their order: none."""
+
+    position = 0  # as a replica counts
+    overtaken = False  # whether the group is longer than its place
+
+    def next(self, length: int) -> int:
+        """Of the next event, `length` bytes long."""
+        return 0
+
+    def of(self, lengths: Iterable[int]) -> list[int]:
+        """The end positions of the next events."""
+        return [self.next(length) for length in lengths]
+
+
+class _FittingEnds(EventEnds):
+    """End positions of a group that fits, as `classic_positions.event_ends`."""
+
+    def __init__(self, size: int, end: int) -> None:
+        self.position = end - size
+
+    def next(self, length: int) -> int:
+        self.position += length
+        return self.position
+
+
+class _OvertakenEnds(EventEnds):
+    """As `classic_positions.overtaken_ends`."""
+
+    overtaken = True
+
+    def __init__(self, size: int, end: int) -> None:
+        self.position = OVERTAKEN
+        self._last = OVERTAKEN + size
+        self._end = end
+
+    def next(self, length: int) -> int:
+        is_first = self.position == OVERTAKEN
+        self.position += length
+        if self.position == self._last:
+            return self._end
+        return self.position if is_first else 0
+
+
+@dataclass(frozen=True, eq=False)
+class FrameStyle(ABC):
+    """What differs between replicas in the packets of the same groups. It is part of a key: `shared` makes equal ones
+    the same object.
 
     annotate: the replica wants ANNOTATE_ROWS events.
     skip_marked: the replica wants no events that were logged with @@skip_replication=1.
-    classic: events have positions.
     checksum: events have checksums.
-    capability: what the replica understands; less than GTID only with `classic`.
+    capability: what the replica understands; less than GTID only in the classic style.
     registered: it is a replica. Others get one format description a file, the first: they have no temporary tables
         that end when the upstream starts, and `mariadb-binlog --raw` begins its file anew with each.
     semi_sync: the packets are as `binlog_protocol.wire.semi_sync` says; the last of each batch is to be acknowledged.
     """
 
+    place: ClassVar[type[StreamPlace]]
+    by_files: ClassVar[bool]  # whether clients without GTID may ask, by file and position
+
     annotate: bool
     skip_marked: bool
-    classic: bool = False
     checksum: bool = False
     capability: int = int(SlaveCapability.GTID)
     registered: bool = True
     semi_sync: bool = False
 
     @property
+    @abstractmethod
     def is_costly(self) -> bool:
         """Whether each event is made anew, in Python."""
-        return self.classic or self.checksum
+
+    @abstractmethod
+    def read(self, engine: EngineReader, start: Position) -> PlacedBatch:
+        """The groups from `start` on, for a replica that does not get all of them; may wait for the disk.
+
+        Raises `StorageError`.
+        """
+
+    @abstractmethod
+    def framed(self, engine: EngineReader, start: Position) -> FramedBatch:
+        """Packets of all groups of the batch from `start` on; likewise. Raises `ProtocolError`, too."""
+
+    @abstractmethod
+    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
+        """Packets of one group that `read` has given, behind `before`; and whether it is overtaken."""
+
+    @abstractmethod
+    def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
+        """The end positions of a large group's events.
+
+        Args:
+            lengths: of all its events.
+            end: the position at which it ends.
+            before: where the replica is; None for a client inside the group, which is not overtaken then.
+        """
 
     def frames(self, groups: list[bytes]) -> EventFrames:
         """Packets of whole groups, without positions."""
@@ -76,28 +155,6 @@ class FrameStyle(NamedTuple):
     def packets(self, payloads: list[bytes]) -> EventFrames:
         """Packets of events, unchanged."""
         return event_frames(payloads, annotate=True, semi_sync=self.semi_sync)
-
-    def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
-        """Packets of groups with their positions, as many as can be sent in one go."""
-        if batch.large is not None:
-            return FramedBatch(batch.end, self.packets([]), large=batch.large)
-        before = position_of(batch.start.offset)
-        parts: list[bytes] = []
-        for group in batch.groups:
-            events = self.events(group.payload)
-            if not events:
-                continue
-            end = position_of(group.end.offset)
-            lengths = event_lengths(events, checksum=self.checksum)
-            overtaken = end - sum(lengths) < before
-            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
-            parts.append(sealed(events, ends, checksum=self.checksum))
-            if overtaken:
-                is_last = group is batch.groups[-1]
-                frames = self.packets(parts)
-                return FramedBatch(batch.end if is_last else group.end, frames, overtaken=True)
-            before = end
-        return FramedBatch(batch.end, self.packets(parts))
 
     def rest_of(self, group: PlacedGroup, position: int) -> EventFrames | None:
         """Packets of the events of a group behind a position inside it; None if no event begins there."""
@@ -124,3 +181,114 @@ class FrameStyle(NamedTuple):
     def _unplaced(self, group: bytes) -> bytes:
         events = self.events(group)
         return sealed(events, [0] * len(events), checksum=True)
+
+
+class EngineStyle(FrameStyle):
+    """Events without positions."""
+
+    place = EnginePlace
+    by_files = False
+
+    @property
+    def is_costly(self) -> bool:
+        """See `FrameStyle`."""
+        return self.checksum
+
+    def read(self, engine: EngineReader, start: Position) -> PlacedBatch:
+        """See `FrameStyle`. The replica moves on at the end of the batch only: no group has a place of its own."""
+        batch = engine.read(start)
+        groups = [PlacedGroup(group, start) for group in batch.groups]
+        return PlacedBatch(start, batch.end, groups, batch.large)
+
+    def framed(self, engine: EngineReader, start: Position) -> FramedBatch:
+        """See `FrameStyle`."""
+        batch = engine.read(start)
+        return FramedBatch(batch.end, self.frames(batch.groups), large=batch.large)
+
+    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
+        """See `FrameStyle`."""
+        return self.frames([group.payload]), False
+
+    def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
+        """See `FrameStyle`."""
+        return EventEnds()
+
+
+class ClassicStyle(FrameStyle):
+    """Events have positions, of which the whole group is to be known before the first."""
+
+    place = ClassicPlace
+    by_files = True
+
+    @property
+    def is_costly(self) -> bool:
+        """See `FrameStyle`."""
+        return True
+
+    def read(self, engine: EngineReader, start: Position) -> PlacedBatch:
+        """See `FrameStyle`."""
+        return engine.read_placed(start)
+
+    def framed(self, engine: EngineReader, start: Position) -> FramedBatch:
+        """See `FrameStyle`."""
+        return self.placed_frames(engine.read_placed(start))
+
+    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
+        """See `FrameStyle`."""
+        framed = self.placed_frames(PlacedBatch(before, group.end, [group]))
+        return framed.frames, framed.overtaken
+
+    def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
+        """Packets of groups, as many as can be sent in one go."""
+        if batch.large is not None:
+            return FramedBatch(batch.end, self.packets([]), large=batch.large)
+        before = position_of(batch.start.offset)
+        parts: list[bytes] = []
+        for group in batch.groups:
+            events = self.events(group.payload)
+            if not events:
+                continue
+            end = position_of(group.end.offset)
+            lengths = event_lengths(events, checksum=self.checksum)
+            overtaken = end - sum(lengths) < before
+            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
+            parts.append(sealed(events, ends, checksum=self.checksum))
+            if overtaken:
+                is_last = group is batch.groups[-1]
+                frames = self.packets(parts)
+                return FramedBatch(batch.end if is_last else group.end, frames, overtaken=True)
+            before = end
+        return FramedBatch(batch.end, self.packets(parts))
+
+    def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
+        """See `FrameStyle`."""
+        size = sum(lengths)
+        if before is not None and end - size < before:
+            return _OvertakenEnds(size, end)
+        return _FittingEnds(size, end)
+
+
+_STYLES: Final[dict[Coordinates, type[FrameStyle]]] = {
+    AS_STORED: EngineStyle,
+    AS_CLASSIC: ClassicStyle,
+}
+
+
+def style_in(coordinates: Coordinates) -> type[FrameStyle]:
+    """The style of stream in which a session with these coordinates is served."""
+    return _STYLES[coordinates]
+
+
+@functools.cache
+def shared(
+    style: type[FrameStyle],
+    *,
+    annotate: bool,
+    skip_marked: bool,
+    checksum: bool,
+    capability: int,
+    registered: bool,
+    semi_sync: bool,
+) -> FrameStyle:
+    """A style: the same object for the same values, so that replicas share frames."""
+    return style(annotate, skip_marked, checksum, capability, registered, semi_sync)

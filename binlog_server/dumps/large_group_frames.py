@@ -7,11 +7,10 @@ events are; see `binlog_protocol.dump.classic_positions`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from binlog_protocol.dump.classic_positions import (
-    OVERTAKEN,
     event_lengths,
     position_of,
     sealed,
@@ -25,7 +24,7 @@ from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.long_event import LongEvent
 from binlog_storage.engine import LargeGroup, Position
 
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import EventEnds, FrameStyle
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +86,13 @@ class LargeGroupFrames:
                 inside = long_event is not None and not part.last
             yield FrameChunk(frames, inside, ends.position)
 
-    def _ends(self) -> _Ends:
-        if not self._style.classic:
-            return _Ends()
-        size = sum(self._lengths())
-        end = position_of(self._group.end.offset)
-        before = self._before
-        self.overtaken = before is not None and end - size < position_of(before.offset)
-        return _OvertakenEnds(size, end) if self.overtaken else _FittingEnds(size, end)
+    def _ends(self) -> EventEnds:
+        before = None if self._before is None else position_of(self._before.offset)
+        ends = self._style.ends(self._lengths(), position_of(self._group.end.offset), before)
+        self.overtaken = ends.overtaken
+        return ends
 
-    def _run(self, run: bytes, ends: _Ends) -> EventFrames:
+    def _run(self, run: bytes, ends: EventEnds) -> EventFrames:
         style = self._style
         if not style.is_costly:
             return style.frames([run])
@@ -109,7 +105,7 @@ class LargeGroupFrames:
         events, end_positions = [event for event, _ in placed], [end for _, end in placed]
         return style.packets([sealed(events, end_positions, checksum=style.checksum)])
 
-    def _long_event(self, part: EventPart, ends: _Ends) -> _LongEvent | None:
+    def _long_event(self, part: EventPart, ends: EventEnds) -> _LongEvent | None:
         if self._style.skip_marked and is_marked(part.data):
             return None
         length = self._long_length(part)
@@ -132,47 +128,6 @@ class LargeGroupFrames:
 
 
 _NOTHING = event_frames([], annotate=True)
-
-
-class _Ends:
-    """End positions of events in their order: none."""
-
-    position = 0
-
-    def next(self, length: int) -> int:
-        """Of the next event, `length` bytes long."""
-        return 0
-
-    def of(self, lengths: Iterable[int]) -> list[int]:
-        """The end positions of the next events."""
-        return [self.next(length) for length in lengths]
-
-
-class _FittingEnds(_Ends):
-    """End positions of a group that fits, as `classic_positions.event_ends`."""
-
-    def __init__(self, size: int, end: int) -> None:
-        self.position = end - size
-
-    def next(self, length: int) -> int:
-        self.position += length
-        return self.position
-
-
-class _OvertakenEnds(_Ends):
-    """As `classic_positions.overtaken_ends`."""
-
-    def __init__(self, size: int, end: int) -> None:
-        self.position = OVERTAKEN
-        self._last = OVERTAKEN + size
-        self._end = end
-
-    def next(self, length: int) -> int:
-        is_first = self.position == OVERTAKEN
-        self.position += length
-        if self.position == self._last:
-            return self._end
-        return self.position if is_first else 0
 
 
 class _LongEvent:

@@ -70,7 +70,7 @@ class DumpSession:
                 command,
                 {name: held.value for name, held in sql.user_variables.items()},
                 skip_marked=skip_marked,
-                classic=sql.coordinates.classic,
+                coordinates=sql.coordinates,
                 registered=connection.registered is not None,
             )
         except ServerError as error:

@@ -22,7 +22,7 @@ from binlog_storage.errors import PositionPurged
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import ClassicStyle, FrameStyle
 from binlog_server.sql.view import Row
 
 if TYPE_CHECKING:
@@ -38,10 +38,9 @@ def style_for(session: SqlSession) -> FrameStyle | None:
     """
     if not session.coordinates.classic:
         return None
-    return FrameStyle(
+    return ClassicStyle(
         annotate=True,
         skip_marked=False,
-        classic=True,
         checksum=session.server.config.binlog_checksum == ChecksumAlgorithm.CRC32.name,
     )
 

@@ -19,16 +19,18 @@ from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
 from binlog_storage.disk.read_only_disk import ReadableDisk
-from binlog_storage.engine import PlacedBatch, PlacedGroup, Position
+from binlog_storage.engine import PlacedGroup, Position
 from binlog_storage.verify.verify import Finding, Severity, Verifier
 
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import ClassicStyle, EngineStyle
 from tests.fuzz.target import Wrong
 
 _BEGIN: Final = Position(0, 1 << 20)
 _END: Final = Position(0, 1 << 21)
 _STYLES: Final = [
-    FrameStyle(annotate, skip, classic=classic, checksum=checksum, capability=capability)
+    (ClassicStyle if classic else EngineStyle)(
+        annotate, skip, checksum=checksum, capability=capability
+    )
     for annotate, skip, classic, checksum in itertools.product((True, False), repeat=4)
     for capability in (SlaveCapability if classic else (SlaveCapability.GTID,))
 ]
@@ -37,10 +39,7 @@ _STYLES: Final = [
 def read_by_all(group: bytes) -> None:
     """A whole group in normal form, behind its GTID event."""
     for style in _STYLES:
-        if style.classic:
-            style.placed_frames(PlacedBatch(_BEGIN, _END, [PlacedGroup(group, _END)]))
-        else:
-            style.frames([group])
+        style.one(_BEGIN, PlacedGroup(group, _END))
     events = list(split_events(group))
     content = GroupContent()
     for event in events:

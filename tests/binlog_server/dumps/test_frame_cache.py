@@ -13,11 +13,11 @@ from binlog_storage.testing.memory_engine import BATCH_GROUPS
 
 from binlog_server.dumps import frame_cache
 from binlog_server.dumps.frame_cache import FrameCache
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import EngineStyle
 from tests.binlog_server.engines import SlowEngine
 from tests.binlog_server.lab import fill, until, within
 
-PLAIN = FrameStyle(annotate=True, skip_marked=False)
+PLAIN = EngineStyle(annotate=True, skip_marked=False)
 START = Position(0, 0)
 
 
@@ -49,7 +49,7 @@ async def test_recent_frames_are_made_without_a_thread(engine: SlowEngine) -> No
 
 async def test_each_style_has_its_own(engine: SlowEngine) -> None:
     cache = FrameCache(engine, 1 << 20)
-    styles = [FrameStyle(annotate, skip) for annotate in (True, False) for skip in (True, False)]
+    styles = [EngineStyle(annotate, skip) for annotate in (True, False) for skip in (True, False)]
     batches = await within(asyncio.gather(*(cache.frames(START, style) for style in styles)))
     assert len({id(batch) for batch in batches}) == len(styles)
     assert engine.reads.count(START) == len(styles)
@@ -161,7 +161,7 @@ async def test_nothing_is_made_ahead_while_many_are_made(engine: SlowEngine) -> 
     first = await within(cache.frames(START, PLAIN))
     engine.recent = False
     engine.read_gate.clear()
-    styles = [FrameStyle(annotate, skip) for annotate in (True, False) for skip in (True, False)]
+    styles = [EngineStyle(annotate, skip) for annotate in (True, False) for skip in (True, False)]
     third = Position(0, 2 * BATCH_GROUPS)
     making = [asyncio.ensure_future(cache.frames(third, style)) for style in styles]
     await until(lambda: len(cache._being_made) == 4)
@@ -173,10 +173,10 @@ async def test_nothing_is_made_ahead_while_many_are_made(engine: SlowEngine) -> 
 
 async def test_groups_come_from_a_thread_only_when_they_must(engine: SlowEngine) -> None:
     cache = FrameCache(engine, 1 << 20)
-    assert len((await within(cache.groups(START))).groups) == BATCH_GROUPS
+    assert len((await within(cache.groups(START, PLAIN))).groups) == BATCH_GROUPS
     engine.recent = True
     with pytest.raises(StopIteration):
-        cache.groups(START).send(None)
+        cache.groups(START, PLAIN).send(None)
 
 
 async def test_much_with_checksums_is_made_in_a_thread(
@@ -184,7 +184,7 @@ async def test_much_with_checksums_is_made_in_a_thread(
 ) -> None:
     """The loop has other replicas to serve; a little at the tail it makes at once."""
     engine.recent = True
-    crc = PLAIN._replace(checksum=True)
+    crc = EngineStyle(annotate=True, skip_marked=False, checksum=True)
     cache = FrameCache(engine, 1 << 20)
     with pytest.raises(StopIteration):
         cache.frames(START, crc).send(None)

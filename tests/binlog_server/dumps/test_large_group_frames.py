@@ -16,23 +16,25 @@ from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_SKIP_REPLICATION
 from binlog_protocol.groups.event_parts import event_parts
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
+from binlog_storage.engine import LargeGroup, PlacedGroup, Position
 
 from binlog_server.dumps import large_group_frames
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import ClassicStyle, EngineStyle, FrameStyle
 from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from tests.storage.groups import gtid_event
 
 GTID = Gtid(0, 1, 1)
-CHEAP = [FrameStyle(annotate, skip) for annotate, skip in product((True, False), repeat=2)]
+CHEAP: list[FrameStyle] = [
+    EngineStyle(annotate, skip) for annotate, skip in product((True, False), repeat=2)
+]
 COSTLY = [
-    FrameStyle(annotate, skip, classic, checksum, int(capability))
-    for annotate, skip, (classic, checksum, capability) in product(
+    style(annotate, skip, checksum, int(capability))
+    for annotate, skip, (style, checksum, capability) in product(
         (True, False),
         (True, False),
         [
-            (False, True, SlaveCapability.GTID),
-            *product([True], [True, False], [SlaveCapability.NONE, SlaveCapability.GTID]),
+            (EngineStyle, True, SlaveCapability.GTID),
+            *product([ClassicStyle], [True, False], [SlaveCapability.NONE, SlaveCapability.GTID]),
         ],
     )
 ]
@@ -89,17 +91,12 @@ def test_as_in_memory(style: FrameStyle, seed: int) -> None:
         end = Position(0, before.offset + rng.randrange(1, len(payload)))
         frames = LargeGroupFrames(large(payload, end, rng), style, before)
         found = streamed(frames, sequence)
-        if style.classic:
-            batch = PlacedBatch(before, end, [PlacedGroup(payload, end)])
-            framed = style.placed_frames(batch)
-            assert frames.overtaken == framed.overtaken
-            assert found == framed.frames.at_sequence(sequence)
-        else:
-            assert found == style.frames([payload]).at_sequence(sequence)
-            assert not frames.overtaken
+        whole, overtaken = style.one(before, PlacedGroup(payload, end))
+        assert frames.overtaken == overtaken
+        assert found == whole.at_sequence(sequence)
 
 
-@pytest.mark.parametrize("style", [style for style in COSTLY if style.classic])
+@pytest.mark.parametrize("style", [style for style in COSTLY if style.by_files])
 def test_the_rest_of_a_group(style: FrameStyle) -> None:
     rng = Random(13861)  # a short one of nearly every kind of event: each of its bytes is asked for
     payload = random_group(rng, longest=700)
@@ -118,7 +115,7 @@ def test_the_place_inside(overtaken: bool) -> None:
     """What a replica has counted never exceeds what a heartbeat tells; see `HeartbeatEvent`."""
     rng = Random(3)
     payload = random_group(rng)
-    style = FrameStyle(annotate=True, skip_marked=False, classic=True)
+    style = ClassicStyle(annotate=True, skip_marked=False)
     end = Position(0, 16384 + len(payload))
     before = end._replace(offset=end.offset - 1) if overtaken else Position(0, 16384)
     counted = OVERTAKEN if overtaken else 2 * end.offset - len(payload)

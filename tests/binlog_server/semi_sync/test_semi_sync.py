@@ -17,13 +17,13 @@ from binlog_protocol.groups.statement_group import ddl_group
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import PacketReader
 from binlog_protocol.wire.semi_sync import Ack, PositionStep, ReplicaPlace
-from binlog_storage.engine import LargeGroup, PlacedBatch, PlacedGroup, Position
+from binlog_storage.engine import LargeGroup, PlacedGroup, Position
 from binlog_storage.testing.memory_engine import MemoryEngine
 from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.commits.syncer import Syncer
-from binlog_server.dumps.frame_style import FrameStyle
+from binlog_server.dumps.frame_style import ClassicStyle, EngineStyle
 from binlog_server.dumps.large_group_frames import LargeGroupFrames
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
@@ -324,7 +324,8 @@ def test_a_replica_that_counts_by_itself_is_understood(
     groups: list[tuple[int, int]], classic: bool, checksum: bool, random: Random
 ) -> None:
     """Batches of groups, some of them overtaken; the replica counts, and acknowledges some while later."""
-    style = FrameStyle(True, False, classic=classic, checksum=checksum, semi_sync=True)
+    kind = ClassicStyle if classic else EngineStyle
+    style = kind(True, False, checksum=checksum, semi_sync=True)
     acks = ReplicaAcks(NOWHERE, checksum=checksum, moved=lambda: None)
     place, algorithm = ReplicaPlace(), int(checksum)
     owed: list[tuple[Ack, Position]] = []
@@ -342,13 +343,7 @@ def test_a_replica_that_counts_by_itself_is_understood(
         payload = ddl_group(gtid, "x" * size, timestamp=1)
         start, offset = offset, offset + distance
         end = Position(0, offset)
-        overtaken = False
-        if classic:
-            batch = PlacedBatch(Position(0, start), end, [PlacedGroup(payload, end)])
-            framed = style.placed_frames(batch)
-            frames, overtaken = framed.frames, framed.overtaken
-        else:
-            frames = style.frames([payload])
+        frames, overtaken = style.one(Position(0, start), PlacedGroup(payload, end))
         acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
         acks.sent_all_before(end)
         reader = PacketReader(1 << 20)
@@ -411,7 +406,8 @@ def test_a_large_group_is_counted_and_asks_at_its_end(
     def pieces() -> Iterator[bytes]:
         return (payload[at : at + piece] for at in range(0, len(payload), piece))
 
-    style = FrameStyle(True, False, classic=classic, checksum=checksum, semi_sync=True)
+    kind = ClassicStyle if classic else EngineStyle
+    style = kind(True, False, checksum=checksum, semi_sync=True)
     group = LargeGroup(payload[:100], end, pieces)
     place, counted, sequence = ReplicaPlace(), 4, 1
     reader, asked = PacketReader(1 << 24), False
@@ -433,7 +429,7 @@ def test_the_quick_count_is_the_count(annotate: bool) -> None:
     first, *rest = split_events(ddl_group(Gtid(0, 1, 1), "y", timestamp=1))
     marker = StartMarker(FormatDescription("11.8.6", 1, created=5)).payload
     groups = [b"".join((first, annotation, *rest)), marker, b"".join((first, *rest))]
-    frames = FrameStyle(annotate, False, semi_sync=True).frames(groups)
+    frames = EngineStyle(annotate, False, semi_sync=True).frames(groups)
     place = ReplicaPlace()
     reader = PacketReader(1 << 20)
     reader.feed(frames.at_sequence(1))

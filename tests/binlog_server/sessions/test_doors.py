@@ -61,7 +61,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY, REPLICATION_SLAVE
 from binlog_server.accounts.users import Account
-from binlog_server.dumps.dump import STREAM_NAME
+from binlog_server.dumps.stream_places import STREAM_NAME
 from binlog_server.process.allocation import keep_freed_memory
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
