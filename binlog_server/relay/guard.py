@@ -195,7 +195,7 @@ class Guard:
             elif has_it:
                 proofs.append(await self._prove_group(gtid, there, groups))
             elif last.seq_no >= gtid.seq_no or (among and self._lacks(last)):
-                raise await self._forked(gtid, last, there, groups)
+                raise await self._forked(name, gtid, last, there, groups)
             elif among:
                 raise CandidateBehind(f"it has not got {gtid} yet; its last one there is {last}")
         if among and not proofs:
@@ -254,7 +254,7 @@ class Guard:
         return None if seq_no is None else gtid._replace(seq_no=seq_no)
 
     async def _forked(
-        self, gtid: Gtid, last: Gtid, there: UpstreamState, groups: UpstreamGroups
+        self, name: str, gtid: Gtid, last: Gtid, there: UpstreamState, groups: UpstreamGroups
     ) -> HistoryDiverged:
         """The error, with the group that the upstream has in place of ours, as far as it can be found."""
         ours = await self._own(gtid)
@@ -265,7 +265,7 @@ class Guard:
             try:
                 theirs = await groups.first_behind(before, there.gtids)
             except RemoteError as error:
-                log.info("what the upstream has behind %s: %s", before, error)
+                log.info("what %s has behind %s: %s", name, before, error)
         fatal = MasterFatalError
         told = fatal.diverged_position if last.seq_no >= gtid.seq_no else fatal.unknown_position
         text = f"{told(gtid).message}. Its last one there is {last}"

@@ -148,7 +148,7 @@ def test_inside_a_large_group(
     for statement in ("STOP SLAVE", "START SLAVE"):
         server.q(statement)
     until(lambda: server.log().count("pauses: the disk is full or slow") == 2, "once more")
-    server.stop()
+    server.stop(timeout=10)  # what is promised of every end
     disk.fill()
     server.start()
     server.q("PURGE BINARY LOGS BEFORE '2000-01-01 00:00:00'")

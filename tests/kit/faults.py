@@ -13,8 +13,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,8 @@ class Faults:
         written: bool = False,
     ) -> None:
         """From now on `call` fails for files with `file` in their name, once `after` of them went well, so many times.
+
+        `call` is one of `os_calls.CALLS`, or "getaddrinfo", of which `file` is the name that is asked for.
 
         `error` is an errno; with 0 it says that all is well, and does nothing. With `hangs` it does not return: as on a
         disk that has stopped. With `written` only files with data count: one that is made ahead of its use is synced,
@@ -128,9 +132,26 @@ class Injector:
         return None
 
 
+def watch_names(around: Callable[[os_calls.Call], Any]) -> None:
+    """From now on `around` is called in the place of each question for the addresses of a name."""
+    original = socket.getaddrinfo
+
+    def call(host: Any, *arguments: Any, **named: Any) -> Any:
+        def make() -> Any:
+            return original(host, *arguments, **named)
+
+        if named.get("flags", 0) & socket.AI_NUMERICHOST:
+            return make()  # it asks nobody
+        return around(os_calls.Call("getaddrinfo", arguments, str(host), make))
+
+    socket.getaddrinfo = call
+
+
 def main() -> int:
     """`binlog-server`, with the faults of the file that the environment names."""
-    os_calls.watch(Injector(Path(os.environ[VARIABLE])))
+    injector = Injector(Path(os.environ[VARIABLE]))
+    os_calls.watch(injector)
+    watch_names(injector)
     from binlog_storage.binlog import full_disk
 
     full_disk.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])

@@ -176,6 +176,18 @@ def test_a_dead_upstream(kind: str) -> None:
             assert ended(server) == 0
 
 
+def test_a_resolver_that_does_not_answer() -> None:
+    """Its thread never returns, and cannot be ended."""
+    faults = Faults()
+    faults.inject("getaddrinfo", file="db.example", hangs=True)
+    with serving(faults=faults, upstream="mariadb://repl:secret@db.example") as server:
+        until(lambda: faults.hanging)
+        assert server.q("SELECT 1 AS one") == [{"one": 1}]
+        os.kill(server.pid, signal.SIGTERM)
+        assert ended(server) == 0
+        assert "shutdown complete" in server.log()
+
+
 @pytest.mark.parametrize(
     ("call", "file", "status"),
     [
@@ -241,6 +253,9 @@ def test_the_log_tells_of_it_even_when_the_loop_waits() -> None:
         os.kill(server.pid, signal.SIGTERM)
         assert ended(server) == 1
         assert server.log().count("the disk does not answer") == 1
+        # In serving while the loop waits; further on if a thread makes the sync, because the machine is busy.
+        assert "has not ended in 8 s, and ends now, in " in server.log()
+        assert "in opening the store" not in server.log()
 
 
 def test_it_ends_although_nobody_reads_its_log(tmp_path: Path) -> None:

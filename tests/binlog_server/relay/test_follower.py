@@ -182,6 +182,27 @@ async def test_goes_on_from_the_binlog_state(
     assert set(upstream.positions[0].split(",")) == {"0-3-2", "5-2-7"}
 
 
+async def test_every_line_of_the_log_names_the_connection(
+    engine: MemoryEngine, history: MemoryHistory, delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who follows several upstreams must know which of them it is about."""
+    caplog.set_level(logging.INFO)
+    visits = [
+        Visit(OPENING + groups("0-1-1"), "cut"),
+        Visit(OPENING, UnknownServerError("oops")),
+        Visit(OPENING + groups("0-1-2") + [group(Gtid(0, 1, 3))[0]], "eof"),
+        Visit(refuse=MasterFatalError("no")),
+    ]
+    async with FakeUpstream(visits) as upstream:
+        status = UpstreamStatus(f"127.0.0.1:{upstream.port}", connection="east")
+        async with following(upstream, engine, status=status) as task:
+            await within(asyncio.wait([task]))
+    lines = [each.getMessage() for each in caplog.records if "relay" in each.name]
+    for said in ("following", "lost", "connecting to", "stopped following"):
+        assert any(said in line for line in lines), said
+    assert not [line for line in lines if f"{upstream.port} ('east')" not in line]
+
+
 @pytest.mark.parametrize("end", ["cut", "eof", UnknownServerError("oops")])
 async def test_partial_group_is_thrown_away(
     engine: MemoryEngine, history: MemoryHistory, delays: Delays, end: Any

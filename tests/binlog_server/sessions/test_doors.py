@@ -21,6 +21,7 @@ import selectors
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 import tracemalloc
@@ -29,6 +30,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import lark
 import pytest
 from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.commands import (
@@ -518,6 +520,37 @@ def as_user(user: str, made: Made) -> Callable[[Sender], None]:
 def test_no_command_holds_the_loop(user: str, made: Made) -> None:
     send = as_user(user, made)
     assert least(lambda: longest_round(send)) <= HOLD_S
+
+
+def forget_grammars() -> None:
+    """As a process does not have them that has just begun."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("binlog_server.sql"):
+            for kept in vars(module).values():
+                if callable(clear := getattr(kept, "cache_clear", None)):
+                    clear()
+
+
+async def test_no_statement_builds_a_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds who builds it for about 0.1 s. A thread does, before anybody can connect."""
+    built: list[tuple[bool, bool]] = []
+    build = lark.Lark.__init__
+    lab = a_lab()
+
+    def noted(self: lark.Lark, *arguments: Any, **options: Any) -> None:
+        on_loop = threading.current_thread() is threading.main_thread()
+        built.append((on_loop, lab.server.is_listening))
+        build(self, *arguments, **options)
+
+    monkeypatch.setattr(lark.Lark, "__init__", noted)
+    forget_grammars()
+    async with lab:
+        client = await lab.connect()
+        assert (await client.log_in(ADMIN))[:1] == b"\0"
+        for statement in ("SHOW VARIABLES LIKE 'x'", "STOP ALL SLAVES", "SHOW GRANTS"):
+            await client.query(statement)
+    assert built
+    assert set(built) == {(False, False)}
 
 
 DOMAINS: Final = [Gtid(domain_id, 1, 1) for domain_id in range(8000)]

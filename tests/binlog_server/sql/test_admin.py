@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -70,6 +71,16 @@ def test_purge(sql: SqlSession) -> None:
     assert run(sql, f"PURGE BINARY LOGS TO '{SECOND}'") is None
     assert files(sql)[0] == SECOND
     assert run(sql, f"PURGE MASTER LOGS TO '{FIRST}'") is None, "one that is gone already"
+
+
+@pytest.mark.parametrize("how", [f"TO '{SECOND}'", "BEFORE NOW() + INTERVAL 1 DAY"])
+def test_the_log_says_who_has_purged(
+    how: str, sql: SqlSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    run(sql, f"PURGE BINARY LOGS {how}")
+    assert "1 binlog files were purged for connection 1 (root@localhost)" in caplog.text
+    assert f"purged 1 binlog files, up to {FIRST}: PURGE BINARY LOGS" in caplog.text
 
 
 def test_purge_says_why_not(sql: SqlSession, lab: Lab) -> None:

@@ -266,6 +266,25 @@ def test_total_size(caplog: pytest.LogCaptureFixture) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize(
+    "option", [{"binlog_expire_logs_seconds": 500}, {"max_binlog_total_size": FILE * 2}]
+)
+def test_the_log_says_which_option_has_purged(
+    option: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    disk = MemoryDisk()
+    five_files(disk).close()
+    engine = IbbEngine(disk, options(**option), clock=lambda: 1502.5)
+    disk.times = {file_name(n): 1000.0 + n for n in range(5)}
+    engine.keeper.caretaker.step()
+    gone = numbers(engine)[0]
+    assert gone > 0
+    [(name, value)] = option.items()
+    assert f"purged {gone} binlog files, up to {file_name(gone - 1)}: {name}={value}" in caplog.text
+    engine.close()
+
+
 # --- who holds ---
 
 
