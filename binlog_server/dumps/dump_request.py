@@ -12,6 +12,7 @@ from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.dumps.frame_style import FrameStyle, shared, style_in
@@ -70,7 +71,7 @@ class DumpRequest:
             position = command.position_of()
             capability = SlaveCapability.GTID
         elif text is not None:
-            position = SlavePosition.from_peer(str(text))
+            position = _position(str(text))
             if capability < SlaveCapability.GTID:
                 raise MasterFatalError(
                     "This server sends GTID events, which the slave does not understand; "
@@ -86,7 +87,7 @@ class DumpRequest:
             server_id=command.server_id,
             position=position,
             file_position=file_position,
-            until=None if until is None else SlavePosition.from_peer(str(until)),
+            until=None if until is None else _position(str(until)),
             until_before_gtids=bool(_integer(variables, "slave_gtid_until_before_gtids")),
             strict_mode=bool(_integer(variables, "slave_gtid_strict_mode")),
             ignore_duplicates=bool(_integer(variables, "slave_gtid_ignore_duplicates")),
@@ -109,6 +110,21 @@ class DumpRequest:
         if self.file_position is None:
             return "position '%(gtid)s'", {"gtid": shortened(str(self.position))}
         return "file '%(file)s' position %(position)d", self.file_position._asdict()
+
+
+def _position(text: str) -> SlavePosition:
+    """What a replica has SET. Raises `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
+
+    And `MasterFatalError` (1236) for one that is too long: with any other error a replica would come again and again,
+    without a word to its DBA.
+    """
+    if len(text) > GTID_LIST_BYTES_MAX:
+        raise MasterFatalError(
+            f"the slave's GTID position has {len(text)} bytes, and {GTID_LIST_BYTES_MAX} are the most that this server "
+            "takes. SET GLOBAL gtid_slave_pos there without domains that are not used any more, or follow by file and "
+            "position (MASTER_USE_GTID=no)"
+        )
+    return SlavePosition.parse(text)
 
 
 def _integer(variables: UserVariables, name: str) -> int:

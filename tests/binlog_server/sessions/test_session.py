@@ -311,6 +311,7 @@ async def test_dump_gtid_with_a_mysql_set(lab: Lab) -> None:
     assert "MySQL GTID set" in text
 
 
+MANY_GTIDS = ",".join(f"{domain}-1-1234567890" for domain in range(1000))  # 16,889 bytes
 REFUSED_DUMPS = {
     "no position": ({}, 4246),
     "no capability": ({"slave_connect_state": "''"}, 1236),
@@ -330,6 +331,18 @@ REFUSED_DUMPS = {
             "slave_until_gtid": "'x'",
         },
         1941,
+    ),
+    "too long a position": (  # a replica stops at this error alone
+        {"slave_connect_state": f"'{MANY_GTIDS}'", "mariadb_slave_capability": "4"},
+        1236,
+    ),
+    "too long an until": (
+        {
+            "slave_connect_state": "''",
+            "mariadb_slave_capability": "4",
+            "slave_until_gtid": f"'{MANY_GTIDS}'",
+        },
+        1236,
     ),
     "NULL is no position": ({"slave_connect_state": "NULL"}, 4246),
 }
