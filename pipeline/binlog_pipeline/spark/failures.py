@@ -31,7 +31,7 @@ def in_own_words() -> Iterator[None]:
 
 
 def cause(text: str) -> str:
-    """Of an error's text: the exception that its last Python stack ends with, else what it begins with."""
+    """The exception at the end of the last Python stack in an error's text; its beginning without a stack."""
     _, is_there, behind = text.rpartition(_STACK)
     lines = (behind if is_there else text).split("\n")
     if is_there:  # the frames are indented
