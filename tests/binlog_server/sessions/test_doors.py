@@ -63,12 +63,14 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, BINLOG_REPLAY, REPLICATION_SLAVE
 from binlog_server.accounts.users import Account
+from binlog_server.connections import tls
 from binlog_server.dumps.stream_places import STREAM_NAME
 from binlog_server.process.allocation import keep_freed_memory
+from binlog_server.sessions import session
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
-from tests.binlog_server.lab import PASSWORD, STORE, Lab, fill, transaction, until
-from tests.binlog_server.tls_client import client_context
+from tests.binlog_server.lab import PASSWORD, STORE, Client, Lab, fill, transaction, until
+from tests.binlog_server.tls_client import TlsClient, client_context
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, groups
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD
 
@@ -737,6 +739,60 @@ def test_what_is_no_handshake_does_not_hold_the_loop(name: str) -> None:
         sender.exchange(data)
 
     assert least(lambda: longest_round(send, client=TlsSender)) <= HOLD_S
+
+
+class CountedTurn:
+    """In the place of `Turn`: over after so many things, however long they take."""
+
+    THINGS: Final = 50
+
+    def __init__(self) -> None:
+        self._left = self.THINGS
+
+    @property
+    def is_over(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+PINGS: Final = 4000
+ANSWER_BYTES: Final = 11  # an OK
+
+
+@pytest.mark.parametrize("record_bytes", [0, 1, 1 << 14], ids=["plain", "a byte a record", "TLS"])
+async def test_another_client_is_answered_while_one_floods(
+    record_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a few turns of the flood, not behind all of it. In things, not in time."""
+    for module in (session, tls):
+        monkeypatch.setattr(module, "Turn", CountedTurn)
+    ping = command(CommandCode.PING)()
+    async with a_lab() as lab:
+        flooder = await TlsClient.connect(lab.server.port)
+        if record_bytes:
+            await flooder.upgrade()
+            assert (await flooder.log_in(NOBODY))[:1] == b"\0"
+        else:
+            assert (await Client.log_in(flooder, NOBODY))[:1] == b"\0"
+        [connection] = lab.server.connections
+        other = await lab.connect()
+        assert (await other.log_in(NOBODY))[:1] == b"\0"
+        before = connection.traffic.sent
+
+        def answered() -> int:
+            return (connection.traffic.sent - before) // ANSWER_BYTES
+
+        data = ping * PINGS
+        size = record_bytes or len(data)
+        for start in range(0, len(data), size):
+            flooder.send(data[start : start + size])
+        other.send(ping)
+        assert (await other.answer())[:1] == b"\0"
+        assert answered() < PINGS // 4
+        for _ in range(PINGS):
+            assert (await flooder.answer())[:1] == b"\0"
+        assert answered() == PINGS
+        flooder.close()
 
 
 def memory_left_behind() -> list[bytearray]:
