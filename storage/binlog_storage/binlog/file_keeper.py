@@ -142,9 +142,9 @@ class FileKeeper:
             if plan.delete:
                 self._first_file.moves_to(plan.delete[-1] + 1)
             refers_to = {facts.file_no: facts.refers_to for facts in files}
-            sizes = {facts.file_no: facts.size for facts in files}
             try:
-                for file_no in plan.delete:
+                for facts in files[: len(plan.delete)]:
+                    file_no = facts.file_no
                     going = functools.partial(self._files.going, file_no)
                     if not self._references.let_go(file_no, refers_to, going):
                         plan = self.explain(wanted)  # a hold that came meanwhile is the reason
@@ -156,7 +156,7 @@ class FileKeeper:
                         self._files.stays(file_no)
                         raise
                     deleted.append(file_no)
-                    self.bytes_purged += sizes[file_no]
+                    self.bytes_purged += facts.size
                     self.files_purged += 1
                     self._pages.forget(file_no)
             finally:  # behind an error, too: some files may be deleted
