@@ -27,6 +27,7 @@ from binlog_storage.disk.durable_files import sync_folder, synced_file
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError
+from binlog_pipeline.schemas.conversion import widens
 from binlog_pipeline.tables.effects import Effects, Integers, effects
 from binlog_pipeline.tables.facts import Facts, refusal
 from binlog_pipeline.tables.fold import fold
@@ -109,6 +110,10 @@ class ParquetState:
             self._is_whole, self._unknown = True, ""
         self._unknown = self._unknown or found.unknown
         self._is_whole &= not self._facts.doubt
+        if (
+            found.empties or self._unknown
+        ):  # no row from before it is in the table, or can be published
+            self._manifest.buckets = [None] * len(self._manifest.buckets)
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
         self._step += 1
@@ -160,12 +165,27 @@ class ParquetState:
                         f"key column {key} of {self._manifest.table} was {self._schema.field(key).type}, and is "
                         f"{schema.field(key).type} now: keep the table in a new target"
                     )
+        if self._manifest.rows:
+            self._require_convertible(schema)
         self._schema = schema
         self._step += 1
         for number, bucket in enumerate(self._manifest.buckets):
             if bucket is not None:
                 self._write(number, self._read(bucket))
         self._manifest.schema = encode_schema(schema)
+
+    def _require_convertible(self, schema: pa.Schema) -> None:
+        """Whether values that are kept can be those of the new columns. Raises `SourceError`."""
+        for column in schema:
+            if column.name not in self._schema.names:
+                continue
+            then = self._schema.field(column.name).type
+            if not _may_become(then, column.type):
+                raise SourceError(
+                    f"column {column.name} of {self._manifest.table} was {then}, and is {column.type} now: values that "
+                    "are kept would not be what the server has. Keep the table in a new target, or go on with the "
+                    "schemaSeed and the options of before, if those were other ones"
+                )
 
     def _fold_bucket(self, number: int, found: Effects) -> None:
         bucket = self._manifest.buckets[number]
@@ -268,7 +288,10 @@ def _is_reached(position: SlavePosition, at: SlavePosition) -> bool:
 
 
 def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
-    """The rows of a bucket with the columns of `schema`, whatever they were written with. Raises `SourceError`."""
+    """The rows of a bucket with the columns of `schema`, whatever they were written with.
+
+    Raises `SourceError`, for values that the type of their column cannot hold, too.
+    """
     path = target / bucket.file
     try:
         rows = pq.read_table(path, partitioning=None)
@@ -276,13 +299,31 @@ def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
         raise SourceError(f"{path} is in the manifest, but cannot be read: {error}") from None
     if len(rows) != bucket.rows:
         raise SourceError(f"{path} has {len(rows)} rows, but the manifest says {bucket.rows}")
-    columns = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(len(rows), field.type)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name not in rows.schema.names:
+            columns.append(pa.nulls(len(rows), field.type))
+            continue
+        column = rows.column(field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise SourceError(
+                f"{path}: column {field.name} was {column.type}, and is {field.type} now, which cannot hold all that "
+                f"is kept ({error}): keep the table in a new target"
+            ) from None
     return pa.table(columns, schema=schema)
+
+
+def _may_become(then: pa.DataType, now: pa.DataType) -> bool:
+    """Whether a value stays what it is in the other type, or is refused there: a number is no text, a text no bytes."""
+    types = pa.types
+    if widens(then, now):
+        return True
+    is_exact = types.is_integer(then) or types.is_decimal(then)
+    if is_exact and (types.is_integer(now) or types.is_decimal(now)):
+        return True
+    return bool(types.is_integer(then) and (types.is_float32(now) or types.is_float64(now)))
 
 
 def _bucket_of(rows: pa.Table, keys: Sequence[str], count: int) -> Integers:

@@ -108,6 +108,73 @@ def test_columns_come_and_go(sink: str, tmp_path: Path, rng: random.Random) -> N
     }
 
 
+def _one(number: int, type_: pa.DataType, value: Any, op: str = "c") -> pa.Table:
+    """A group with one row of which column v has that type; `op` t is a TRUNCATE."""
+    image = pa.struct([("id", pa.int64()), ("v", type_)])
+    schema = SCHEMA.set(5, pa.field("before", image)).set(6, pa.field("after", image))
+    change = {
+        "_op": op,
+        "_gtid": {"domain": 0, "server": 1, "seq": number},
+        "_order_key": number.to_bytes(24, "big"),
+        "_key": None if op == "t" else {"id": number},
+        "after": None if op == "t" else {"id": number, "v": value},
+    }
+    return pa.Table.from_pylist([change], schema)
+
+
+def _at(seq: int) -> SlavePosition:
+    return SlavePosition([Gtid(0, 1, seq)])
+
+
+@pytest.mark.parametrize(
+    ("then", "value", "now"),
+    [
+        (pa.int16(), 1, pa.string()),  # ENUM by its number, and by its label
+        (pa.string(), "1", pa.int64()),
+        (pa.string(), "x", pa.int64()),
+        (pa.string(), "x", pa.binary()),
+        (pa.binary(), b"x", pa.string()),
+        (pa.binary(), b"\xff", pa.string()),
+        (pa.int64(), 2, pa.bool_()),
+        (pa.int64(), 1 << 40, pa.int32()),
+        (pa.float64(), 0.1, pa.float32()),
+        (pa.timestamp("us", "UTC"), 0, pa.timestamp("us")),
+        (pa.list_(pa.string()), ["x"], pa.string()),
+    ],
+)
+def test_kept_values_that_are_none_of_the_new_type(
+    then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
+) -> None:
+    add("parquet", tmp_path, _one(1, then, value), _at(1))
+    with pytest.raises(SourceError, match=r"column v .*was .*, and is .* now.*new target"):
+        add("parquet", tmp_path, _one(2, now, None), _at(2))
+    assert read("parquet", tmp_path)[0]["id"] == 1
+    # Behind a TRUNCATE there is nothing that would have to become it.
+    rows = pa.concat_tables([_one(2, now, None, "t"), _one(3, now, None)])
+    add("parquet", tmp_path, rows, _at(3))
+    assert read("parquet", tmp_path) == [{"id": 3, "v": None}]
+
+
+@pytest.mark.parametrize(
+    ("then", "value", "now"),
+    [
+        (pa.int16(), 7, pa.int64()),
+        (pa.int64(), 7, pa.int16()),
+        (pa.int64(), 7, pa.decimal128(20, 0)),
+        (pa.int64(), 7, pa.float64()),
+        (pa.float32(), 0.5, pa.float64()),
+        (pa.bool_(), True, pa.int16()),
+        (pa.list_(pa.string()), ["x"], pa.list_(pa.field("element", pa.string()))),
+    ],
+)
+def test_kept_values_that_are_the_same_in_the_new_type(
+    then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
+) -> None:
+    add("parquet", tmp_path, _one(1, then, value), _at(1))
+    add("parquet", tmp_path, _one(2, now, None), _at(2))
+    assert read("parquet", tmp_path) == [{"id": 1, "v": value}, {"id": 2, "v": None}]
+
+
 def test_looking_back(tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
     known = []
