@@ -16,7 +16,7 @@ from binlog_pipeline.schemas.subscription import Subscription
 
 _SYSTEM: Final = "('information_schema', 'performance_schema', 'sys')"
 _COLUMNS: Final = f"""
-    SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME,
+    SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, HEX(c.COLUMN_TYPE), c.CHARACTER_SET_NAME,
         t.TABLE_TYPE = 'SYSTEM VERSIONED' AND NOT EXISTS (
             SELECT * FROM information_schema.COLUMNS s
             WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME
@@ -53,7 +53,7 @@ def write_seed(
             entry = found.setdefault(
                 (database, table), {"database": database, "table": table, "columns": [], "key": []}
             )
-            column = {"name": name, "type": type_}
+            column = {"name": name, "type": _type(type_)}
             entry["columns"].append({**column, "charset": charset} if charset else column)
     for one in versioned:  # the log has these, information_schema.columns has not
         found[one]["columns"] += _ROW_TIMES
@@ -76,6 +76,15 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
         put_in_place(staged, path)
     finally:
         staged.unlink(missing_ok=True)
+
+
+def _type(printed: str) -> str:
+    """The type, of hexadecimal: drivers fail at what is no UTF-8, such as labels with half a surrogate pair in ucs2.
+
+    Each byte of those becomes `?`, as servers print others that are no text.
+    """
+    text = bytes.fromhex(printed).decode("utf-8", "surrogateescape")
+    return text.encode("utf-8", "replace").decode()
 
 
 def _rows(connection: DbConnection, sql: str) -> list[tuple[str, ...]]:

@@ -326,6 +326,27 @@ def test_labels_that_differ_never_become_the_same(
     assert "of binary converted to latin1" in unknown["d.converted"]
 
 
+@pytest.mark.parametrize("charset", ["utf8mb4", "latin1"])
+def test_write_seed_where_labels_are_half_a_surrogate_pair(
+    make_upstream: MakeMariaDB, tmp_path: Path, charset: str
+) -> None:
+    upstream = make_upstream(NO_LOG, server_id=1)
+    run(
+        upstream,
+        "CREATE DATABASE d CHARACTER SET utf8mb4",
+        "CREATE TABLE d.halves (e ENUM(x'D800', x'D801', x'0061') CHARACTER SET ucs2)",
+        "CREATE TABLE d.whole (e ENUM('\u00e9', 'a'))",
+        "INSERT INTO d.halves VALUES (1), (2), (3)",
+        "INSERT INTO d.whole VALUES (1), (2)",
+    )
+    store, seed = store_of_upstream(tmp_path / "store", upstream), tmp_path / "seed.json"
+    with upstream.connect(charset=charset) as connection:
+        assert write_seed(connection, seed, ["d.*"]) == 2
+    for table, values in {"halves": [1, 2, 3], "whole": ["\u00e9", "a"]}.items():
+        rows = rows_of(store, table=f"d.{table}", schemaSeed=str(seed))
+        assert [row["after"]["e"] for row in rows] == values
+
+
 def test_what_a_server_did_not_execute_of_a_comment(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:
