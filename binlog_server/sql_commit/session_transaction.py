@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -77,6 +77,7 @@ PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the lo
 SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 SAVEPOINTS_MAX: Final = 10_000  # in one transaction, with the released ones: each takes memory
 _DECODED_BYTES: Final = 16 * 1024  # in one step: half a millisecond
+_BYTE_STEPS: Final = 1024  # the same, byte by byte
 _DATABASE_CHARS_MAX: Final = 64
 # MariaDB's warning if no engine has snapshots; here there are no tables to read.
 _NO_SNAPSHOT: Final = Diagnostic(
@@ -695,19 +696,45 @@ def logged_text(
         near = looked_at[found.second : found.second + 80].decode("utf-8", "replace")
         raise SqlSyntaxError(near.strip())
     logged: bytes | bytearray = text
-    if found.edits and looked_at is text:
+    if found.edits:
+        edits = (yield from _in_charset(found.edits, text, codec)) if codec else found.edits
         logged = text if isinstance(text, bytearray) else bytearray(text)
-        for at, byte in found.edits.items():
+        for at, byte in edits.items():
             logged[at] = byte
     return logged, sorted({unquoted_name(name) for name in found.variables})
 
 
 def _as_utf8(text: bytes, codec: str) -> Generator[None, None, bytes]:
-    decoder = codecs.getincrementaldecoder(codec)("replace")
     decoded = bytearray()
-    for start in range(0, len(text), _DECODED_BYTES):
-        piece = text[start : start + _DECODED_BYTES]
-        final = start + _DECODED_BYTES >= len(text)
-        decoded += decoder.decode(piece, final).encode("utf-8", "replace")
+    for utf8 in _decoded(text, codec, _DECODED_BYTES):
+        decoded += utf8
         yield
     return bytes(decoded)
+
+
+def _in_charset(
+    edits: Mapping[int, int], text: bytes, codec: str
+) -> Generator[None, None, dict[int, int]]:
+    """The edits of `_as_utf8(text, codec)`, whose offsets are those in `text`. All are of ASCII characters."""
+    wanted = iter(sorted(edits))
+    sought = next(wanted, None)
+    found: dict[int, int] = {}
+    end = 0  # in UTF-8, behind the byte at `at`
+    for at, utf8 in enumerate(_decoded(text, codec, 1)):
+        end += len(utf8)
+        if end - 1 == sought:  # an ASCII character comes out when its byte goes in
+            found[at] = edits[sought]
+            sought = next(wanted, None)
+            if sought is None:
+                break
+        if not at % _BYTE_STEPS:
+            yield
+    return found
+
+
+def _decoded(text: bytes, codec: str, size: int) -> Iterator[bytes]:
+    """Decode the text in pieces of `size` bytes to UTF-8; what is no character becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    for start in range(0, len(text), size):
+        piece = text[start : start + size]
+        yield decoder.decode(piece, start + size >= len(text)).encode("utf-8", "replace")

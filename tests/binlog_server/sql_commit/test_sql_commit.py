@@ -21,10 +21,13 @@ from binlog_protocol.wire.results import parse_ok
 from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_engine import MemoryEngine
 from binlog_storage.testing.memory_history import MemoryHistory
+from hypothesis import given
+from hypothesis import strategies as st
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
 from binlog_server.sql.expressions import USER_VARIABLES_MAX
+from binlog_server.sql_commit import session_transaction
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 from tests.binlog_server.engines import FullEngine, SlowEngine
@@ -449,6 +452,44 @@ async def test_comments_in_a_stored_program(server: Lab, head: str, body: str) -
     await ok(client, text.format(comment="/*!999999 DO SLEEP(1); /* in */ '*' */"))
     ((_, logged),) = groups(server)
     assert text.format(comment="/* 999999 DO SLEEP(1); (* in *) '*' */").encode() in logged
+
+
+@pytest.mark.parametrize(
+    ("charset", "char"),
+    [("gbk", b"\x95\x5c"), ("sjis", b"\x95\x5c"), ("cp932", b"\x95\x5c"), ("big5", b"\xa5\x5c")],
+)
+async def test_comments_in_a_charset_with_backslashes(
+    server: Lab, charset: str, char: bytes
+) -> None:
+    """Their text is looked at in UTF-8, where everything stands elsewhere; a broken character stands in front, too."""
+    client = await connect(server)
+    await ok(client, f"SET NAMES {charset}")
+    head, tail = b"INSERT INTO t VALUES ('%b', '\xff\x41') " % (char * 2), b" /* '%b' */" % char
+    await ok(client, head + b"/*!999999 , (1) /* %b */ */" % char + tail)
+    ((_, logged, _),) = groups(server)
+    assert head + b"/* 999999 , (1) (* %b *) */" % char + tail in logged
+
+
+@pytest.mark.parametrize("charset", ["gbk", "sjis", "cp932", "big5"])
+@given(st.lists(st.sampled_from([b"\x95\x5c", b"\x81", b"\xff", b"a", b"*", b"\x95", b"\xa1\xa1"])))
+def test_edits_of_text_in_a_charset_with_backslashes(charset: str, parts: list[bytes]) -> None:
+    codec = session_transaction._AMBIGUOUS[charset]
+    text = b"".join(parts)
+    utf8 = b"".join(session_transaction._decoded(text, codec, 5))
+    wanted = {at: ord("+") for at, byte in enumerate(utf8) if byte == ord("*")}
+    edited = bytearray(text)
+    steps = session_transaction._in_charset(wanted, text, codec)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            edits = end.value
+            break
+    for at, byte in edits.items():
+        edited[at] = byte
+    assert b"".join(session_transaction._decoded(bytes(edited), codec, 7)) == utf8.replace(
+        b"*", b"+"
+    )
 
 
 async def test_a_program_may_have_many_variables(server: Lab) -> None:
