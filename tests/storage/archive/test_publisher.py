@@ -22,6 +22,10 @@ from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from tests.storage.crash.recorder import RecordingDisk
+from tests.storage.crash.states import crash_states
+from tests.storage.crash.variants import Limits
+
 SOURCE = {"kind": "directory", "name": "/store"}
 
 
@@ -107,6 +111,19 @@ def test_a_crash_at_any_step() -> None:
         assert _sound(disk) == 5
         left = {name for name in disk.names() if not name.startswith("part-")}
         assert left - {LOCK_NAME} == {MANIFEST_NAME, chunk_name(1), chunk_name(2)}
+
+
+def test_names_that_reach_the_disk_in_any_order() -> None:
+    """A manifest may not be there before a part of which it tells."""
+    disk = RecordingDisk(MemoryDisk())
+    add(disk, range(1, 4), chunk_parts=2)
+    states = 0
+    for state in crash_states(disk, Limits(any_names=True), random.Random(1)):
+        found = MemoryDisk(state.files)
+        if MANIFEST_NAME in found.names():
+            _sound(found)
+            states += 1
+    assert states > 20
 
 
 def _steps_of(numbers: range) -> int:
