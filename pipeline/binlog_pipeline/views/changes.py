@@ -91,13 +91,14 @@ class ChangesView:
         gone: set[str] = set()
         moved: set[str] = set()
         first: list[int] = []
+        begun: list[int] = []
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
                 refuse_reused_names(
                     some, self._name, columns, self.evolution.found.place, seen, gone
                 )
                 if not self.by_name:
-                    refuse_moved_numbers(some, self.evolution.found.table, moved, first)
+                    refuse_moved_numbers(some, self.evolution.found, moved, first, begun)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

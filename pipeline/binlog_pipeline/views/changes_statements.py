@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import column_names
 from binlog_storage.ibb.chunk import Position
 
@@ -22,6 +21,7 @@ from binlog_pipeline.schemas.ddl_alter import (
 from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, is_numbered, row_effect
+from binlog_pipeline.schemas.search import FoundTable
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.telling import shown, tell
@@ -113,33 +113,54 @@ def refuse_reused_names(
 
 
 def refuse_moved_numbers(
-    some: GatheredRows, found: TableMap, moved: set[str], seen: list[int]
+    some: GatheredRows, found: FoundTable, moved: set[str], seen: list[int], begun: list[int]
 ) -> None:
     """The same of a table of which the log has no names of columns: raises for one under the number of another.
 
     Args:
-        found: the layout that is given; rows of other types are told apart by these.
+        found: the layout that is given; rows of other types are told apart by these. A statement in front of its place
+            by which alone columns move is refused, too, if another task may have read the rows before it.
         moved: `moves` since the first rows of that layout, kept from call to call.
         seen: the group of the first of them, kept from call to call.
+        begun: the group of the first rows with any layout, or of the CREATE TABLE; kept from call to call.
     """
-    name = TableName(found.database, found.table)
-    types = [column.layout for column in found.columns]
-    groups = [
-        int(changes.group.min())
+    name = TableName(found.table.database, found.table.table)
+    types = [column.layout for column in found.table.columns]
+    rows = [
+        (int(changes.group.min()), [column.layout for column in changes.table.columns] == types)
         for changes in some.changes
-        if [column.layout for column in changes.table.columns] == types and len(changes)
+        if len(changes)
     ]
-    if groups and not seen:
-        seen.append(min(groups))
+    if not seen:
+        seen += sorted(group for group, is_found in rows if is_found)[:1]
+    if not begun:
+        begun += sorted([*(group for group, _ in rows), *_made(some, name)])[:1]
     for placed, table, more in column_moves(some, Subscription.one(*name), also_told=True):
-        if table == name and seen and seen[0] < placed.group:
-            moved |= more
-            if may_shift(moved):
+        if table == name:
+            if seen and seen[0] < placed.group:
+                moved |= more
+                wrong = may_shift(moved)
+            else:
+                is_first = not (begun and begun[0] < placed.group)
+                in_front = some.heads.place(placed.group - some.heads.first) < found.place
+                wrong = bool(placed.group) and is_first and in_front and may_shift(more)
+            if wrong:
                 raise IncompatibleSchema(
                     f"{_named(some, placed)}: {NO_NAMES}, so a column of {name.database}.{name.table} may be another "
                     f"than had its number before. {PARTS}, or say schemaEvolution=ignore to have both under the one "
                     "number"
                 )
+
+
+def _made(some: GatheredRows, name: TableName) -> list[int]:
+    """The groups that make the table."""
+    return [
+        placed.group
+        for placed in some.statements
+        if placed.statement.meaning.kind == "create"
+        and (effect := row_effect(placed.statement, name)) is not None
+        and effect.op == "t"
+    ]
 
 
 def _seen(some: GatheredRows, before: int | None) -> set[str]:

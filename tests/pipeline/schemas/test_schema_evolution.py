@@ -297,6 +297,31 @@ def test_a_column_under_the_number_of_another(
     assert doubts == ([f"ALTER TABLE d.t {alter}"] if shifts else [])
 
 
+@pytest.mark.parametrize("rows_before", [True, False])
+def test_a_column_under_the_number_of_another_which_another_task_reads(
+    make_upstream: MakeMariaDB, tmp_path: Path, rows_before: bool
+) -> None:
+    """Each task sees its own part of the log only; a table that is made in its part had no rows before."""
+    upstream = make_upstream("--binlog-row-metadata=NO_LOG", server_id=1)
+    fill = ("CREATE TABLE d.u (a LONGBLOB)", *["INSERT INTO d.u VALUES (REPEAT('x', 1000000))"] * 6)
+    made = ("CREATE TABLE d.t (a INT, b INT)", *["INSERT INTO d.t VALUES (1, 2)"] * rows_before)
+    upstream.script(
+        "CREATE DATABASE d",
+        *((*made, *fill) if rows_before else (*fill, *made)),
+        "ALTER TABLE d.t DROP b, ADD c INT",
+        "INSERT INTO d.t VALUES (3, 4)",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    for more in ({}, {"partitionBytes": "1m"}):
+        if rows_before:
+            with pytest.raises(IncompatibleSchema, match="the log has no names of them"):
+                rows_of(store, table="d.t", **more)
+        else:
+            assert len(rows_of(store, table="d.t", **more)) == 1
+        told = rows_of(store, table="d.t", schemaEvolution="ignore", **more)
+        assert len(told) == 1 + rows_before
+
+
 def test_layouts_that_a_seed_tells_apart_by_their_types(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:
