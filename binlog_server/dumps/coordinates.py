@@ -7,10 +7,13 @@ that go with that style (`binlog_protocol.dump.classic_positions`). Others see t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from binlog_protocol.dump.classic_positions import POSITIONS_PER_BYTE, position_of
+from binlog_storage.engine import BinlogFile
 from binlog_storage.errors import UnknownBinlog
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_number
 
 from binlog_server.accounts.replica_policy import StreamStyle
@@ -32,9 +35,17 @@ def classic_number(name: str) -> int | None:
 
 
 class Coordinates:
-    """Coordinates of the store itself: engine style. An engine with files of other names has others."""
+    """Coordinates of the store itself: engine style. An engine with files of other names has others.
 
-    classic = False
+    Attributes:
+        has_event_positions: whether each event has a position, as `BINLOG_GTID_POS()` and programs for dumps need it.
+        storage_engine: the value of `binlog_storage_engine`; None is NULL.
+        why_checksum_stays: the reason why SET `binlog_checksum` changes nothing.
+    """
+
+    has_event_positions = False
+    storage_engine: str | None = "innodb"
+    why_checksum_stays = "an engine binlog has no checksums of events"
 
     def name(self, file_no: int) -> str:
         """The name of a file of the store in these coordinates."""
@@ -58,11 +69,30 @@ class Coordinates:
         """The byte of the file that the client means."""
         return position
 
+    def place(self, position: Position) -> tuple[str, int]:
+        """The file's name and the position of a place in the store."""
+        return self.name(position.file_no), self.position(position.offset)
+
+    def listed(self, files: Sequence[BinlogFile], end: Position) -> list[tuple[str, int]]:
+        """Names and sizes of the store's files for SHOW BINARY LOGS; `end` is the write position.
+
+        As with MariaDB's engine the file made ahead is listed, too, and the one being written with its physical size.
+        """
+        return [(self.name(number), self.position(size)) for number, size in files]
+
+    def checksum(self, configured: str) -> str:
+        """The value of `binlog_checksum`."""
+        return "NONE"
+
 
 class ClassicCoordinates(Coordinates):
     """Coordinates as a traditional binlog has them: classic style."""
 
-    classic = True
+    has_event_positions = True
+    storage_engine = None
+    why_checksum_stays = (
+        "positions depend on it, so it can be changed in the configuration file only"
+    )
 
     def name(self, file_no: int) -> str:
         """See `Coordinates`."""
@@ -79,6 +109,15 @@ class ClassicCoordinates(Coordinates):
     def offset(self, position: int) -> int:
         """See `Coordinates`."""
         return position // POSITIONS_PER_BYTE
+
+    def listed(self, files: Sequence[BinlogFile], end: Position) -> list[tuple[str, int]]:
+        """Ends with the file being written, as far as it is written: programs take that row for the end."""
+        older = [file for file in files if file.number < end.file_no]
+        return super().listed([*older, BinlogFile(*end)], end)
+
+    def checksum(self, configured: str) -> str:
+        """See `Coordinates`."""
+        return configured
 
 
 AS_STORED: Final = Coordinates()

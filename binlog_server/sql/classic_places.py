@@ -36,7 +36,7 @@ def style_for(session: SqlSession) -> FrameStyle | None:
 
     It is that of a replica that asks for all events.
     """
-    if not session.coordinates.classic:
+    if not session.coordinates.has_event_positions:
         return None
     return ClassicStyle(
         annotate=True,

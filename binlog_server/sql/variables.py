@@ -223,7 +223,7 @@ def _comes_from_others(session: SqlSession, texts: StateTexts) -> bool:
 def _checksum(session: SqlSession) -> str:
     """binlog_checksum: NONE in the engine style, whose events have no checksums; else the configured one, on which
     positions depend."""
-    return session.server.config.binlog_checksum if session.coordinates.classic else "NONE"
+    return session.coordinates.checksum(session.server.config.binlog_checksum)
 
 
 # --- functions for `check` ---
@@ -244,11 +244,7 @@ def _checksum_stays(session: SqlSession, value: str) -> None:
     """Warn that the value stays: scripts may SET it, as with MariaDB's engine binlog."""
     now = _checksum(session)
     if value != now:
-        why = (
-            "positions depend on it, so it can be changed in the configuration file only"
-            if session.coordinates.classic
-            else "an engine binlog has no checksums of events"
-        )
+        why = session.coordinates.why_checksum_stays
         session.warn(UnknownServerError.errno, f"binlog_checksum stays {now}: {why}")
 
 
@@ -422,7 +418,7 @@ _FILES: Final = (
         "binlog_storage_engine",
         _TEXT,
         "innodb",
-        read=lambda session: None if session.coordinates.classic else "innodb",
+        read=lambda session: session.coordinates.storage_engine,
     ),
     Variable(
         "binlog_checksum",
