@@ -32,7 +32,7 @@ from binlog_storage.binlog.planned_pages import PlannedPages
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.replay import Replay
 from binlog_storage.disk.disk import Disk
-from binlog_storage.errors import CorruptBinlog, TruncatedRecord
+from binlog_storage.errors import CorruptBinlog, StorageError, TruncatedRecord
 from binlog_storage.ibb import xa
 from binlog_storage.ibb.chunk import Position, Record, RecordType, last_chunk
 from binlog_storage.ibb.file_header import FileHeader
@@ -42,6 +42,7 @@ from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.log_file import grown, read_state, read_state_record, states_back
 from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
+from binlog_storage.log.whole_file import require_full
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,8 @@ class Recovery:
             return
         else:
             current = self._current_file(UNSYNCED_PAGES_MAX if ours else _TAIL_PAGES)
+            if current is not None and ours:
+                self._tell_missing(current - 1)
         if current is None:
             return
         walk = _walk_to_end(pages, current)
@@ -160,6 +163,15 @@ class Recovery:
         if found.torn:
             return self._cut_at(Position(numbers[-1], found.sound * PAGE_SIZE), numbers[-1])
         return numbers[-1]
+
+    def _tell_missing(self, file_no: int) -> None:
+        """Warn of pages that a crash has left out of the file before the current one; no others were unsynced."""
+        if file_no not in self.planned.numbers():
+            return
+        try:
+            require_full(self.planned, file_no, UNSYNCED_PAGES_MAX)
+        except StorageError as error:
+            log.warning("InnoDB: %s: replicas that need what was in it get error 1236", error)
 
     def _cut_at(self, cut: Position, current: int) -> int | None:
         """Plan to cut off everything from `cut` on: it was never durable. Returns the current file after the cut."""

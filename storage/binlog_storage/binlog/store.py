@@ -82,7 +82,7 @@ from binlog_storage.log.locate import locate
 from binlog_storage.log.log_file import read_state, state_at
 from binlog_storage.log.publication import Publication
 from binlog_storage.log.search import FileShape
-from binlog_storage.log.whole_file import require_whole
+from binlog_storage.log.whole_file import require_full, require_whole
 
 log = logging.getLogger(__name__)
 
@@ -236,6 +236,7 @@ class IbbEngine:
             try:
                 self._pages.header(file_no)
                 require_whole(pages, file_no)
+                require_full(pages, file_no, 1)
             except TooManyOpenFiles:
                 return
             except StorageError as error:

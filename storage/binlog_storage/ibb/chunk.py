@@ -102,3 +102,9 @@ def last_chunk(page: bytes | bytearray) -> LastChunk:
         kind = page[at] & TYPE_MASK
         at += CHUNK_HEADER + (page[at + 1] | page[at + 2] << 8)
     return LastChunk(at, kind)
+
+
+def end_inside(page: bytes | bytearray) -> int | None:
+    """The offset at which the data end inside of a sound page; None if it is full, as all but the last one must be."""
+    end = last_chunk(page).end
+    return end if end <= LAST_CHUNK_START and page[end] == END_OF_DATA else None

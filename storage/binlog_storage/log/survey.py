@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb.chunk import end_inside
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
 from binlog_storage.log.log_file import first_empty
@@ -40,6 +41,7 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
         sound = first
         torn: int | None = None
         empty: int | None = None
+        older: int | None = None  # a page as it was when less was on it: sound, but not full
         for page_no in range(first, min(pages, end + unsynced)):
             page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
             if not any(page):
@@ -55,8 +57,16 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
                     )
             if len(page) < PAGE_SIZE or not is_sound(page):
                 torn = page_no
-            else:
-                sound += 1
+                continue
+            if older is not None:
+                raise CorruptBinlog(
+                    file_no,
+                    older * PAGE_SIZE,
+                    f"the data end inside of this page, but later pages hold data{ADVICE}",
+                )
+            sound += 1
+            if page_no and end_inside(page) is not None:
+                older = page_no
     finally:
         file.close()
     return Survey(sound, torn is not None)

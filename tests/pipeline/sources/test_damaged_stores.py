@@ -98,7 +98,6 @@ _INSIDE = [
         "longer, zeros",
         "middle page of zeros",
         "page 1 of zeros",
-        "last page of zeros",
     )
 ]
 """Not on the pages that a start looks at."""

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.opening import REDO_KEY
-from binlog_storage.binlog.options import NO_LOG_REDO
+from binlog_storage.binlog.options import NO_LOG_REDO, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import CorruptBinlog, CorruptRedo, DiskError
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import PUBLICATION_NAME
@@ -269,6 +270,76 @@ def test_forced_after_a_crash_in_a_large_group(missing: int) -> None:
     file.close()
     with pytest.raises(CorruptBinlog, match="an empty page, but later pages hold data"):
         IbbEngine(disk, replace(LARGE_FILES, innodb_force_recovery=NO_LOG_REDO))
+
+
+@pytest.mark.parametrize("interval", [2, 64])
+def test_forced_with_a_page_as_it_was_at_the_checkpoint(interval: int) -> None:
+    """The page was written again, and so were later ones; of that a power cut has taken the page alone."""
+    disk, place, page = _page_at_checkpoint(small(64, interval))
+    _put(disk, place.file_no, place.page_no, page)
+    before = disk.contents()
+    with pytest.raises(CorruptBinlog, match="the data end inside of this page, but later pages"):
+        IbbEngine(disk, small(64, interval, innodb_force_recovery=NO_LOG_REDO))
+    disk.kill()
+    assert disk.contents() == before
+
+
+@pytest.mark.parametrize("what", ["as it was", "empty", "torn"])
+def test_forced_with_a_page_missing_in_the_file_before(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The flusher may have unsynced pages of two files. That of the older one is told, and no reader passes over it."""
+    disk, place, page = _page_at_checkpoint(SMALL, file_pages=4)
+    damaged = {"as it was": page, "empty": bytes(PAGE_SIZE), "torn": b"x" * 100}[what]
+    _put(disk, place.file_no, place.page_no, damaged)
+    with caplog.at_level(logging.WARNING):
+        engine = IbbEngine(disk, small(4, innodb_force_recovery=NO_LOG_REDO))
+    assert engine.written_end.file_no == place.file_no + 1
+    told = [line for line in caplog.messages if "replicas that need what was in it" in line]
+    assert len(told) == 1
+    assert f"page {place.page_no} in binlog number {place.file_no}" in told[0]
+    with pytest.raises(CorruptBinlog):
+        read_all(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_start_warns_of_a_file_whose_last_page_is_not_full(
+    empty: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, place, page = _page_at_checkpoint(SMALL, file_pages=4)
+    _put(disk, place.file_no, 3, bytes(PAGE_SIZE) if empty else page)
+    engine = store(disk)
+    with caplog.at_level(logging.WARNING):
+        engine.tell_damage()
+    assert "page 3 in binlog number 0" in caplog.text
+    assert "the data of the file ends here, but it has a successor" in caplog.text
+    engine.close()
+
+
+def _page_at_checkpoint(
+    options: StoreOptions, file_pages: int = 0
+) -> tuple[MemoryDisk, Position, bytes]:
+    """A store, where it had a checkpoint long before, and the page there as it was then."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, small(file_pages) if file_pages else options)
+    append_all(engine, GROUPS[:3])
+    engine.sync()
+    engine.checkpoint()
+    place = engine.written_end
+    page = vectors.file_bytes(disk, file_name(place.file_no))[place.page_start.offset :][:PAGE_SIZE]
+    append_all(engine, GROUPS[3:])
+    engine.sync()
+    engine.checkpoint()
+    disk.kill()
+    return disk, place, page
+
+
+def _put(disk: MemoryDisk, file_no: int, page_no: int, data: bytes) -> None:
+    file = disk.open(file_name(file_no))
+    file.pwrite(data, page_no * PAGE_SIZE)
+    file.fdatasync()
+    file.close()
 
 
 def test_a_lower_level_of_force_uses_the_log() -> None:
