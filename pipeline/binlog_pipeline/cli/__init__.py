@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complaint(error, EXIT_FAILED)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
+        package = {"py4j": "pyspark"}.get(package, package)  # which brings it
         extra = "spark" if package == "pyspark" else "jobs"
         needed = f"{package} is needed for that: pip install 'binlog-server[{extra}]'"
         return _complaint(needed, EXIT_FAILED)

@@ -65,6 +65,20 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"\n    {command} ".encode() in done.stdout
 
 
+def test_without_spark_a_stream_names_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from binlog_pipeline.cli import main\n"
+        "sys.modules.update(pyspark=None, py4j=None)\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    arguments = ["stream", "--table", "d.t", "--from", "/a", "--to", "/b", "--checkpoint", tmp_path]
+    argv = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    needed = "pyspark is needed for that: pip install 'binlog-server[spark]'"
+    assert (done.returncode, done.stderr) == (1, f"binlog-spark: {needed}\n")
+
+
 def test_each_command_has_help(capsys: Capture) -> None:
     for command in ("stats", "export", "lag", "schema", "verify"):
         with pytest.raises(SystemExit) as ended:
