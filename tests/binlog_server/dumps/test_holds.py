@@ -21,12 +21,6 @@ def held(references: References) -> list[tuple[str, int]]:
     return [(h.name, h.file_no) for h in references.holds() if h.reason is Reason.DUMP]
 
 
-def opened(engine: IbbEngine) -> None:
-    """As at the end of RESET MASTER."""
-    engine.references.open()
-    engine._durability.wake()
-
-
 async def test_a_dump_holds_what_it_reads() -> None:
     async with Lab(store=STORE) as lab:
         engine = lab.engine
@@ -97,7 +91,7 @@ async def test_a_dump_that_begins_during_a_reset() -> None:
         other = await lab.client()
         assert await other.query("SELECT 1") == [["1"]]
         assert held(engine.references) == []
-        opened(engine)  # ... and last
+        engine.references.open()  # ... and last
         await replica.opening()
         assert held(engine.references) == [("server_id 77", 0)]
         lab.publish("0-1-1")
@@ -117,7 +111,7 @@ async def test_many_dumps_that_begin_during_a_reset() -> None:
         for _ in range(20):
             await within(asyncio.to_thread(lambda: None))
         assert held(engine.references) == []
-        opened(engine)
+        engine.references.open()
         for replica in replicas:
             await replica.opening()
         assert len(held(engine.references)) == 10
@@ -132,7 +126,7 @@ async def test_a_replica_that_leaves_during_a_reset_holds_nothing() -> None:
         await until(lambda: [c.command for c in lab.server.connections] == ["Binlog Dump"])
         replica.client.close()
         await until(lambda: not list(lab.server.connections))
-        opened(engine)
+        engine.references.open()
         engine.hold("the end of the waiting").release()
         await until(lambda: held(engine.references) == [])
         await asyncio.to_thread(engine.reset)
