@@ -288,18 +288,22 @@ def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
 
 
 def told_of_tables(
-    some: GatheredRows, subscription: Subscription, *, by_name: bool, skips: bool
+    some: GatheredRows,
+    subscription: Subscription,
+    unnamed: Set[TableName] | None,
+    *,
+    skips: bool,
 ) -> Iterator[tuple[TableName, Rows]]:
     """A row for each of `row_statements`. `skips`: as of `told_statements`.
 
-    `by_name`: the log has names of columns.
+    `unnamed`: the tables of which the log has no names of columns; None for all.
     """
     found = [*row_statements(some, subscription)]
-    if not by_name:
+    if unnamed is None or unnamed:
         found += [
             (placed, name, RowEffect("x", placed.statement.sql, NO_NAMES))
             for placed, name, moved in column_moves(some, subscription)
-            if {COLUMN_COMES, COLUMN_GOES} & moved
+            if {COLUMN_COMES, COLUMN_GOES} & moved and (unnamed is None or name in unnamed)
         ]
     for placed, name, effect in found:
         told = replace(effect, op="a") if skips and effect.op == "x" else effect

@@ -80,7 +80,7 @@ class TablesView:
     non_row: str
     batch_rows: int
     by_name: bool
-    """Whether the log has names of columns."""
+    """Whether the log has names of columns at its end; tables whose maps have none are found as they come."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,7 +93,8 @@ class TablesView:
         return DdlBarrier(self.subscription)
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
-        decoder = RowDecoder(self.column_options, self._prepared)
+        unnamed: set[TableName] = set()
+        decoder = RowDecoder(self.column_options, lambda table: self._prepared(table, unnamed))
         with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
         xa = XaSteps()
         touched: dict[str, bool] = {}
@@ -106,12 +107,15 @@ class TablesView:
                 refuse_rollbacks(steps, touched)
                 if "x" not in self.ops:
                     is_told = is_told or tell_elsewhere(some, self.subscription)
-            parts = chain(self._xa_parts(some, steps, prepared), self._parts(some))
+            parts = chain(self._xa_parts(some, steps, prepared), self._parts(some, unnamed))
             yield from in_order(parts, self.batch_rows)
 
-    def _prepared(self, table: TableMap) -> TableMap | None:
-        wanted = self.subscription.has(table.database, table.table)
-        return self.seed.applied(table) if wanted else None
+    def _prepared(self, table: TableMap, unnamed: set[TableName]) -> TableMap | None:
+        if not self.subscription.has(table.database, table.table):
+            return None
+        if any(column.name is None for column in table.columns):
+            unnamed.add(TableName(table.database, table.table))
+        return self.seed.applied(table)
 
     def _xa_parts(
         self, some: GatheredRows, steps: list[XaStep], prepared: dict[str, list[TableName]]
@@ -120,8 +124,8 @@ class TablesView:
             for name, rows in told_steps_of_tables(some, steps, prepared):
                 yield self._part(rows, name)
 
-    def _parts(self, some: GatheredRows) -> Iterator[Part]:
-        for name, rows in self._statements(some):
+    def _parts(self, some: GatheredRows, unnamed: set[TableName]) -> Iterator[Part]:
+        for name, rows in self._statements(some, unnamed):
             yield self._part(rows, name)
         for changes in some.changes:
             if OPS[changes.kind] in self.ops:
@@ -133,10 +137,15 @@ class TablesView:
                     _json_rows(changes, places), TableName(table.database, table.table)
                 )
 
-    def _statements(self, some: GatheredRows) -> Iterator[tuple[TableName, Rows]]:
+    def _statements(
+        self, some: GatheredRows, unnamed: set[TableName]
+    ) -> Iterator[tuple[TableName, Rows]]:
         if "x" in self.ops:
             return told_of_tables(
-                some, self.subscription, by_name=self.by_name, skips=self.non_row == "skip"
+                some,
+                self.subscription,
+                None if not self.by_name else unnamed,
+                skips=self.non_row == "skip",
             )
         return emptied_tables(some, self.subscription) if "t" in self.ops else iter(())
 

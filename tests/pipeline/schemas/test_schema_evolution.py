@@ -322,6 +322,19 @@ def test_a_column_under_the_number_of_another_which_another_task_reads(
         assert len(told) == 1 + rows_before
 
 
+def test_a_log_that_has_names_at_its_end_only(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    upstream = make_upstream("--binlog-row-metadata=NO_LOG", server_id=1)
+    moves = ("ALTER TABLE d.t DROP b, ADD c INT", "INSERT INTO d.t VALUES (3, 4)")
+    upstream.script(
+        *("CREATE DATABASE d", "CREATE TABLE d.t (a INT, b INT)", "CREATE TABLE d.u (a INT)"),
+        *("INSERT INTO d.t VALUES (1, 2)", *moves, "SET GLOBAL binlog_row_metadata=FULL"),
+    )
+    upstream.script("INSERT INTO d.u VALUES (3)", "ALTER TABLE d.u ADD b INT")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    told = rows_of(store, tables="d.*", ops="c,u,d,t,x")
+    assert [row["_statement"]["sql"] for row in told if row["_op"] == "x"] == [moves[0]]
+
+
 def test_layouts_that_a_seed_tells_apart_by_their_types(
     make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:
