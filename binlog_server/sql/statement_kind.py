@@ -324,7 +324,7 @@ def _trimmed(text: bytes) -> bytes:
 
 def is_stored_program(words: Sequence[str]) -> bool:
     """Whether DDL with these first words has a body, so that semicolons are part of the statement."""
-    return any(word in _STORED_PROGRAM for word in words)
+    return words[0] in ("CREATE", "ALTER") and any(word in _STORED_PROGRAM for word in words)
 
 
 def unquoted_name(name: bytes) -> bytes:

@@ -500,6 +500,15 @@ async def test_a_program_may_have_many_variables(server: Lab) -> None:
     assert named.encode() in logged
 
 
+@pytest.mark.parametrize("first", ["DROP PROCEDURE p", "DROP EVENT IF EXISTS e"])
+async def test_what_drops_a_stored_program_has_no_body(server: Lab, first: str) -> None:
+    """Both in one event would stop every replica."""
+    client = await connect(server)
+    assert (await refused(client, f"{first}; DROP TABLE t"))[0] == 1064
+    assert groups(server) == []
+    await ok(client, f"{first};")
+
+
 async def test_gtids(server: Lab) -> None:
     client, other = await connect(server), await connect(server)
     for who, text in (
