@@ -22,11 +22,12 @@ _is_frozen = False
 
 
 class SlicePartition(InputPartition):
-    """A partition of Spark: the slice that one task reads."""
+    """A partition of Spark: the slice that one task reads. `begins`: see `rows_of`."""
 
-    def __init__(self, part: Slice) -> None:
+    def __init__(self, part: Slice, *, begins: bool) -> None:
         super().__init__(None)
         self.part = part
+        self.begins = begins
 
 
 class BinlogReader(DataSourceReader):
@@ -42,17 +43,19 @@ class BinlogReader(DataSourceReader):
         options = self._options
         source = open_source(options)
         slices = slices_of(self._view, source, self._wanted, options.partition_bytes)
-        return [SlicePartition(part) for part in slices]
+        return [SlicePartition(part, begins=not i) for i, part in enumerate(slices)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        return read_slice(self._view, self._selection, partition.part)
+        return read_slice(self._view, self._selection, partition)
 
 
-def read_slice(view: View, selection: ColumnSelection, part: Slice) -> Iterator[pa.RecordBatch]:
+def read_slice(
+    view: View, selection: ColumnSelection, partition: SlicePartition
+) -> Iterator[pa.RecordBatch]:
     """The rows of a slice, read in a worker."""
     freeze()
-    for batch in rows_of(view, part):
+    for batch in rows_of(view, partition.part, begins=partition.begins):
         yield selection.of(batch)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -38,6 +38,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source = open_source(options)
         self._feed: Feed | None = None
         self._target: SlavePosition | None = None
+        self._first_start: SlavePosition | None = None
+        self._known_end: Final = self._source.latest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_feed": None}
@@ -93,15 +95,21 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = from_offset(start), from_offset(end)
         if first == last:
             return []
+        if self._first_start is None:
+            self._first_start = first
         options = self._options
         wanted = options.wanted.between(first, last)
+        # All of the first batch: only the first group of a batch may be DDL, and the first slices may have no group.
+        # Not if it came when the columns were known already: runs before this one may have given rows with them.
+        begins = first == self._first_start != self._known_end
         return [
-            SlicePartition(part) for part in self._source.slices(wanted, options.partition_bytes)
+            SlicePartition(part, begins=begins)
+            for part in self._source.slices(wanted, options.partition_bytes)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        return read_slice(self._view, self._selection, partition.part)
+        return read_slice(self._view, self._selection, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: no resource is held for a batch."""

@@ -110,9 +110,7 @@ class ParquetState:
             self._is_whole, self._unknown = True, ""
         self._unknown = self._unknown or found.unknown
         self._is_whole &= not self._facts.doubt
-        if (
-            found.empties or self._unknown
-        ):  # no row from before it is in the table, or can be published
+        if found.empties or self._unknown:  # no row from before it can be published
             self._manifest.buckets = [None] * len(self._manifest.buckets)
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))

@@ -65,6 +65,8 @@ class ChangesView:
     batch_rows: int
     by_name: bool
     """Whether the log, not only a seed, has names of its columns."""
+    begins: bool = True
+    """Whether nothing was read in front of the groups; else an ALTER TABLE may stand between rows as the first."""
     numbered: set[TableName] = field(default_factory=set, compare=False)
     """See `told_statements`: of all slices that were read by this view."""
 
@@ -95,10 +97,18 @@ class ChangesView:
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
                 refuse_reused_names(
-                    some, self._name, columns, self.evolution.found.place, seen, gone
+                    some,
+                    self._name,
+                    columns,
+                    self.evolution.found.place,
+                    seen,
+                    gone,
+                    begins=self.begins,
                 )
                 if not self.by_name:
-                    refuse_moved_numbers(some, self.evolution.found, moved, first, begun)
+                    refuse_moved_numbers(
+                        some, self.evolution.found, moved, first, begun, begins=self.begins
+                    )
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)

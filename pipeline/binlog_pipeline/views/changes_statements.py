@@ -81,10 +81,12 @@ def refuse_reused_names(
     known_at: Position,
     seen: set[str],
     gone: set[str],
+    *,
+    begins: bool,
 ) -> None:
     """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
 
-    At the beginning of what is read there is nothing before it: there a stream goes on with its new columns.
+    At the beginning of what is read there is nothing before it: there a stream that is started again goes on.
 
     Args:
         columns: those that are given, in small letters.
@@ -92,15 +94,21 @@ def refuse_reused_names(
             column in between, which another task may read.
         seen: those of rows that were given, in small letters; kept from call to call.
         gone: those that columns have lost since, or may have; kept from call to call.
+        begins: whether nothing was read in front of group 0.
     """
     for placed in some.statements:
         meaning = placed.statement.meaning
-        if meaning.kind != "alter" or not placed.group or name not in meaning.affected:
+        if meaning.kind != "alter" or name not in meaning.affected:
+            continue
+        if begins and not placed.group:
             continue
         anew = names_anew(placed.statement)
         before = seen | _seen(some, placed.group)
+        place = some.heads.place(placed.group - some.heads.first)
+        if not begins and place > known_at:
+            before |= columns  # what is given anew was lost since, where another task may read
         wrong = columns & (anew.reused | before & (anew.given | anew.unless_there & gone))
-        if some.heads.place(placed.group - some.heads.first) < known_at:
+        if place < known_at:
             wrong |= columns & anew.lost
         gone |= anew.gone
         if wrong:
@@ -113,7 +121,13 @@ def refuse_reused_names(
 
 
 def refuse_moved_numbers(
-    some: GatheredRows, found: FoundTable, moved: set[str], seen: list[int], begun: list[int]
+    some: GatheredRows,
+    found: FoundTable,
+    moved: set[str],
+    seen: list[int],
+    begun: list[int],
+    *,
+    begins: bool,
 ) -> None:
     """The same of a table of which the log has no names of columns: raises for one under the number of another.
 
@@ -123,6 +137,7 @@ def refuse_moved_numbers(
         moved: `moves` since the first rows of that layout, kept from call to call.
         seen: the group of the first of them, kept from call to call.
         begun: the group of the first rows with any layout, or of the CREATE TABLE; kept from call to call.
+        begins: whether nothing was read in front of group 0.
     """
     name = TableName(found.table.database, found.table.table)
     types = [column.layout for column in found.table.columns]
@@ -143,7 +158,8 @@ def refuse_moved_numbers(
             else:
                 is_first = not (begun and begun[0] < placed.group)
                 in_front = some.heads.place(placed.group - some.heads.first) < found.place
-                wrong = bool(placed.group) and is_first and in_front and may_shift(more)
+                may_be_behind = not begins or (bool(placed.group) and in_front)
+                wrong = is_first and may_be_behind and may_shift(more)
             if wrong:
                 raise IncompatibleSchema(
                     f"{_named(some, placed)}: {NO_NAMES}, so a column of {name.database}.{name.table} may be another "

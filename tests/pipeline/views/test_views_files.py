@@ -35,7 +35,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> DirectorySource:
 def parts(source: DirectorySource, wanted: Wanted) -> list[dict[str, Any]]:
     view = open_view(SourceOptions.parse({"path": source.path, "view": "files"}), source)
     (part,) = slices_of(view, source, wanted, 1)
-    (batch,) = rows_of(view, part)
+    (batch,) = rows_of(view, part, begins=True)
     batch.validate(full=True)
     assert batch.schema.equals(view.schema)
     found: list[dict[str, Any]] = batch.to_pylist()
@@ -56,7 +56,7 @@ def test_groups_lie_where_the_states_say(source: DirectorySource) -> None:
     rows = [
         row
         for part in source.slices(Wanted(), 1 << 30)
-        for batch in rows_of(TransactionsView(), part)
+        for batch in rows_of(TransactionsView(), part, begins=True)
         for row in batch.to_pylist()
     ]
     for part in parts(source, Wanted()):
