@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import (
@@ -164,6 +165,7 @@ _COMMENT_MARKS: Final = {
 }  # by whether a comment may begin inside the comment
 
 _STORED_PROGRAM: Final = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"})
+_PROGRAM_TOKENS_MAX: Final = 40
 _DML: Final = ("INSERT", "REPLACE", "UPDATE", "DELETE")
 
 
@@ -322,9 +324,27 @@ def _trimmed(text: bytes) -> bytes:
     return text[begin:end] if end - begin < len(text) else text
 
 
-def is_stored_program(words: Sequence[str]) -> bool:
-    """Whether DDL with these first words has a body, so that semicolons are part of the statement."""
-    return words[0] in ("CREATE", "ALTER") and any(word in _STORED_PROGRAM for word in words)
+def is_stored_program(text: bytes) -> bool:
+    """Whether DDL has a body, so that semicolons are part of the statement.
+
+    The kind of the program stands behind CREATE or ALTER; between them may be who defines it, as in SHOW CREATE.
+    """
+    found = tokens(_head(text), ansi_quotes=False, is_logged=False)
+    reader = TokenReader(list(islice(found, _PROGRAM_TOKENS_MAX)), "")
+    if not (reader.accept("CREATE") or reader.accept("ALTER")):
+        return False
+    reader.accept("OR", "REPLACE")
+    if reader.accept("DEFINER"):
+        reader.sign("=")
+        reader.at += 1  # the user, or the role, or CURRENT_USER
+        if reader.sign("("):
+            reader.sign(")")
+        elif reader.sign("@"):
+            reader.at += 1
+            while reader.sign("."):  # 127.0.0.1
+                reader.at += 1
+    reader.accept("AGGREGATE")
+    return reader.word() in _STORED_PROGRAM
 
 
 def unquoted_name(name: bytes) -> bytes:

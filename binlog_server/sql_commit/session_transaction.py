@@ -452,7 +452,8 @@ class SessionTransaction:
         if self._session_reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction
         words = statement.words
-        looking = logged_text(statement.text, settings, is_program=is_stored_program(words))
+        is_program = is_stored_program(statement.text)
+        looking = logged_text(statement.text, settings, is_program=is_program)
         logged, names = yield from self._in_turns(looking)
         # Of DDL only CREATE TABLE ... SELECT reads user variables; elsewhere @ stands in front of a host.
         if words[0] != "CREATE" or "TABLE" not in words:

@@ -9,7 +9,6 @@ from typing import cast
 import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from binlog_protocol.errors.sql_errors import NotSupportedYet
-from binlog_protocol.sql.tokens import first_words
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -234,14 +233,24 @@ def test_scan_without_escapes() -> None:
     ("text", "expected"),
     [
         ("CREATE PROCEDURE p() BEGIN SELECT 1; END", True),
-        ("CREATE DEFINER=`u`@`h` TRIGGER t BEFORE INSERT ON x FOR EACH ROW SET @a=1", False),
+        ("CREATE DEFINER=`u`@`h` TRIGGER t BEFORE INSERT ON x FOR EACH ROW SET @a=1", True),
+        ("CREATE OR REPLACE DEFINER = 'u'@'%' AGGREGATE FUNCTION f()", True),
+        ("CREATE DEFINER=u@127.0.0.1 EVENT e DO", True),
+        ("ALTER DEFINER=CURRENT_USER() EVENT e", True),
+        ("CREATE DEFINER=CURRENT_ROLE PACKAGE BODY p AS", True),
+        ("/*!50003 CREATE*/ /*!50020 DEFINER=`root`@`%`*/ /*!50003 PROCEDURE `p`() BEGIN */", True),
+        ("CREATE DEFINER=`u`@`h` SQL SECURITY DEFINER VIEW v AS SELECT 1", False),
+        ("CREATE DEFINER=`procedure`@`function` VIEW v AS SELECT 1", False),
+        ("CREATE DEFINER", False),
+        ("CREATE TABLE event (a INT)", False),
+        ("CREATE TABLE IF NOT EXISTS procedure (a INT)", False),
         ("CREATE OR REPLACE FUNCTION f() RETURNS INT RETURN 1", True),
         ("ALTER EVENT e DO BEGIN END", True),
         ("CREATE TABLE t (a INT)", False),
     ],
 )
 def test_stored_programs(text: str, expected: bool) -> None:
-    assert is_stored_program(first_words(text)) is expected
+    assert is_stored_program(text.encode()) is expected
 
 
 def test_unquoted() -> None:

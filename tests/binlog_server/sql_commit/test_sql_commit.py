@@ -443,6 +443,11 @@ async def test_two_statements_in_one_text(server: Lab) -> None:
             "/*!50003 CREATE*/ /*!50003 TRIGGER tr BEFORE INSERT ON t FOR EACH ROW",
             "BEGIN DO 1; END */",
         ),
+        (
+            "/*!50003 CREATE*/ /*!50020 DEFINER=`root`@`localhost`*/ /*!50003 PROCEDURE p()",
+            "BEGIN DO 1; DO 2; END */",
+        ),
+        ("CREATE DEFINER=`root`@`localhost` EVENT e", "DO BEGIN DO 1; {comment} END"),
     ],
 )
 async def test_comments_in_a_stored_program(server: Lab, head: str, body: str) -> None:
@@ -500,8 +505,10 @@ async def test_a_program_may_have_many_variables(server: Lab) -> None:
     assert named.encode() in logged
 
 
-@pytest.mark.parametrize("first", ["DROP PROCEDURE p", "DROP EVENT IF EXISTS e"])
-async def test_what_drops_a_stored_program_has_no_body(server: Lab, first: str) -> None:
+@pytest.mark.parametrize(
+    "first", ["DROP PROCEDURE p", "DROP EVENT IF EXISTS e", "CREATE TABLE event (a INT)"]
+)
+async def test_what_is_no_stored_program_has_no_body(server: Lab, first: str) -> None:
     """Both in one event would stop every replica."""
     client = await connect(server)
     assert (await refused(client, f"{first}; DROP TABLE t"))[0] == 1064
